@@ -39,15 +39,15 @@ EXTENSIONS = [
     "waylog/kafka/record_batch.pyx",
 ]
 
-# Built by the set-up, not kept in git: a platform does not start, or has no map, without them.
+# Built by the set-up, not kept in git: without them a platform does not start, or has no map.
 WORLD = ["geoservice/world/world.bin", "gateway/web/vendor", "gateway/web/world"]
 
 
 class CompleteWheel(bdist_wheel):
-    """Refuses to make a wheel that could not be started from."""
+    """A command that refuses to make a wheel from which no platform could be started."""
 
     def run(self) -> None:
-        """Make the wheel; raises SystemExit with what is missing."""
+        """Make the wheel; raises SystemExit that names what is missing."""
         missing = [path for path in WORLD if not Path(path).exists()]
         if missing:
             raise SystemExit(f"missing: {', '.join(missing)}; `make setup` builds them first")
@@ -56,8 +56,8 @@ class CompleteWheel(bdist_wheel):
         super().run()
 
 
-# The set-up installs the packages first and compiles afterwards, so that a change of one .pyx does
-# not install everything again.
+# The set-up installs the packages first and compiles afterwards, so that a change to one .pyx does
+# not reinstall everything.
 setup(
     cmdclass={"bdist_wheel": CompleteWheel},
     ext_modules=[]

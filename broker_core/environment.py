@@ -1,8 +1,8 @@
-"""Clock, disk, threads and chance as a broker sees them.
+"""The environment of a broker: clock, disk, threads and randomness.
 
-`broker_core` touches time, files, threads and randomness only through an `Environment`, and sockets
-only through the event loop that it runs on: a simulation can put a virtual clock, a disk that
-loses, tears and refuses writes, and a seed in their place.
+`broker_core` uses time, files, threads and randomness only through an `Environment`, and sockets
+only through the event loop that it runs on. A simulation can replace them by a virtual clock, a
+disk that loses, tears and refuses writes, and a seed.
 """
 
 from __future__ import annotations
@@ -44,104 +44,104 @@ class Clock(Protocol):
 class File(Protocol):
     """An open file. It is closed with its last reference.
 
-    A thread that holds a reference can therefore go on using it after another thread has let go of
-    it: a number that the system gave to a different file meanwhile is never read or written.
+    A thread that holds a reference can therefore continue to use the file after another thread has
+    dropped its own. It never reads or writes a different file that got the same descriptor number.
     """
 
     def pread(self, size: int, position: int) -> bytes:
-        """At most `size` bytes at `position`; fewer at the end of the file."""
+        """Return at most `size` bytes at `position`; fewer at the end of the file."""
 
     def pwrite(self, data: Buffer, position: int) -> int:
-        """Write at `position`; answers how many bytes were taken, which can be fewer."""
+        """Write at `position`; return how many bytes were written, which can be fewer."""
 
     def fdatasync(self) -> None:
-        """Return when everything written is on the medium."""
+        """Return when everything written is on disk."""
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
 
     def size(self) -> int:
-        """Length in bytes."""
+        """Return the length in bytes."""
 
     def close(self) -> None:
         """Close now; closing twice does nothing."""
 
 
 class Lock(Protocol):
-    """Something that only one process can have."""
+    """A lock that only one process can hold."""
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
 
 
 class Disk(Protocol):
     """The file system. All methods raise OSError."""
 
     def lock(self, directory: Path) -> Lock:
-        """Keep other brokers out of a directory until released; raises ConfigError if one is in."""
+        """Lock a directory against other brokers; raises ConfigError if one has locked it."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
-        """Open a file that exists, or with `create` one that need not; `create` can write."""
+        """Open an existing file, or with `create` also a new one, for writing too."""
 
     def read(self, path: Path) -> bytes:
-        """The whole content of a small file."""
+        """Return the whole content of a small file."""
 
     def write(self, path: Path, parts: Sequence[Buffer]) -> None:
-        """Replace a small file; after a crash it may hold anything."""
+        """Replace a small file; after a crash its content is undefined."""
 
     def replace(self, path: Path, data: Buffer) -> None:
         """Replace a small file durably; after a crash it holds the old or the new content."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file or directory a new name; a file takes the place of what has it."""
+        """Rename a file or directory; a file replaces an existing target."""
 
     def remove(self, path: Path) -> None:
-        """Delete a file; one that does not exist is no error."""
+        """Delete a file; do nothing if it does not exist."""
 
     def size(self, path: Path) -> int | None:
-        """Length in bytes, None if there is no such file."""
+        """Return the length in bytes, None if there is no such file."""
 
     def names(self, directory: Path) -> list[str]:
-        """Names in a directory, in no order."""
+        """Return the names in a directory, in no particular order."""
 
     def directories(self, directory: Path) -> list[str]:
-        """Those of the names that are directories."""
+        """Return the names of subdirectories."""
 
     def make_directory(self, directory: Path) -> None:
-        """Create a directory and its parents; one that exists is no error."""
+        """Create a directory and its parents; do nothing if it exists."""
 
     def remove_directory(self, directory: Path) -> None:
         """Delete an empty directory."""
 
     def free_bytes(self, directory: Path) -> int | None:
-        """The room that is left; None where that is not known."""
+        """Return the free space in bytes; None if it is not known."""
 
     def fsync_directory(self, directory: Path) -> None:
         """Make creations, renames and removals inside a directory durable."""
 
 
 class Worker(Protocol):
-    """Does what may take long, one piece after the other, beside the event loop."""
+    """A thread that runs tasks one after the other, beside the event loop."""
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Do something soon; it must not raise."""
+        """Run a task soon; the task must not raise."""
 
     def close(self) -> None:
-        """Return when everything submitted is done."""
+        """Return when all submitted tasks are done."""
 
 
 class Threads(Protocol):
-    """Where work goes that would hold up the event loop."""
+    """Creates threads for work that would block the event loop."""
 
     def worker(self, name: str) -> Worker:
-        """One thread: the quickest way there."""
+        """Return a single thread, the option with least overhead."""
 
     def executor(self, count: int, name: str) -> Executor:
-        """Several threads, with results."""
+        """Return several threads whose tasks have results."""
 
 
 class SystemClock:
-    """The system's clocks."""
+    """The clocks of the operating system."""
 
     def now_ms(self) -> int:
         """See Clock."""
@@ -153,7 +153,7 @@ class SystemClock:
 
 
 class SystemFile:
-    """A file descriptor of the system."""
+    """A file descriptor of the operating system."""
 
     __slots__ = ("_descriptor",)
 
@@ -169,7 +169,7 @@ class SystemFile:
         return os.pwrite(self._descriptor, data, position)
 
     def send(self, socket: int, position: int, size: int) -> int:
-        """From the page cache to a socket, without a copy of ours; returns how many bytes went."""
+        """Send from the page cache to a socket without copying; return the bytes sent."""
         return os.sendfile(socket, self._descriptor, position, size)
 
     def fdatasync(self) -> None:
@@ -195,7 +195,7 @@ class SystemFile:
 
 
 class FileSlice:
-    """Bytes of a file that nobody has read yet: the system can send them without that."""
+    """A range of a file that has not been read: the kernel can send it directly to a socket."""
 
     __slots__ = ("_file", "_position", "_size")
 
@@ -208,7 +208,7 @@ class FileSlice:
         return self._size
 
     def read(self, start: int = 0) -> bytes:
-        """The bytes from `start` on; raises OSError where the file ends before them."""
+        """Return the bytes from `start` on; raises OSError if the file ends before them."""
         wanted = self._size - start
         data = self._file.pread(wanted, self._position + start)
         if len(data) != wanted:
@@ -216,9 +216,9 @@ class FileSlice:
         return data
 
     def send(self, socket: int, start: int) -> int:
-        """Send what the socket takes of the bytes from `start` on; returns how many those were.
+        """Send as many bytes from `start` on as the socket takes; return their number.
 
-        Raises BlockingIOError where it takes none now, OSError where the file ends before them.
+        Raises BlockingIOError if it takes none now, OSError if the file ends before them.
         """
         sent = self._file.send(socket, self._position + start, self._size - start)
         if not sent:
@@ -227,7 +227,7 @@ class FileSlice:
 
 
 class DirectoryLock:
-    """Keeps a second broker out of a log directory; held until `release` or the process's end."""
+    """Locks a log directory against a second broker, until `release` or the end of the process."""
 
     def __init__(self, directory: Path) -> None:
         self._descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -238,12 +238,12 @@ class DirectoryLock:
             raise ConfigError(f"{directory}: another broker uses this directory") from error
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         os.close(self._descriptor)
 
 
 class SystemDisk:
-    """The system's file system."""
+    """The file system of the operating system."""
 
     def lock(self, directory: Path) -> DirectoryLock:
         """See Disk."""
@@ -268,7 +268,7 @@ class SystemDisk:
     def replace(self, path: Path, data: Buffer) -> None:
         """See Disk."""
         temporary = path.with_name(path.name + ".tmp")
-        # The owner's alone: some of these files hold what belongs to a password.
+        # Readable by the owner only: some of these files contain data derived from passwords.
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -323,7 +323,7 @@ class SystemDisk:
 
 
 class ThreadWorker:
-    """A thread of the system, with a queue that costs little."""
+    """A thread with a queue of low overhead."""
 
     def __init__(self, name: str) -> None:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -336,7 +336,7 @@ class ThreadWorker:
             try:
                 work()
             except Exception:
-                # What comes next is somebody else's.
+                # The tasks that follow belong to other callers.
                 logger.exception("work of thread %s failed", threading.current_thread().name)
 
     def submit(self, work: Callable[[], None]) -> None:
@@ -350,7 +350,7 @@ class ThreadWorker:
 
 
 class SystemThreads:
-    """The system's threads."""
+    """Threads of the operating system."""
 
     def worker(self, name: str) -> ThreadWorker:
         """See Threads."""
@@ -363,21 +363,21 @@ class SystemThreads:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a broker needs from outside."""
+    """The external dependencies of a broker."""
 
     clock: Clock
     disk: Disk
     threads: Threads = field(default_factory=SystemThreads)
     randomness: random.Random = field(default_factory=random.SystemRandom)
-    #: Tells two starts of the machine apart; empty where the system does not say.
+    #: Identifies a start of the machine; empty if the system does not provide it.
     boot_id: str = ""
 
     @classmethod
     def real(cls) -> Environment:
-        """The system's clock, file system, threads, randomness and start."""
+        """Return the environment of the operating system, with its boot id."""
         boot_id = _BOOT_ID.read_text("ascii").strip() if _BOOT_ID.exists() else ""
         return cls(SystemClock(), SystemDisk(), boot_id=boot_id)
 
     def new_uuid(self) -> uuid.UUID:
-        """An id that nobody has."""
+        """Return a new random UUID."""
         return uuid.UUID(int=self.randomness.getrandbits(128), version=4)

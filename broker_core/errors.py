@@ -1,7 +1,7 @@
 """Every error code of the Kafka protocol as an exception, named and numbered as in Kafka.
 
-Source: `org.apache.kafka.common.protocol.Errors`. Code that refuses something raises one of these;
-the server answers with `code`, and a client library decides by it whether to try again.
+Source: `org.apache.kafka.common.protocol.Errors`. Code that refuses a request raises one of these;
+the server answers with `code`, which tells a client library whether to retry.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ NONE: Final = 0  # no error
 
 
 class BrokerError(Exception):
-    """An error that a client is told by its Kafka error code.
+    """An error that is sent to the client as a Kafka error code.
 
-    `code` is the number on the wire, `retriable` whether the same request may succeed later. The
-    text is for log lines and for those answers of the protocol that carry a message.
+    `code` is the number on the wire; `retriable` tells whether the same request may succeed later.
+    The text is for log lines and for responses that carry a message; without an argument it is the
+    docstring of the class.
     """
 
     code: ClassVar[int] = -1
@@ -408,7 +409,7 @@ class GroupSubscribedToTopic(BrokerError, code=86):
 class InvalidRecord(BrokerError, code=87):
     """This record has failed the validation on broker and hence will be rejected."""
 
-    #: Which records of the batch are to blame, and why (KIP-467); the others may be sent again.
+    #: The invalid records of the batch and the reasons (KIP-467); the others may be sent again.
     record_errors: tuple[tuple[int, str], ...] = ()
 
 
@@ -608,5 +609,5 @@ _BY_CODE: Final[dict[int, type[BrokerError]]] = {
 
 
 def error_for_code(code: int) -> type[BrokerError]:
-    """The error class of a code on the wire; UnknownServerError for a code that Kafka has not."""
+    """Return the error class of a code on the wire; UnknownServerError for an unknown code."""
     return _BY_CODE.get(code, UnknownServerError)

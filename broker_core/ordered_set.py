@@ -1,4 +1,4 @@
-"""A set that is gone through in the order of adding, so that a run can be repeated exactly."""
+"""A set with a defined order of iteration, so that a run can be repeated exactly."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ T = TypeVar("T")
 
 
 class OrderedSet(dict[T, None]):
-    """What is used of a set, on a dict: that of objects would follow their addresses."""
+    """A set, implemented as a dict, that iterates in insertion order.
+
+    The order of a plain set of objects would depend on their memory addresses.
+    """
 
     __slots__ = ()
 
     def add(self, item: T) -> None:
-        """Add at the end what is not there."""
+        """Add an item at the end; keep the place of one that is there."""
         self[item] = None
 
     def discard(self, item: T) -> None:
-        """Remove what may be there."""
+        """Remove an item if it is there."""
         self.pop(item, None)
 
     def remove(self, item: T) -> None:
-        """Remove what is there; raises KeyError."""
+        """Remove an item; raises KeyError if it is missing."""
         del self[item]

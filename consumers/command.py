@@ -1,4 +1,4 @@
-"""`waylog resolver`: one resolver process: fixes in, addresses out."""
+"""`waylog resolver`: one resolver process, which turns fixes into addresses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXAMPLES: Final = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog resolver`."""
+    """Add the options of `waylog resolver`."""
     from consumers import re_resolve_command
     from geoservice.fallback.fallback import add_arguments as add_fallback_arguments
 
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Resolve until SIGTERM or SIGINT, or what else was asked for."""
+    """Resolve until SIGTERM or SIGINT, or run the re-resolve or comparison that was asked for."""
     from consumers import re_resolve_command
 
     if arguments.action == "compare":
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """See waylog.cli.CommandModule."""
+    """Check the options; see waylog.cli.CommandModule."""
     from geoservice.commands.command import check_index
     from geoservice.fallback.fallback import check_arguments
 

@@ -1,4 +1,4 @@
-"""What would change with another index: the addresses of all devices, one against the other."""
+"""Compares the addresses of all devices with those that another index gives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ComparisonFailed(Exception):
 
 
 class Member(msgspec.Struct):
-    """In how many addresses a member differs."""
+    """The number of addresses in which a member differs."""
 
     changed: int = 0
     added: int = 0  # only the new address has it
@@ -33,7 +33,7 @@ class Member(msgspec.Struct):
 
     @property
     def total(self) -> int:
-        """All differences."""
+        """The number of all differences."""
         return self.changed + self.added + self.removed
 
 
@@ -47,21 +47,21 @@ class Example(msgspec.Struct):
 
 
 class Comparison(msgspec.Struct, kw_only=True):
-    """The differences that were found. Give it pairs of addresses of the same fix."""
+    """The differences found so far; `add` takes pairs of addresses of the same fix."""
 
     before: dict[str, int] = {}  # index versions of the old addresses
     after: dict[str, int] = {}  # and of the new ones
     compared: int = 0
     same: int = 0
     different: int = 0
-    other_fix: int = 0  # the two addresses are of different fixes: not compared
+    other_fix: int = 0  # not compared, because the two addresses are of different fixes
     missing: int = 0  # devices without a new address
     members: dict[str, Member] = {}
     examples: list[Example] = []
     examples_max: int = EXAMPLES
 
     def add(self, before: Address, after: Address | None) -> None:
-        """Compare one device's addresses."""
+        """Compare the two addresses of one device."""
         _count(self.before, before.index_version)
         if after is None:
             self.missing += 1
@@ -111,10 +111,10 @@ def compare(
     examples_max: int = EXAMPLES,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Comparison:
-    """Compare topic `address` with another index, or with the topic that a re-resolve has filled.
+    """Compare topic `address` with another index, or with a topic that a re-resolve has filled.
 
-    Holds the addresses of one partition at a time. `progress` gets partitions of partitions.
-    Raises ComparisonFailed and KafkaException.
+    Holds the addresses of one partition at a time. `progress` is called with the number of
+    partitions done and the number of all partitions. Raises ComparisonFailed and KafkaException.
     """
     comparison = Comparison(examples_max=examples_max)
     reader = PartitionReader(client_config(bootstrap_servers, "compare"), "compare")
@@ -144,7 +144,7 @@ def compare(
 
 
 def newest_addresses(reader: PartitionReader, topic: str, partition: int) -> dict[str, Address]:
-    """The newest address of each device of a partition."""
+    """Return the newest address of each device of a partition."""
     newest: dict[str, Address] = {}
     for records in reader.batches(topic, partition, *reader.bounds(topic, partition)):
         for record in records:
@@ -162,7 +162,7 @@ def _take(newest: dict[str, Address], record: Message) -> None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return
     if not is_point(address.lat, address.lon):
-        # Somebody else's record.
+        # A record that another program wrote.
         return
     before = newest.get(address.device)
     if before is None or address.time >= before.time:
@@ -172,7 +172,7 @@ def _take(newest: dict[str, Address], record: Message) -> None:
 def look_up_again(
     geocoder: Geocoder, addresses: Iterable[Address]
 ) -> Iterator[tuple[Address, Address]]:
-    """Each address, and what an index says of the same fix."""
+    """Yield each address with the one that the index gives for the same fix."""
     remaining = iter(addresses)
     while batch := list(islice(remaining, _BATCH)):
         results = geocoder.reverse_batch(

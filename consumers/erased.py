@@ -1,4 +1,4 @@
-"""What a member of a group leaves out because somebody was erased (waylog.history.erasures)."""
+"""Leaves out records and results of erased devices (waylog.history.erasures)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from waylog.messages import decode_address
 
 
 class ErasedRecords:
-    """Records of the log that are read again, and results that come late, bring nobody back."""
+    """A filter that keeps records that are read again, and late results, from restoring an
+    erased device.
+    """
 
     def __init__(self, bootstrap_servers: str, state_topic: str) -> None:
         self._state_topic = state_topic
@@ -19,15 +21,15 @@ class ErasedRecords:
         self._erasures = self._log.erasures
 
     def wait(self) -> None:
-        """Until all erasures are known that the log has; raises LogUnreachable."""
+        """Wait until all erasures in the log have been read; raises LogUnreachable."""
         self._log.wait()
 
     def close(self) -> None:
-        """Leave the log."""
+        """Stop following the log of erasures."""
         self._log.close()
 
     def without(self, batch: dict[int, list[Message]]) -> dict[int, list[Message]]:
-        """Records by partition, but those of erased devices from before their erasure."""
+        """Return the records by partition, without those that an erasure covers."""
         if not self._erasures:
             return batch
         return {

@@ -1,4 +1,4 @@
-"""What a worker is in its group, over all its sessions."""
+"""Settings, shared objects and counters that a worker keeps over all its sessions in a group."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from waylog.process.log_contact import LogContact
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """Bounds of one worker."""
+    """The bounds and intervals of one worker; times are in seconds."""
 
     batch_records: int = 2000
-    #: How long an idle worker waits before it looks after everything else.
+    #: Time that an idle worker waits for records before it does its other work.
     batch_wait_s: float = 0.05
-    #: From one batch to the next while records keep coming: a result waits half of it on average,
-    #: and what a batch costs the log (a request and a sync for each partition) is shared by all
-    #: its records. A record that comes alone waits for `gather_s` only.
+    #: Time from one batch to the next while records keep coming. A result waits half of it on
+    #: average. A batch costs the log one request and one sync for each partition; all its records
+    #: share that cost. A record that comes alone waits for `gather_s` only.
     batch_interval_s: float = 0.03
-    #: After the first record of a batch: those of other partitions are on their way too.
+    #: Wait after the first record of a batch, for records of other partitions that are on the way.
     gather_s: float = 0.003
     commit_interval_s: float = 0.2
-    #: How long a clean stop, or giving a partition away, waits for acknowledgements.
+    #: Limit for acknowledgements on a clean stop, or when a partition is revoked.
     drain_s: float = 10.0
     restart_pause_s: float = 1.0
     restart_pause_s_max: float = 30.0
@@ -34,12 +34,12 @@ class WorkerSettings:
 
 
 class TopicsDiffer(Exception):
-    """The topic to consume and the topic of states cannot be used together."""
+    """The topic to consume and the state topic cannot be used together."""
 
 
 @dataclass
 class Counters:
-    """What a worker has done since it was started."""
+    """Counters of a worker since its start."""
 
     records: int = 0
     results: int = 0
@@ -50,7 +50,7 @@ class Counters:
 
 @dataclass(frozen=True, eq=False)
 class Membership(Generic[StateT]):
-    """What a worker is in the group: the same over all its sessions."""
+    """A worker's settings and shared objects, the same over all its sessions."""
 
     bootstrap_servers: str
     group: str

@@ -1,4 +1,4 @@
-"""What the resolver remembers of the devices of a partition."""
+"""The newest fix of each device of a partition, as the resolver remembers it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METRES_PER_DEGREE: Final = 111_195.0
 
 
 class _Resolved(msgspec.Struct, gc=False):
-    """What of an address record says how new it is, and where its fix was."""
+    """The members of an address record that tell how new it is and where its fix was."""
 
     device: str
     time: int
@@ -27,7 +27,7 @@ _decode_resolved = msgspec.json.Decoder(_Resolved).decode
 
 
 class _ResolvedPoint(NamedTuple):
-    """Where a device was when its address was last looked up, and in which index."""
+    """The place and time of the fix whose address was last looked up, and the index used."""
 
     time: int
     lat: float
@@ -36,20 +36,20 @@ class _ResolvedPoint(NamedTuple):
 
 
 class Standstill(NamedTuple):
-    """When a fix is not worth another look-up: see docs/decisions/0005."""
+    """The bounds within which a fix needs no new look-up; see docs/decisions/0005."""
 
     distance_m: float = 0.0  # moved less than this from where the address was resolved; 0 is off
-    resend_ms: int = 300_000  # but the address is not older than this
+    resend_ms: int = 300_000  # a fix that is this much newer than the address is looked up
 
 
 NO_STANDSTILL: Final = Standstill()
 
 
 class NewestFixes:
-    """The newest fix of each device of one partition: its time in ms, and with a standstill also
-    where its address was resolved.
+    """The time in ms of the newest fix of each device of one partition; with a standstill also
+    the place where the device's address was resolved.
 
-    Seeded from topic `address`. Grows with the number of devices, and with nothing else.
+    The state is restored from topic `address`. Its size depends on the number of devices only.
     """
 
     __slots__ = ("_points", "_standstill", "_times")
@@ -63,7 +63,7 @@ class NewestFixes:
         return len(self._times)
 
     def restore(self, values: Sequence[bytes | None]) -> None:
-        """Take over records of topic `address`."""
+        """Restore the state from records of topic `address`."""
         times = self._times
         for value in values:
             if value is None:
@@ -71,7 +71,7 @@ class NewestFixes:
             try:
                 resolved = _decode_resolved(value)
             except (msgspec.DecodeError, UnicodeDecodeError):
-                # Somebody else's record: it says nothing about our devices.
+                # A record that another program wrote: it says nothing about our devices.
                 continue
             if resolved.time >= times.get(resolved.device, resolved.time):
                 times[resolved.device] = resolved.time
@@ -81,11 +81,11 @@ class NewestFixes:
                     )
 
     def is_newest(self, fix: Fix) -> bool:
-        """Is nothing newer known? Of two fixes of the same time the later record counts."""
+        """Return whether no newer fix is known; of two with the same time the later one wins."""
         return fix.time >= self._times.get(fix.device, fix.time)
 
     def time_of(self, device: str) -> int | None:
-        """The time of a device's newest fix, if it is known."""
+        """Return the time of the device's newest fix, None if none is known."""
         return self._times.get(device)
 
     def set(self, fix: Fix) -> None:
@@ -98,23 +98,24 @@ class NewestFixes:
             self._points[fix.device] = _ResolvedPoint(fix.time, fix.lat, fix.lon, index_version)
 
     def stands_still(self, fix: Fix, index_version: str) -> bool:
-        """Is the device's address that of this fix too?
+        """Return whether the device's last resolved address can stand for this fix too.
 
-        Measured from where the address was resolved, not from the fix before: a device that creeps
-        cannot drift away from its address. An address out of another index is none.
+        The distance is measured from where the address was resolved, not from the fix before, so
+        that a device that moves slowly cannot drift away from its address. An address that came
+        from another index does not count.
         """
         point = self._points.get(fix.device)
         return (
             point is not None
             and point.index_version == index_version
             and fix.time - point.time < self._standstill.resend_ms
-            # False for NaN: a restored record without coordinates.
+            # False for NaN, which a restored record without coordinates has.
             and _distance_m(fix, point) < self._standstill.distance_m
         )
 
 
 def _distance_m(fix: Fix, point: _ResolvedPoint) -> float:
-    """Metres between two points that are close to each other; large when they are not."""
+    """Return the metres between two points; accurate for close ones, large for distant ones."""
     turn = abs(fix.lon - point.lon)
     x = min(turn, 360.0 - turn) * math.cos(math.radians(fix.lat))
     return _METRES_PER_DEGREE * math.hypot(fix.lat - point.lat, x)

@@ -1,4 +1,4 @@
-"""Reading a partition from one offset to another, outside of any group."""
+"""Reads a partition from one offset to another, outside of any consumer group."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _HOPELESS: Final = (
 
 
 class PartitionReader:
-    """One consumer that is assigned what it is asked for. Use it in one thread, and close it."""
+    """A consumer to which partitions are assigned by hand. Use it in one thread, and close it."""
 
     def __init__(self, config: dict[str, Any], group: str) -> None:
-        """`config` is that of a client. `group` is where `committed` looks; nobody joins it."""
+        """`config` is a client's. `group` is only used for committed offsets; it is not joined."""
         self._consumer = Consumer(
             config
             | {
@@ -34,19 +34,22 @@ class PartitionReader:
         )
 
     def partitions(self, topic: str, timeout_s: float = 10.0) -> list[int]:
-        """Its partitions, none where there is no such topic; raises KafkaException."""
+        """Return the topic's partitions, none if it does not exist; raises KafkaException."""
         metadata = self._consumer.list_topics(topic, timeout=timeout_s).topics[topic]
         return [] if metadata.error is not None else sorted(metadata.partitions)
 
     def bounds(self, topic: str, partition: int, timeout_s: float = 5.0) -> tuple[int, int]:
-        """Its first offset and the one behind its last; raises KafkaException."""
+        """Return the first offset and the one after the last; raises KafkaException."""
         low, high = self._consumer.get_watermark_offsets(
             TopicPartition(topic, partition), timeout=timeout_s
         )
         return low, high
 
     def offset_of_time(self, topic: str, partition: int, time_ms: int) -> int | None:
-        """The first record that is not older, None without one; raises KafkaException."""
+        """Return the offset of the first record at or after a time, None without one.
+
+        Raises KafkaException.
+        """
         asked = TopicPartition(topic, partition, time_ms)
         [found] = self._consumer.offsets_for_times([asked], timeout=10.0)
         if found.error is not None:
@@ -54,14 +57,14 @@ class PartitionReader:
         return found.offset if found.offset >= 0 else None
 
     def committed(self, topic: str, partition: int) -> int | None:
-        """What the group has committed, if anything; raises KafkaException."""
+        """Return the offset that the group has committed, if any; raises KafkaException."""
         [found] = self._consumer.committed([TopicPartition(topic, partition)], timeout=10.0)
         if found.error is not None:
             raise KafkaException(found.error)
         return found.offset if found.offset >= 0 else None
 
     def commit(self, topic: str, partition: int, offset: int) -> None:
-        """Commit for the group, and wait for it; raises KafkaException."""
+        """Commit an offset for the group, and wait for the answer; raises KafkaException."""
         self._consumer.commit(
             offsets=[TopicPartition(topic, partition, offset)], asynchronous=False
         )
@@ -75,10 +78,10 @@ class PartitionReader:
         *,
         stopped: Callable[[], bool] = lambda: False,
     ) -> Iterator[list[Message]]:
-        """The records from `start` up to `end`; fewer when `stopped()` says so.
+        """Yield the records from `start` up to `end`, or until `stopped()` returns true.
 
-        A log that is away for a while is waited for. Raises KafkaException for what waiting does
-        not help against.
+        Waits for a log that is away for a while. Raises KafkaException for errors that waiting
+        does not cure.
         """
         if start >= end:
             return
@@ -91,7 +94,7 @@ class PartitionReader:
                     offset = message.offset()
                     error = message.error()
                     if error is not None:
-                        # Compaction and transactions leave holes, also at the end.
+                        # Compaction and transactions leave gaps in the offsets, also at the end.
                         if error.code() == KafkaError._PARTITION_EOF:
                             reached = reached or (offset is not None and offset >= end)
                         elif error.fatal() or error.code() in _HOPELESS:

@@ -1,4 +1,4 @@
-"""What the logic of a consumer group's member looks like to the worker that runs it."""
+"""The interface between a consumer group's worker and the logic that it runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ StateT = TypeVar("StateT", bound="State")
 
 
 class State(Protocol):
-    """What a processor remembers of one partition."""
+    """A processor's memory of one partition."""
 
     def restore(self, values: Sequence[bytes | None]) -> None:
-        """Take over records of the processor's state topic, in log order."""
+        """Restore the state from records of the processor's state topic, in log order."""
 
 
 class Processor(Protocol[StateT]):
@@ -22,10 +22,13 @@ class Processor(Protocol[StateT]):
 
     @property
     def state_topic(self) -> str:
-        """Where states are restored from: as many partitions as the topic that is consumed."""
+        """The topic that states are restored from.
+
+        It has as many partitions as the topic that is consumed.
+        """
 
     def new_state(self) -> StateT:
-        """The state of a partition before it is restored."""
+        """Return the state of a partition before it is restored."""
 
     def process(
         self,
@@ -33,7 +36,10 @@ class Processor(Protocol[StateT]):
         states: Mapping[int, StateT],
         now_ms: int,
     ) -> list[OutputRecord]:
-        """What to write for records in log order by partition. Must not raise on bad records."""
+        """Return the records to write for a batch, which is in log order by partition.
+
+        Must not raise on bad records.
+        """
 
     def late_results(self, states: Mapping[int, StateT], now_ms: int) -> list[OutputRecord]:
-        """What to write besides, now; `states` has all partitions that are ours and restored."""
+        """Return more records to write now; `states` has all owned partitions that are restored."""

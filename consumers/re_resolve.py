@@ -1,8 +1,8 @@
-"""Resolving again what the log holds, with another index, beside the resolver that is at work.
+"""Resolves the fixes in the log again with another index, while the resolver is at work.
 
-The results go to a topic of their own, partition by partition as `address`: the newest address of
-each device, as it would be with that index. `address` itself is written by the group of resolvers
-alone, which is what keeps an older fix from replacing a newer one there.
+The results go to a topic of their own, with the same partitions as `address`: the newest address of
+each device, as that index gives it. Only the group of resolvers writes `address` itself; that keeps
+an older fix from replacing a newer one there.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _FLUSH_S: Final = 60.0
 
 
 class ReResolveFailed(Exception):
-    """It cannot go on; the message says why. What was done is kept."""
+    """The run cannot go on; the message says why. The work done so far is kept."""
 
 
 class Start(NamedTuple):
-    """Where to begin in each partition; with neither, at the oldest record."""
+    """The start of a run in each partition: an offset, a time, or else the oldest record."""
 
     offset: int | None = None
     time_ms: int | None = None
 
 
 class Range(NamedTuple):
-    """What there is to do in one partition of `location`."""
+    """The offsets to resolve in one partition of `location`, without `end`."""
 
     partition: int
     start: int
@@ -49,25 +49,25 @@ class Range(NamedTuple):
 
 @dataclass
 class Done:
-    """What a run has done."""
+    """The outcome of a run."""
 
     topic: str
     index_version: str
     records: int = 0
     addresses: int = 0  # records written: at least one for each device
-    rejected: int = 0  # records that are no fixes; they are in topic `error` already
+    rejected: int = 0  # records that are not fixes; they are in topic `error` already
     devices: int = 0
-    resumed: bool = False  # after an earlier run
+    resumed: bool = False  # the run went on where an earlier one stopped
     finished: bool = False
 
 
 def topic_of(index_version: str) -> str:
-    """The topic for the addresses out of an index."""
+    """Return the default topic for the addresses of an index."""
     return f"{ADDRESS}-{index_version}"
 
 
 class ReResolver:
-    """One run from where it begins, or where the last one stopped, to the end of the log."""
+    """One run, from its start or from where the last one stopped, to the end of the log."""
 
     def __init__(
         self,
@@ -79,7 +79,11 @@ class ReResolver:
         restart: bool = False,
         progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> None:
-        """`restart` forgets how far an earlier run came. `progress` gets records of records."""
+        """Prepare a run; raises ReResolveFailed for a topic that has other writers.
+
+        `restart` ignores the offsets that an earlier run committed. `progress` is called with the
+        number of records done and the number of all records.
+        """
         self.done = Done(topic or topic_of(geocoder.index_version), geocoder.index_version)
         if self.done.topic in {each.name for each in TOPICS}:
             raise ReResolveFailed(
@@ -94,13 +98,13 @@ class ReResolver:
         self._stopping = False
 
     def stop(self) -> None:
-        """Stop after the batch under way. May be called by a signal handler."""
+        """Stop after the current batch. May be called by a signal handler."""
         self._stopping = True
 
     def run(self) -> Done:
         """Resolve all partitions; raises ReResolveFailed, LogUnreachable and KafkaException."""
         config = client_config(self._bootstrap_servers, "re-resolve")
-        # The group holds how far we are, for the next run and for `waylog groups`.
+        # The group's offsets hold the progress, for the next run and for `waylog groups`.
         reader = PartitionReader(config, f"re-resolve-{self.done.topic}")
         try:
             partitions = reader.partitions(LOCATION)
@@ -166,12 +170,12 @@ class ReResolver:
             reader.commit(LOCATION, todo.partition, position)
             self._progress(self.done.records, total)
         if not self._stopping and position < todo.end:
-            # Nothing but holes is left.
+            # Only gaps in the offsets are left.
             reader.commit(LOCATION, todo.partition, todo.end)
         self.done.devices += len(state)
 
     def _restored(self, reader: PartitionReader, partition: int) -> NewestFixes:
-        """What earlier runs have resolved in the partition."""
+        """Return the state of a partition from the addresses that earlier runs wrote."""
         state = self._resolver.new_state()
         bounds = reader.bounds(self.done.topic, partition)
         for records in reader.batches(self.done.topic, partition, *bounds):
@@ -188,7 +192,7 @@ class ReResolver:
 
 
 def _write(producer: LibrdkafkaProducer, outputs: list[OutputRecord]) -> None:
-    """Append, and wait until all are stored; raises ReResolveFailed."""
+    """Write records and wait until all are stored; raises ReResolveFailed."""
     failures: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:

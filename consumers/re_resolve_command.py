@@ -1,4 +1,4 @@
-"""`waylog resolver --from-...` and `waylog resolver compare`: another index, before it is used."""
+"""`waylog resolver --from-...` and `waylog resolver compare`: try an index before it is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMPARE_EXAMPLES: Final = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What turns `waylog resolver` into a re-resolve."""
+    """Add the options that make `waylog resolver` resolve again."""
     group = parser.add_argument_group(
         "resolving again",
         "read `location` again up to its end and write the addresses out of --index to a topic of "
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
-    """The action `compare`."""
+    """Add the action `compare`."""
     actions = parser.add_subparsers(dest="action", metavar="compare", required=False)
     compare = actions.add_parser(
         "compare",
@@ -58,7 +58,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     )
     compare.add_argument(
         "--bootstrap-servers",
-        # The resolver's own option stays valid before the word `compare`.
+        # Keeps the value of the resolver's own option, given before the word `compare`.
         default=argparse.SUPPRESS,
         metavar="LIST",
         help=f"Kafka brokers (default {DEFAULT_BOOTSTRAP_SERVERS})",
@@ -73,7 +73,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def is_re_resolve(arguments: argparse.Namespace) -> bool:
-    """Was a start asked for?"""
+    """Return whether one of the options --from-... was given."""
     return bool(
         arguments.from_earliest
         or arguments.from_offset is not None
@@ -82,7 +82,7 @@ def is_re_resolve(arguments: argparse.Namespace) -> bool:
 
 
 def re_resolve(arguments: argparse.Namespace) -> int:
-    """Resolve again, up to the end of the log."""
+    """Resolve again, up to the end of the log; return the exit status."""
     import msgspec
     from confluent_kafka import KafkaException
 
@@ -126,7 +126,7 @@ def re_resolve(arguments: argparse.Namespace) -> int:
 
 
 def compare(arguments: argparse.Namespace) -> int:
-    """Say what would change."""
+    """Print how addresses would change with another index; return the exit status."""
     import msgspec
     from confluent_kafka import KafkaException
 
@@ -155,7 +155,7 @@ def compare(arguments: argparse.Namespace) -> int:
 
 
 def _lines(comparison: Any) -> Iterator[str]:
-    """The outcome for people."""
+    """Yield the outcome as lines of text."""
     yield (
         f"{comparison.compared:,} devices compared: {comparison.same:,} same, "
         f"{comparison.different:,} different"
@@ -195,7 +195,7 @@ def _time_ms(text: str) -> int:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar, if somebody looks at standard error."""
+    """Show a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

@@ -1,4 +1,4 @@
-"""Records as the logic of consumers sees them: what it is given, and what it wants written."""
+"""Records as the logic of a consumer reads and writes them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ class InputRecord(Protocol):
     """A record of the log; confluent_kafka.Message is one."""
 
     def topic(self) -> str | None:
-        """The topic it was read from."""
+        """Return the topic that the record was read from."""
 
     def partition(self) -> int | None:
-        """The partition it was read from."""
+        """Return the partition that the record was read from."""
 
     def offset(self) -> int | None:
-        """Its place in the partition."""
+        """Return the record's offset in the partition."""
 
     def key(self) -> bytes | None:
-        """Its key, None where it has none."""
+        """Return the key, None if there is none."""
 
     def value(self) -> bytes | None:
-        """Its value, None for a tombstone."""
+        """Return the value, None for a tombstone."""
 
     def headers(self) -> Any:
-        """Its headers: pairs of name and bytes; None where it has none."""
+        """Return the headers as pairs of name and bytes, None if there are none."""
 
 
 class OutputRecord(NamedTuple):
     """A record to be written."""
 
     topic: str
-    partition: int | None  # None: by its key
+    partition: int | None  # None: chosen by the key
     key: bytes | None
     value: bytes
     headers: list[tuple[str, bytes]] | None = None

@@ -1,8 +1,8 @@
-"""Addresses out of an older index, to be looked up again: those of devices that send no more fixes.
+"""Finds addresses from an older index, for devices that send no more fixes.
 
-A thread reads the resolver's own topic once for each partition and index; the resolver takes what
-is stale from here, little by little, and writes it itself. So it stays the only writer, and no
-renewed address can replace that of a newer fix.
+A thread reads the resolver's own topic once for each partition and index. The resolver takes the
+stale addresses from here, a few at a time, and writes the new ones itself. It stays the only
+writer of its topic, so a renewed address cannot replace that of a newer fix.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PAUSE_S: Final = 0.2
 
 
 class ResolvedFix(msgspec.Struct, gc=False):
-    """What of an address record is needed to resolve its fix again."""
+    """The members of an address record that are needed to resolve its fix again."""
 
     device: str
     fix_id: str
@@ -49,10 +49,10 @@ class _Scan(NamedTuple):
 
 
 class Renewal:
-    """Finds what is stale. `take` belongs to the resolver's thread."""
+    """A finder of stale addresses. Only the resolver's thread may call `take`."""
 
     def __init__(self, config: dict[str, Any], topic: str, *, rate_per_s: float = 500.0) -> None:
-        """`config` is that of a client."""
+        """`config` is a client's. `rate_per_s` bounds the addresses that `take` gives a second."""
         self._config = config
         self._topic = topic
         self._rate_per_s = rate_per_s
@@ -66,9 +66,13 @@ class Renewal:
     def take(
         self, partitions: Iterable[int], index_version: str, now_ms: int
     ) -> list[tuple[int, ResolvedFix]]:
-        """What to look up again now, of these partitions, for this index."""
+        """Return the fixes of these partitions to look up now with this index.
+
+        A fix comes with its partition.
+        """
         owned = set(partitions)
-        # A partition that went away and came back is read again: somebody else wrote meanwhile.
+        # A partition that was revoked and came back is read again: its other owner may have
+        # written to it.
         self._wanted = {each for each in self._wanted if each.partition in owned}
         for partition in owned:
             scan = _Scan(partition, index_version)
@@ -76,7 +80,7 @@ class Renewal:
                 self._wanted.add(scan)
                 self._begin(scan)
         elapsed_ms = now_ms - (self._taken_ms if self._taken_ms is not None else now_ms)
-        # After a pause no more than a second's at once.
+        # After a pause, at most the share of one second.
         count = int(self._rate_per_s * min(elapsed_ms, 1000) / 1000)
         if count or self._taken_ms is None:
             self._taken_ms = now_ms
@@ -91,7 +95,7 @@ class Renewal:
         return taken
 
     def close(self) -> None:
-        """Stop, also amid a partition."""
+        """Stop, also in the middle of a partition."""
         self._stopping.set()
         self._scans.put(None)
         if self._thread is not None:
@@ -108,7 +112,7 @@ class Renewal:
             try:
                 self._scan(scan)
             except KafkaException as error:
-                # What is stale stays so until the next start, or its device's next fix.
+                # The addresses stay stale until the next start, or the device's next fix.
                 logger.warning("addresses are not renewed: %s", error.args[0].str())
             except Exception:
                 logger.exception("addresses are not renewed")
@@ -141,7 +145,7 @@ class Renewal:
 def _sort(
     stale: dict[str, ResolvedFix], key: bytes | None, value: bytes | None, index_version: str
 ) -> None:
-    """Note the newest record of a device if it is stale."""
+    """Remember the newest record of a device if it is stale, else forget the device."""
     if value is None:
         stale.pop((key or b"").decode("utf-8", "replace"), None)
         return
@@ -149,7 +153,7 @@ def _sort(
         fix = _decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return
-    # What the fallback has answered says so behind a plus.
+    # The version of an address from the fallback has a suffix that begins with a plus.
     if fix.index_version.partition("+")[0] != index_version:
         stale[fix.device] = fix
     else:

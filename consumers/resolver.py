@@ -1,9 +1,9 @@
-"""The resolver's logic: fixes in, addresses out. No broker, clock or thread in here.
+"""The resolver's logic, which turns fixes into addresses, without a broker, clock or thread.
 
-A device's records are all in one partition, so its order is kept partition by partition: of every
-batch the newest fix of each device is resolved, and a fix that is older than what was already
-resolved for its device yields nothing. The newest record of a device in topic `address` is
-therefore always the address of its newest fix.
+All records of a device are in one partition, so order is kept by partition. The newest fix of each
+device in a batch is resolved; a fix that is older than one already resolved for its device gives no
+result. The newest record of a device in topic `address` is therefore always the address of its
+newest fix.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ logger = logging.getLogger(__name__)
 SOURCE: Final = "resolver"
 TRACEPARENT: Final = "traceparent"
 
-# A result must fit into a record whatever a foreign producer has put into the log.
+# Bounds that make every result fit into a record, whatever other producers have put into the log.
 NAME_CHARACTERS_MAX: Final = 1000
 RAW_BYTES_MAX: Final = 500_000
 TRACEPARENT_BYTES_MAX: Final = 256
 
 
-#: Devices whose address may still come from the fallback; more wait for their next fix.
+#: The number of devices that may wait for a late answer of the fallback; the address of any other
+#: device is completed with its next fix at the earliest.
 _AWAITED_MAX: Final = 1000
 
 
 class _Found(NamedTuple):
-    """A fix that is to be looked up."""
+    """A fix to look up."""
 
-    # Where the fix came from, and where its address goes: the same resolver owns both.
+    # The partition the fix came from, and its address goes to: the same resolver owns both.
     partition: int | None
     fix: Fix | ResolvedFix
     headers: list[tuple[str, bytes]] | None
@@ -61,7 +62,7 @@ class Resolver:
         topic: str = ADDRESS,
         renewal: Renewal | None = None,
     ) -> None:
-        """`topic` is where the addresses go, `renewal` finds those out of an older index there."""
+        """Addresses are written to `topic`; `renewal` finds those there from an older index."""
         self._geocoders = geocoders
         self._fallback = fallback
         self._renewal = renewal
@@ -77,7 +78,7 @@ class Resolver:
         self._answers_seen = 0
 
     def new_state(self) -> NewestFixes:
-        """The state of a partition that was just assigned."""
+        """Return the state of a partition that was just assigned."""
         return NewestFixes(self._standstill)
 
     def process(
@@ -86,10 +87,10 @@ class Resolver:
         states: Mapping[int, NewestFixes],
         now_ms: int,
     ) -> list[OutputRecord]:
-        """The records to write for a batch, given as records in log order by partition."""
+        """Return the records to write for a batch, which is in log order by partition."""
         outputs: list[OutputRecord] = []
         winners: list[tuple[InputRecord, Fix]] = []
-        # One index for the whole batch, whatever happens to the file meanwhile.
+        # One index for the whole batch, even if the file is replaced meanwhile.
         geocoder = self._geocoders.current
         version = geocoder.index_version
         for partition, records in batch.items():
@@ -125,7 +126,7 @@ class Resolver:
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 reason = f"not a fix: {error}"
             else:
-                # Comparisons that NaN and infinity fail.
+                # Comparisons that are also false for NaN and infinity.
                 if not (-90.0 <= fix.lat <= 90.0 and -180.0 <= fix.lon <= 180.0):
                     reason = "latitude or longitude is not on earth"
                 elif not 0 < len(fix.device) <= NAME_CHARACTERS_MAX:
@@ -157,7 +158,7 @@ class Resolver:
                 "offset": str(record.offset()),
             },
         )
-        # Of the reason only its kind goes to the log: the text may quote what a device sent.
+        # The reason is not logged: its text may quote what a device sent.
         logger.warning(
             "record %s-%s at %s goes to topic error",
             record.topic(),
@@ -167,7 +168,7 @@ class Resolver:
         return OutputRecord(ERROR, None, key, encode(rejected), _passed_on(record))
 
     def late_results(self, states: Mapping[int, NewestFixes], now_ms: int) -> list[OutputRecord]:
-        """Addresses whose fixes were written before: answered late, or out of an older index."""
+        """Return addresses of earlier fixes: answered late, or renewed with a newer index."""
         outputs = self._late_answers(states, now_ms)
         if self._renewal is not None:
             self._renew(self._renewal, states, outputs, now_ms)
@@ -184,7 +185,7 @@ class Resolver:
         stale = [
             _Found(partition, fix, None)
             for partition, fix in renewal.take(states, geocoder.index_version, now_ms)
-            # Else its device has sent a newer one.
+            # Otherwise the device has sent a newer fix.
             if states[partition].time_of(fix.device) == fix.time and is_point(fix.lat, fix.lon)
         ]
         if stale:
@@ -200,7 +201,7 @@ class Resolver:
         for device, (found, asked) in list(self._awaited.items()):
             state = states.get(found.partition) if found.partition is not None else None
             if state is None or state.time_of(device) != found.fix.time:
-                # Somebody else's by now, or overtaken by a newer fix.
+                # The partition was revoked, or the device has sent a newer fix.
                 del self._awaited[device]
                 continue
             result = fallback.answer(asked)
@@ -244,7 +245,7 @@ class Resolver:
             self._awaited[found.fix.device] = (found, result)
 
     def _record(self, found: _Found, address: bytes, end: bytes) -> OutputRecord:
-        """The members of messages.Address in their order, out of parts that are written already."""
+        """Join parts that are encoded already: the members of messages.Address in their order."""
         partition, fix, headers = found
         begin = _encode(_Beginning(fix.device, fix.id, fix.time, fix.lat, fix.lon))
         value = b"%b,%b%b" % (begin[:-1], address, end)
@@ -252,7 +253,7 @@ class Resolver:
 
 
 class _Beginning(msgspec.Struct, gc=False):
-    """The members of an address that come with its fix."""
+    """The members of an address that are copied from its fix."""
 
     device: str
     fix_id: str
@@ -269,7 +270,7 @@ def _end(now_ms: int, index_version: str) -> bytes:
 
 
 def _passed_on(record: InputRecord) -> list[tuple[str, bytes]] | None:
-    """The headers that a result inherits."""
+    """Return the headers that a result inherits from its fix."""
     headers = record.headers()
     if not headers:
         return None

@@ -1,7 +1,7 @@
 """Restores the state of assigned partitions, in a thread beside the worker.
 
-A partition of the state topic is read from its beginning to where it ended when the reading began;
-other partitions go on meanwhile.
+A partition of the state topic is read from its beginning to its end at the time reading began.
+Meanwhile the worker goes on with other partitions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Request(NamedTuple):
 
 
 class Restorer:
-    """Reads the state topic for one partition after the other."""
+    """Reads one partition of the state topic after the other."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class Restorer:
         state_topic: str,
         opened: Callable[[Sequence[Message]], list[Message]] | None = None,
     ) -> None:
-        """`config` is that of a client; the consumer is in no group. `opened`: of LogReader."""
+        """`config` is a client's; the consumer joins no group. `opened` is that of LogReader."""
         self._opened = opened or list
-        self.failed: str | None = None  # why this restorer has given up
+        self.failed: str | None = None  # the error for which the thread has ended
         self._config = config
         self._topic = state_topic
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
@@ -52,14 +52,14 @@ class Restorer:
         done: Callable[[], None],
         cancelled: threading.Event,
     ) -> None:
-        """Hand all values of a partition to `restore`, then call `done`; both in our thread."""
+        """Hand all values of a partition to `restore`, then call `done`; both in the thread."""
         self._requests.put(_Request(partition, restore, done, cancelled))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="restore", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Stop, also amid a partition."""
+        """Stop, also in the middle of a partition."""
         self._stopping.set()
         self._requests.put(None)
         if self._thread is not None:
@@ -75,8 +75,8 @@ class Restorer:
 
     def _restore_one(self, request: _Request) -> None:
         started = time.monotonic()
-        # A consumer for each: it takes memory and threads, and is rarely needed. Nothing is
-        # committed in the name of its group.
+        # A consumer for each request: one takes memory and threads, and is rarely needed. It
+        # commits nothing for its group.
         reader = PartitionReader(self._config, f"{self._config['client.id']}-none")
         try:
             bounds = self._bounds(reader, request)

@@ -1,9 +1,10 @@
-"""One life of the clients of a consumer group's member: from joining to what they can't survive.
+"""One session of a consumer group's member: the life of its clients, from joining to an error that
+they cannot survive.
 
 Records are consumed in batches and handed to a processor; what it returns is produced with
-`acks=all`, and a partition's offset is committed only after all results of its records were
-acknowledged. The next batch gathers meanwhile. A partition that is assigned waits until its state
-is restored; one that is revoked takes its state along.
+`acks=all`. A partition's offset is committed only after all results of its records were
+acknowledged. The next batch gathers meanwhile. An assigned partition stays paused until its state
+is restored; the state of a revoked partition is dropped.
 """
 
 from __future__ import annotations
@@ -39,38 +40,38 @@ from waylog.sealing.sealing import opener, shared_key_ring
 
 logger = logging.getLogger(__name__)
 
-#: librdkafka chooses the partition, by the key.
+#: Lets librdkafka choose the partition by the key.
 _BY_KEY: Final = -1
-#: A worker that stops waits so long for a sign of the log, before it waits for more.
+#: Seconds that a stopping worker waits for an answer from the log, before it waits for more.
 _ANSWER_S: Final = 2.0
 
 
 class SessionFailed(Exception):
-    """The clients cannot go on; new ones can."""
+    """The clients of this session cannot go on; new ones can."""
 
 
 @dataclass(eq=False)
 class _Assignment(Generic[StateT]):
-    """One partition while it is ours. Assigned again, it is another object."""
+    """A partition while it is assigned. When it is assigned again, there is a new object."""
 
     partition: int
     state: StateT
-    position: int = -1  # behind the last record that was processed
-    acknowledged: int = -1  # behind the last record whose results are acknowledged
-    committed: int = -1  # acknowledged >= committed: what the group knows
+    position: int = -1  # after the last record that was processed
+    acknowledged: int = -1  # after the last record whose results are acknowledged
+    committed: int = -1  # the offset that the group knows; at most `acknowledged`
     restored: bool = False
     revoked: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(eq=False)
 class _Batch(Generic[StateT]):
-    """Results on their way to the log, and the offsets they stand for."""
+    """Results on their way to the log, and the offsets to commit once they are stored."""
 
     ends: list[tuple[_Assignment[StateT], int]]
 
 
 class Session(Generic[StateT]):
-    """One life of a worker's clients."""
+    """The clients of a worker, from their creation to their end."""
 
     def __init__(self, membership: Membership[StateT]) -> None:
         self.telemetry = membership.telemetry
@@ -85,10 +86,10 @@ class Session(Generic[StateT]):
         self._unacknowledged: deque[_Batch[StateT]] = deque()
         self._restored: deque[_Assignment[StateT]] = deque()
         self._fatal: KafkaError | None = None
-        self._failed: KafkaError | None = None  # why a result was not stored
+        self._failed: KafkaError | None = None  # the error of a result that was not stored
         self._down_said = -1e9
         self._committing = False
-        # What a log that stays silent is not waited for: None while nobody has asked.
+        # Whether the log answers at the end of the session; None until it was asked.
         self._answered: bool | None = None
         self._next_commit = 0.0
         self._batch_began = 0.0
@@ -100,7 +101,7 @@ class Session(Generic[StateT]):
                 servers,
                 client_id,
                 membership.group,
-                # What is read ahead is memory, and no faster than the batches are processed.
+                # Records read ahead take memory, and do not make processing faster.
                 queued_min_messages=2 * self._settings.batch_records,
                 queued_max_messages_kbytes=4 * 1024,
             )
@@ -110,17 +111,17 @@ class Session(Generic[StateT]):
             producer_config(
                 servers,
                 client_id,
-                # However long the broker is away, a result waits for it. What can't be
+                # A result waits for the broker, however long that is away. One that cannot be
                 # delivered even then is an error that new clients may not have.
                 delivery_timeout_ms=0,
-                # Long enough for a batch; a flush ends it.
+                # Longer than a batch takes; a flush ends it.
                 linger_ms=100,
                 queue_buffering_max_messages=8_000,
                 queue_buffering_max_kbytes=8 * 1024,
             )
             | {
                 "error_cb": self._on_error,
-                # What was stored is known by the flush that ends a batch.
+                # Success is known from the flush that ends a batch.
                 "delivery.report.only.error": True,
                 "on_delivery": self._on_delivery,
             }
@@ -132,7 +133,7 @@ class Session(Generic[StateT]):
         )
 
     def run(self) -> None:
-        """Until the worker stops; raises SessionFailed."""
+        """Consume until the worker stops; raises SessionFailed."""
         try:
             if not self._await_topics():
                 return
@@ -192,9 +193,9 @@ class Session(Generic[StateT]):
     # ---- records ----
 
     def _next_messages(self) -> list[Message]:
-        """Records, as soon as there are some and the last batch is long enough ago."""
+        """Return records, once there are some and the batch interval has passed."""
         settings = self._settings
-        # `consume` alone waits for its whole time unless a batch is full.
+        # `consume` alone would wait for its whole timeout unless a batch is full.
         first = self._consumer.poll(settings.batch_wait_s)
         if first is None:
             self._contact.look(self._consumer, self._topic)
@@ -207,7 +208,7 @@ class Session(Generic[StateT]):
         return [first, *self._consumer.consume(settings.batch_records - 1, 0)]
 
     def _sort(self, messages: list[Message]) -> dict[int, list[Message]]:
-        """Records by partition; errors are dealt with."""
+        """Return the records by partition; errors are handled."""
         batch: dict[int, list[Message]] = {}
         for message in messages:
             error = message.error()
@@ -219,8 +220,8 @@ class Session(Generic[StateT]):
             if records is None:
                 assignment = self._assignments.get(partition)  # type: ignore[arg-type]
                 if assignment is None or not assignment.restored:
-                    # Taken away while the records were on their way: they are not committed,
-                    # and its new owner gets them.
+                    # Revoked while the records were on their way: they are not committed, and
+                    # the new owner gets them.
                     continue
                 records = batch[partition] = []  # type: ignore[index]
             records.append(message)
@@ -241,8 +242,9 @@ class Session(Generic[StateT]):
         self._write(outputs, ends)
 
     def _opened(self, batch: dict[int, list[Message]]) -> dict[int, list[Message]]:
-        """The batch with values that can be read, without what nobody can read any more or what
-        was erased.
+        """Return the batch with values decrypted.
+
+        Leaves out records whose key is gone or whose device was erased.
         """
         batch = self._erased.without(batch)
         if self._keys is None:
@@ -283,16 +285,16 @@ class Session(Generic[StateT]):
                     self._producer.produce(topic, value, key, partition, headers=dict(headers))
                 return
             except BufferError:
-                # The log does not keep up: neither do we.
+                # The log does not keep up: wait for it.
                 self._producer.poll(0.05)
                 self._check_fatal()
                 if self._stopping.is_set():
                     raise SessionFailed("stopped while the log does not keep up") from None
 
     def _await_acknowledgements(self) -> None:
-        """Send what is queued, one request a partition, and wait until it is stored.
+        """Send the queued results, one request a partition, and wait until they are stored.
 
-        One batch at a time: with more requests under way than an idempotent producer may have (5),
+        One batch at a time: with more requests in flight than an idempotent producer may have (5),
         librdkafka's thread spins until the log has answered.
         """
         self._producer.poll(0)
@@ -301,7 +303,7 @@ class Session(Generic[StateT]):
             self._flush()
 
     def _log_answers(self) -> bool:
-        """Ask, once in a life, whether waiting at its end is worth while."""
+        """Return whether to wait for the log at the end; asks it only once in a session."""
         if self._answered is None:
             try:
                 self._answered = not self._contact.unanswered
@@ -314,14 +316,14 @@ class Session(Generic[StateT]):
         return self._answered
 
     def _drain(self) -> bool:
-        """Wait for all acknowledgements, up to a limit; returns whether all came."""
+        """Wait for all acknowledgements, up to a limit; return whether all came."""
         deadline = time.monotonic() + self._settings.drain_s
         while self._unacknowledged and time.monotonic() < deadline:
             self._flush()
         return not self._unacknowledged
 
     def _flush(self) -> None:
-        """Wait a moment; when nothing is on its way any more, all is stored, or has failed."""
+        """Wait a moment; once nothing is in flight, everything was stored or has failed."""
         on_their_way = self._producer.flush(0.05)
         self._check_fatal()
         if self._failed is not None:
@@ -359,7 +361,7 @@ class Session(Generic[StateT]):
         try:
             self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
-            # They will be processed again: at least once.
+            # Their records will be processed again: delivery is at least once.
             logger.warning("the last offsets were not committed: %s", error.args[0].str())
             return
         for assignment in assignments:
@@ -411,7 +413,7 @@ class Session(Generic[StateT]):
             raise SessionFailed(f"a state was not restored: {self._restorer.failed}")
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # The next owner reads what we have written: first it must be there.
+        # The next owner restores its state from our results: they must be stored first.
         leaving = self._take(partitions)
         try:
             if self._drain():
@@ -422,7 +424,7 @@ class Session(Generic[StateT]):
         logger.info("revoked %s", sorted(each.partition for each in partitions))
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # Somebody else owns them already: nothing may be committed.
+        # Another member owns them already: nothing may be committed.
         self._take(partitions)
         consumer.incremental_unassign(partitions)
         logger.warning("lost %s", sorted(each.partition for each in partitions))
@@ -461,7 +463,7 @@ class Session(Generic[StateT]):
             raise SessionFailed(self._fatal.str())
 
     def _await_topics(self) -> bool:
-        """Wait until the topics are there; returns False when the worker stops before."""
+        """Wait until the topics exist; return False if the worker stops before."""
         names = (self._topic, self._processor.state_topic)
         said = False
         while not self._stopping.is_set():
@@ -484,12 +486,12 @@ class Session(Generic[StateT]):
         return False
 
     def _partition_count(self, topic: str) -> int:
-        """0 where there is no such topic; raises KafkaException."""
+        """Return the number of partitions, 0 for a missing topic; raises KafkaException."""
         metadata = self._consumer.list_topics(topic, timeout=2.0).topics.get(topic)
         return 0 if metadata is None or metadata.error is not None else len(metadata.partitions)
 
     def _lag(self) -> int:
-        """Records that wait in our partitions, as far as is known without asking."""
+        """Return the number of records left in the assigned partitions, from cached offsets."""
         lag = 0
         for assignment in list(self._assignments.values()):
             _, high = self._consumer.get_watermark_offsets(
@@ -501,12 +503,12 @@ class Session(Generic[StateT]):
     def _close(self) -> None:
         try:
             if not self._stopping.is_set() or self._log_answers():
-                # Not from a log that is silent: librdkafka waits for the answer, and calls us to
-                # give our partitions away, which waits for acknowledgements.
+                # Not with a log that is silent: librdkafka would wait for its answer, and call
+                # `_on_revoke`, which waits for acknowledgements.
                 leave_group(self._consumer)
         finally:
             self._restorer.close()
             self._erased.close()
-        # What is left was not committed either, and comes again.
+        # Results that are still queued were not committed either: their records come again.
         self._producer.purge()
         self._producer.flush(1.0)

@@ -1,7 +1,7 @@
-"""Runs the logic of a consumer group's member: at least once, whatever happens.
+"""Runs the logic of a consumer group's member, with at-least-once delivery.
 
-Losing the broker for a while stops everything where it is, and loses nothing. What the clients
-cannot survive is answered with new clients (`session.py`), which begin at what was committed.
+While the broker is away, everything waits and nothing is lost. After an error that the clients
+cannot survive, new clients (`session.py`) begin at the committed offsets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Worker(Generic[StateT]):
-    """A member of a consumer group. `run` belongs to one thread; `stop` may come from any."""
+    """A member of a consumer group. `run` is called in one thread; `stop` may be called in any."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class Worker(Generic[StateT]):
 
     @property
     def counters(self) -> Counters:
-        """What has been done so far."""
+        """The counters since the start."""
         return self._membership.counters
 
     def stop(self) -> None:
-        """Finish what is under way, commit, leave the group. May be called by a signal handler."""
+        """Finish the current batch, commit and leave the group. A signal handler may call it."""
         self._membership.stopping.set()
 
     def run(self) -> None:
@@ -69,7 +69,7 @@ class Worker(Generic[StateT]):
                     logger.warning("stopped: %s", error)
                     return
                 self._membership.contact.silent()
-                # Nothing was committed that is not acknowledged: new clients begin there.
+                # Only acknowledged offsets were committed: new clients begin there.
                 if time.monotonic() - started > settings.restart_pause_s_max:
                     pause_s = settings.restart_pause_s
                 logger.error("starting again in %.0f s: %s", pause_s, error)
@@ -78,7 +78,7 @@ class Worker(Generic[StateT]):
 
 
 def describe(counters: Counters) -> str:
-    """One line for the end of a process."""
+    """Return one line of totals, for the end of a process."""
     per_record = counters.cpu_s * 1e6 / counters.records if counters.records else 0.0
     return (
         f"{counters.records} records, {counters.results} results in {counters.batches} batches, "

@@ -29,7 +29,7 @@ from waylog.observability.telemetry import configure_logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog gateway`."""
+    """Add the options of `waylog gateway`."""
     data = DataDirectory.default()
     parser.epilog = (
         "examples:\n"
@@ -186,7 +186,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """See waylog.cli.CommandModule."""
+    """Check the options, see waylog.cli.CommandModule."""
     check_bootstrap_servers(arguments.bootstrap_servers)
     http = parse_endpoint(arguments.http)
     mqtt = None if arguments.mqtt == "none" else parse_endpoint(arguments.mqtt)
@@ -216,7 +216,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped; returns 0, or 1 when the log can never be appended to again."""
+    """Serve until stopped. Return 0, or 1 when the log can never be appended to again."""
     import uvloop
 
     from gateway.process.gateway_process import GatewaySettings, serve

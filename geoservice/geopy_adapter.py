@@ -1,7 +1,7 @@
-"""Our geocoder as one of geopy's, so that programs written for geopy run without a network.
+"""A geopy geocoder over our index, so that programs written for geopy run without a network.
 
-The keywords are those of geopy's own Nominatim class, and so is `Location.raw`: an object of
-Nominatim's format jsonv2.
+The keywords are those of geopy's own Nominatim class. `Location.raw` is an object of Nominatim's
+format jsonv2, as there.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from geoservice.web.languages import parse_languages
 from geoservice.web.nominatim import render_list, render_reverse
 from geoservice.web.search_server import PARTS, NotSearchable, SearchEndpoint
 
-#: Location, list of them or None, or an awaitable of that: geopy has no types.
+#: A Location, a list of them or None, or an awaitable of these. geopy has no type annotations.
 Locations = Any
 
 _FORMAT: Final = "jsonv2"
 
 
 class NoNetworkAdapter(BaseSyncAdapter):  # type: ignore[misc]
-    """What stands in for geopy's HTTP client: nothing here asks anybody."""
+    """A replacement for geopy's HTTP client that sends no request."""
 
     def get_json(self, url: str, *, timeout: float, headers: dict[str, str]) -> NoReturn:
-        """Refuses."""
+        """Raise GeocoderQueryError."""
         raise GeocoderQueryError("this geocoder sends no requests")
 
     get_text = get_json
@@ -59,7 +59,7 @@ class GeoService(GeopyGeocoder):  # type: ignore[misc]
         ssl_context: Any = DEFAULT_SENTINEL,
         adapter_factory: Any = None,
     ) -> None:
-        """Open the index, by default the embedded world. What is of the network has no effect."""
+        """Open the index, by default the embedded world. The network options have no effect."""
         super().__init__(
             scheme=scheme,
             timeout=timeout,
@@ -82,10 +82,11 @@ class GeoService(GeopyGeocoder):  # type: ignore[misc]
         zoom: int | None = None,
         namedetails: bool = False,
     ) -> Locations:
-        """The location of a point (or a list of it), or None.
+        """Return the location of a point (or a list with it), or None.
 
-        `language` is the wanted ones, as in the header Accept-Language; `timeout` is accepted for
-        geopy's sake: there is nothing to wait for. Raises ValueError when it is not a point.
+        `language` lists the wanted languages, as in the header Accept-Language. `timeout` is
+        accepted for compatibility with geopy and ignored. Raises ValueError when `query` is not a
+        point.
         """
         point = query if isinstance(query, Point) else Point(query)
         details = Details(
@@ -120,11 +121,11 @@ class GeoService(GeopyGeocoder):  # type: ignore[misc]
         extratags: bool = False,
         namedetails: bool = False,
     ) -> Locations:
-        """The location of an address or name (or a list of them), or None.
+        """Return the location of an address or name (or a list of locations), or None.
 
-        A mapping is a structured question with the keys street, city, county, state, country,
-        postalcode. Raises GeocoderServiceError when the index was built without the search,
-        GeocoderQueryError for a key that there is not.
+        A mapping is a structured query with the keys street, city, county, state, country,
+        postalcode. Raises GeocoderServiceError when the index was built without the search, and
+        GeocoderQueryError for an unknown key.
         """
         from geoservice.search.query import LIMIT_DEFAULT, Query, Structured
 
@@ -183,7 +184,7 @@ def _location(raw: dict[str, Any]) -> Location:
 
 
 def _box(corners: Any) -> tuple[float, float, float, float] | None:
-    """geopy gives two points, in any order."""
+    """Return a view box as (west, south, east, north); geopy gives two corners in any order."""
     if corners is None:
         return None
     first, second = (corner if isinstance(corner, Point) else Point(corner) for corner in corners)

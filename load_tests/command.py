@@ -1,4 +1,4 @@
-"""`waylog load`: load the platform, and account for every fix."""
+"""`waylog load`: load tests of the platform that account for every fix."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from load_tests.processor_time import Process, Sampler
     from load_tests.verify import Verdict
 
-#: By protocol: the Locust user, and how many devices a process may have. An MQTT device is a
-#: socket, of which a process may often hold 20,000; an HTTP device is a greenlet.
+#: By protocol: the Locust user, and the maximum of devices per process. An MQTT device is a socket,
+#: of which a process can usually have 20,000; an HTTP device is a greenlet.
 _USERS: Final = {
     "mqtt": ("FleetUser", 15_000),
     "http": ("HttpPhone", 2_000),
@@ -47,7 +47,7 @@ doubled, or a device did not get the address of its newest fix.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `waylog load`."""
+    """Add the options of `waylog load`."""
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("--users", type=_count, default=1000, metavar="N", help="devices (default: 1000)")
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the test; 1 when the account does not balance."""
+    """Run the test; return 1 when the account does not balance."""
     _check(arguments)
     with ExitStack() as stack:
         target = stack.enter_context(_target(arguments))
@@ -90,12 +90,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Target(NamedTuple):
-    """Where the platform is."""
+    """The addresses of the platform."""
 
     gateway: str
     mqtt: str
     bootstrap_servers: str
-    supervisor: int | None  # process of a platform of our own
+    supervisor: int | None  # process of a platform that was started for the test
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -210,7 +210,7 @@ def _generate(
                     [sys.executable, "-m", "locust", *words],
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    # Not on the command line, which every user of the machine may read.
+                    # Not as an argument, because every user of the machine can read command lines.
                     env=environment() | ({"WAYLOG_TOKEN": token} if token else {}),
                 )
             )
@@ -271,7 +271,7 @@ def _result(
     from load_tests.latency import percentile_ms
 
     acknowledgements, pushes = outcome.acknowledgements, outcome.push_latencies
-    # What is under way when the last fix is due still costs something.
+    # Processing of the last fixes continues for a moment after they were due.
     used = sampler.used(outcome.began, outcome.ended + 1.0)
     per_fix = {
         part: round(seconds * 1e6 / max(1, outcome.acknowledged), 2)
@@ -333,7 +333,7 @@ def _summary(result: dict[str, Any]) -> str:
 
 
 def _say(arguments: argparse.Namespace, text: str) -> None:
-    """For people: on standard output, unless a program reads that."""
+    """Print a message for people: on standard output, unless that is for a program."""
     print(text, file=sys.stderr if arguments.json else sys.stdout, flush=True)
 
 

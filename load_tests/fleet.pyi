@@ -3,18 +3,18 @@ from collections.abc import Iterator
 def bucket_value(bucket: int) -> int: ...
 
 class Fleet:
-    """`devices` devices that send `rate` fixes a second between them."""
+    """A fleet of `devices` devices that together send `rate` fixes per second."""
 
     devices: int
     first_device: int
     rate: float
     run: str
     user: str
-    sent: int  # fixes that went out at least once
+    sent: int  # fixes that were sent at least once
     acknowledged: int
     resent: int  # PUBLISH packets with DUP
-    late: int  # sent more than 100 ms after their moment
-    pushes: int  # fixes whose address came back
+    late: int  # sent more than 100 ms after they were due
+    pushes: int  # fixes whose address was received
     push_messages: int  # all messages on address topics
     push_bytes: int
     connects: int
@@ -22,7 +22,7 @@ class Fleet:
     disconnects: int
     protocol_errors: int
     ready: int  # devices that may publish now
-    refused: int  # devices whose password was not accepted
+    refused: int  # devices whose password was rejected
     last_errno: int
     def __init__(
         self,

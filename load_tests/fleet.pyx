@@ -1,14 +1,14 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Thousands of MQTT 3.1.1 devices on one epoll loop, on a schedule that waits for nobody.
+"""Thousands of MQTT 3.1.1 devices on one epoll loop, on a schedule that does not wait for answers.
 
 Each device has a connection of its own, publishes a fix with QoS 1 at fixed moments and subscribes
-to its own address. The schedule is laid down in advance: device i of n sends its k-th fix at
-(i + k n) / rate. Latencies count from that moment, also when the fix goes out late because the
-platform was slow or away; otherwise a stall would show up in one sample instead of in all that it
-delayed (coordinated omission).
+to its own address. The schedule is fixed in advance: device i of n sends its k-th fix at (i + k n)
+/ rate. Latencies count from that moment, also when the fix is sent late because the platform was
+slow or away. Otherwise a stall would show up in one sample instead of in all that it delayed
+(coordinated omission).
 
-What a fix says follows from the number of its device and its place in the schedule, so nothing is
-kept for sending it again after a lost connection, and one bit remembers that it was acknowledged.
+The content of a fix follows from the number of its device and its sequence number. So nothing is
+stored for sending it again after a lost connection, and one bit records that it was acknowledged.
 """
 
 from libc.errno cimport EAGAIN, EINPROGRESS, EINTR, errno
@@ -34,24 +34,24 @@ import time
 
 cdef enum:
     EVENTS_MAX = 512
-    PUBLISHES_A_PASS = 512  # before the answers get their turn
+    PUBLISHES_A_PASS = 512  # limit per pass, before answers are read
     INPUT_BYTES = 65536
-    PARTIAL_BYTES_MAX = 32768  # an incoming packet larger than this is not meant for a phone
+    PARTIAL_BYTES_MAX = 32768  # larger incoming packets are a protocol error
     BUCKETS = 4096
 
     # States of a connection.
     DOWN = 0  # until `deadline`
     CONNECTING = 1
-    GREETING = 2  # CONNECT sent
+    GREETING = 2  # CONNECT was sent
     SUBSCRIBING = 3
     READY = 4
-    REFUSED = 5  # for good: wrong password
+    REFUSED = 5  # permanently: wrong password
 
     SECOND_NS = 1_000_000_000
     BACKOFF_MIN_NS = 100_000_000
     SWEEP_NS = 20_000_000
-    # An epoll_wait for each answer would double the cost at 20,000 fixes/s. Latencies come out up
-    # to this much too long.
+    # Calling epoll_wait for each answer would double the cost at 20,000 fixes/s. Latencies are
+    # measured too long by at most this.
     PASS_NS_MIN = 500_000
     GREETING_TIMEOUT_S = 20
     LATE_NS = 100_000_000
@@ -61,18 +61,18 @@ cdef int64_t BACKOFF_MAX_NS = 5 * <int64_t>SECOND_NS
 ctypedef struct Device:
     int fd
     uint8_t state
-    uint32_t due  # fixes whose time has come
-    uint32_t next  # the first fix that was never sent; floor <= next <= due
-    uint32_t floor  # all fixes below are acknowledged
+    uint32_t due  # number of fixes that are due
+    uint32_t next  # first fix that was never sent; floor <= next <= due
+    uint32_t floor  # all fixes below it are acknowledged
     uint32_t in_flight  # sent on this connection and not acknowledged
-    uint32_t pushed  # 1 + the newest fix whose address came back
-    uint32_t words  # of `acknowledged`
-    uint64_t* acknowledged  # a bit a fix
-    int64_t deadline  # when to try again (DOWN), or when patience ends (all others)
+    uint32_t pushed  # 1 + the newest fix whose address was received
+    uint32_t words  # size of `acknowledged`
+    uint64_t* acknowledged  # one bit per fix
+    int64_t deadline  # when to connect again (DOWN), or when to give up waiting (other states)
     int64_t backoff
-    uint8_t* input  # the beginning of a packet whose end has not arrived
+    uint8_t* input  # incomplete packet
     uint32_t input_size
-    uint8_t* output  # what the socket did not take
+    uint8_t* output  # data that the socket did not accept yet
     uint32_t output_size
 
 
@@ -83,7 +83,10 @@ cdef inline int64_t now_ns() noexcept nogil:
 
 
 cdef inline int bucket_of(uint64_t value) noexcept nogil:
-    """Log-linear as in HdrHistogram: 128 steps to each doubling, hence off by less than 0.8 %."""
+    """Return the log-linear bucket of a value, as in HdrHistogram.
+
+    There are 128 steps per doubling, hence an error below 0.8 %.
+    """
     cdef int shift = 0
     if value >= <uint64_t>1 << 36:
         value = (<uint64_t>1 << 36) - 1
@@ -93,7 +96,7 @@ cdef inline int bucket_of(uint64_t value) noexcept nogil:
 
 
 def bucket_value(int bucket):
-    """The middle of a bucket, for reports."""
+    """Return the middle of a bucket, for reports."""
     if bucket < 256:
         return bucket
     cdef int shift = bucket // 128 - 1
@@ -107,10 +110,10 @@ cdef Text text_of(bytes text):
 
 
 cdef class Fleet:
-    """`devices` devices that send `rate` fixes a second between them.
+    """A fleet of `devices` devices that together send `rate` fixes per second.
 
-    Call `step` again and again; `begin` starts the schedule (best when `ready == devices`), `end`
-    stops it, and `settled` tells when everything that was due is acknowledged.
+    Call `step` repeatedly. `begin` starts the schedule (preferably when `ready == devices`), `end`
+    stops it, and `settled` tells whether everything that was due is acknowledged.
     """
 
     cdef Device* _devices
@@ -133,8 +136,8 @@ cdef class Fleet:
     cdef int64_t _start_ns
     cdef int64_t _start_wall_ms
     cdef double _gap_ns
-    cdef uint64_t _event  # fixes that came due, over all devices
-    cdef tuple _texts  # keeps alive what _names points to
+    cdef uint64_t _event  # number of fixes that were due, over all devices
+    cdef tuple _texts  # keeps the memory alive that _names points to
     cdef Names _names
     cdef uint16_t _keep_alive_s
     cdef uint8_t* _input
@@ -142,11 +145,11 @@ cdef class Fleet:
     cdef uint32_t _ack_buckets[BUCKETS]
     cdef uint32_t _push_buckets[BUCKETS]
 
-    cdef readonly uint64_t sent  # fixes that went out at least once
+    cdef readonly uint64_t sent  # fixes that were sent at least once
     cdef readonly uint64_t acknowledged
     cdef readonly uint64_t resent  # PUBLISH packets with DUP
-    cdef readonly uint64_t late  # sent more than 100 ms after their moment
-    cdef readonly uint64_t pushes  # fixes whose address came back
+    cdef readonly uint64_t late  # sent more than 100 ms after they were due
+    cdef readonly uint64_t pushes  # fixes whose address was received
     cdef readonly uint64_t push_messages  # all messages on address topics
     cdef readonly uint64_t push_bytes
     cdef readonly uint64_t connects
@@ -154,7 +157,7 @@ cdef class Fleet:
     cdef readonly uint64_t disconnects
     cdef readonly uint64_t protocol_errors
     cdef readonly int ready  # devices that may publish now
-    cdef readonly int refused  # devices whose password was not accepted
+    cdef readonly int refused  # devices whose password was rejected
     cdef readonly int last_errno
 
     def __cinit__(self):
@@ -177,7 +180,7 @@ cdef class Fleet:
         double connects_per_s=4000.0,
         bint subscribe=True,
     ):
-        """`run` (6 to 16 letters or digits) makes the ids of this run unlike those of any other."""
+        """Prepare the devices; `run` (6 to 16 letters or digits) makes this run's ids unique."""
         cdef int index
         if devices < 1 or not 0 < rate <= 10_000_000 or not 1 <= window <= 1000:
             raise ValueError("devices, rate and window must be positive and sensible")
@@ -213,7 +216,7 @@ cdef class Fleet:
         self._server.sin_family = AF_INET
         self._server.sin_port = htons(port)
         memcpy(&self._server.sin_addr, <const char*>address, 4)
-        # From one address to one port there are only 28,000 connections.
+        # From one address to one port, only 28,000 connections are possible.
         self._source_addresses = min(source_addresses, 250) if address[0] == 127 else 0
         self._devices = <Device*>calloc(devices, sizeof(Device))
         self._input = <uint8_t*>malloc(INPUT_BYTES)
@@ -243,11 +246,11 @@ cdef class Fleet:
         free(self._output)
 
     def device_name(self, int index):
-        """The name of the index-th device of this fleet, without its user."""
+        """Return the name of the index-th device of this fleet, without its user."""
         return f"d{self.first_device + index:08d}"
 
     def begin(self):
-        """Start the schedule; returns its first moment (s since 1970)."""
+        """Start the schedule; return its first moment (s since 1970)."""
         self._start_ns = now_ns()
         self._start_wall_ms = time.time_ns() // 1_000_000
         self._event = 0
@@ -255,21 +258,21 @@ cdef class Fleet:
         return self._start_wall_ms / 1000.0
 
     def end(self):
-        """Nothing more comes due; what is due already is still sent."""
+        """Stop the schedule; fixes that are due already are still sent."""
         self._running = False
 
     @property
     def due(self):
-        """Fixes whose time has come."""
+        """The number of fixes that were due."""
         return self._event
 
     @property
     def settled(self):
-        """Whether everything that came due is acknowledged."""
+        """Return whether everything that was due is acknowledged."""
         return self.acknowledged == self._event
 
     def step(self, int wait_ms=20):
-        """Publish what is due and take what has come, for about `wait_ms`, without the GIL."""
+        """Publish due fixes and read answers for about `wait_ms`, without the GIL."""
         cdef int64_t until = now_ns() + <int64_t>wait_ms * 1_000_000
         with nogil:
             self._pass(until)
@@ -285,14 +288,14 @@ cdef class Fleet:
             if device.state >= GREETING and device.fd >= 0:
                 send_(device.fd, <const char*>b"\xe0\x00", 2, MSG_NOSIGNAL)
             self._hang_up(device, now_ns())
-            device.state = REFUSED  # stays down
+            device.state = REFUSED  # prevents a new connection
 
     def take_acknowledgement_latencies(self):
-        """(microseconds, count) pairs since the last call."""
+        """Return (microseconds, count) pairs since the last call."""
         return self._take(self._ack_buckets)
 
     def take_push_latencies(self):
-        """(microseconds, count) pairs since the last call."""
+        """Return (microseconds, count) pairs since the last call."""
         return self._take(self._push_buckets)
 
     cdef list _take(self, uint32_t* buckets):
@@ -305,7 +308,7 @@ cdef class Fleet:
         return taken
 
     def accounts(self):
-        """(number of the device, fixes sent, bit map of those acknowledged), device by device."""
+        """Yield (device number, fixes sent, bit map of the acknowledged ones) for each device."""
         cdef int index
         cdef Device* device
         for index in range(self.devices):
@@ -318,7 +321,7 @@ cdef class Fleet:
                 else bytes((device.next + 7) // 8),
             )
 
-    # ---- the loop; everything from here on runs without the GIL ----
+    # ---- the loop; everything below runs without the GIL ----
 
     cdef void _pass(self, int64_t until) noexcept nogil:
         cdef epoll_event events[EVENTS_MAX]
@@ -339,7 +342,8 @@ cdef class Fleet:
         if self._running:
             wait_ns = min(wait_ns, self._moment(self._event) - now)
         wait_ns = min(wait_ns, SWEEP_NS)
-        # A whole millisecond: fixes go out at most that much late, several to a wake-up.
+        # Rounded up to a whole millisecond: fixes are sent at most that much late, several per
+        # wake-up.
         count = epoll_wait(
             self._epoll, events, EVENTS_MAX, 0 if wait_ns <= 0 else <int>((wait_ns + 999_999) // 1_000_000)
         )
@@ -364,7 +368,7 @@ cdef class Fleet:
             self._publish(index, device, now)
 
     cdef void _publish(self, uint32_t index, Device* device, int64_t now) noexcept nogil:
-        """Send what is due, as far as the window allows, in one write."""
+        """Send due fixes in one write, as many as the window allows."""
         cdef uint8_t* out = self._output
         cdef uint32_t sequence
         while device.next < device.due and device.in_flight < self._window:
@@ -383,7 +387,7 @@ cdef class Fleet:
             self._write(device, self._output, out - self._output, now)
 
     cdef void _publish_again(self, uint32_t index, Device* device, int64_t now) noexcept nogil:
-        """On a new connection: everything that the old one left without acknowledgement."""
+        """Send all unacknowledged fixes of the old connection again on the new one."""
         cdef uint8_t* out = self._output
         cdef uint32_t sequence
         for sequence in range(device.floor, device.next):
@@ -411,7 +415,7 @@ cdef class Fleet:
         return True
 
     cdef void _sweep(self, int64_t now) noexcept nogil:
-        """Connect who is down, and break connections on which nothing moves any more."""
+        """Connect devices that are down, and close connections whose deadline has passed."""
         cdef int index
         cdef Device* device
         cdef double elapsed_s = (now - self._swept) / <double>SECOND_NS
@@ -446,7 +450,7 @@ cdef class Fleet:
             memset(&source, 0, sizeof(source))
             source.sin_family = AF_INET
             source.sin_addr.s_addr = htonl(0x7F000001 + index % self._source_addresses)
-            # Leaves the choice of the port to connect(), which knows the destination.
+            # connect() chooses the port, because it knows the destination.
             setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one))
             bind(fd, <const sockaddr*>&source, sizeof(source))
         device.fd = fd
@@ -457,13 +461,13 @@ cdef class Fleet:
             self.last_errno = errno
             self._lose(device, now)
             return
-        # Edge-triggered, and registered once: nothing is to be changed when output is waiting.
+        # Edge-triggered, registered once: waiting output needs no change of the registration.
         interest.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
         interest.data.u32 = index
         epoll_ctl(self._epoll, EPOLL_CTL_ADD, fd, &interest)
 
     cdef void _lose(self, Device* device, int64_t now) noexcept nogil:
-        """The connection failed or broke: try again later, each time a little later."""
+        """Close a failed connection; the delay before the next attempt grows each time."""
         if device.state == READY:
             self.disconnects += 1
         else:
@@ -524,7 +528,7 @@ cdef class Fleet:
                     self._lose(device, now)
                     return
                 taken = 0
-        # Never more than two windows of packets: new ones wait for acknowledgements.
+        # Never more than two windows of packets, because new ones wait for acknowledgements.
         grown = <uint8_t*>realloc(device.output, device.output_size + size - taken)
         if grown is NULL:
             self._lose(device, now)
@@ -571,7 +575,7 @@ cdef class Fleet:
                 return
             self._keep(device, self._input + used, filled + size - used)
             if size < room:
-                return  # drained: the next byte raises the next edge
+                return  # drained: more data raises the next edge
 
     cdef void _keep(self, Device* device, const uint8_t* rest, Py_ssize_t size) noexcept nogil:
         if size == 0:
@@ -589,7 +593,7 @@ cdef class Fleet:
     cdef Py_ssize_t _packets(
         self, uint32_t index, Device* device, Py_ssize_t size, int64_t now
     ) noexcept nogil:
-        """Handle all whole packets of the input; returns the bytes used, or -1."""
+        """Handle all complete packets of the input; return the bytes used, or -1."""
         cdef const uint8_t* data = self._input
         cdef Py_ssize_t position = 0, body, length
         cdef int shift
@@ -622,7 +626,7 @@ cdef class Fleet:
         self, uint32_t index, Device* device, uint8_t first, const uint8_t* body, Py_ssize_t size,
         int64_t now,
     ) noexcept nogil:
-        """Handle one packet; False for what no server may send now."""
+        """Handle one packet; return False if the server may not send it now."""
         cdef int kind = first >> 4
         cdef uint8_t* end
         if kind == 4 and device.state == READY:  # PUBACK
@@ -665,18 +669,19 @@ cdef class Fleet:
     cdef void _acknowledge(
         self, uint32_t index, Device* device, uint16_t packet_id, int64_t now
     ) noexcept nogil:
-        # The only fix in the window with this identifier.
+        # Find the only fix in the window with this identifier.
         cdef uint32_t ahead = (packet_id + 65534 - device.floor % 65535) % 65535
         cdef uint32_t sequence = device.floor + ahead
         cdef uint64_t bit
         if sequence >= device.next:
-            return  # it was acknowledged before; this answers the repetition
+            return  # it was acknowledged before; this answers a repetition
         bit = <uint64_t>1 << (sequence % 64)
         if device.acknowledged[sequence // 64] & bit:
             return
         device.acknowledged[sequence // 64] |= bit
         if ahead == 0:
-            # Acknowledgements of later fixes do not make up for one that never comes.
+            # The deadline is that of the oldest fix: acknowledgements of later ones do not extend
+            # it.
             device.deadline = now + self._ack_timeout_ns
         while (
             device.floor < device.next
@@ -685,7 +690,8 @@ cdef class Fleet:
             device.floor += 1
         if device.in_flight:
             device.in_flight -= 1
-        # Only now: a gateway that takes connections and drops them must not get ten a second.
+        # Reset only now: a gateway that accepts connections and drops them must not get ten a
+        # second.
         device.backoff = BACKOFF_MIN_NS
         self.acknowledged += 1
         self._ack_buckets[bucket_of(max(0, now - self._moment_of(index, sequence)) // 1000)] += 1
@@ -694,7 +700,7 @@ cdef class Fleet:
         self, uint32_t index, Device* device, uint8_t first, const uint8_t* body, Py_ssize_t size,
         int64_t now,
     ) noexcept nogil:
-        """A message on the device's address topic: which fix is it about?"""
+        """Handle a message on the device's address topic: find its fix by the time."""
         cdef uint8_t answer[4]
         cdef Py_ssize_t position, topic
         cdef int64_t time_ms = 0, guess
@@ -722,7 +728,7 @@ cdef class Fleet:
         guess = <int64_t>(
             ((time_ms - self._start_wall_ms) * 1e6 / self._gap_ns - index) / self.devices + 0.5
         )
-        # Rounding of the time to whole milliseconds may have moved the guess by one.
+        # Rounding the time to milliseconds may have moved the guess by one.
         for sequence in range(max(0, guess - 1), max(0, min(guess + 2, <int64_t>device.next))):
             if sequence >= device.pushed and self._time_ms(index, sequence) == time_ms:
                 device.pushed = sequence + 1

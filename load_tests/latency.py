@@ -7,12 +7,12 @@ from typing import Any, Final
 
 Pairs = Sequence[tuple[int, int]]
 
-#: An hour; whatever takes longer counts as that.
+#: Upper limit of one hour; longer latencies count as this.
 MICROSECONDS_MAX: Final = 3_600_000_000
 
 
 def percentile_ms(pairs: Pairs, percent: float) -> float | None:
-    """The latency that `percent` of the samples do not exceed; None without samples."""
+    """Return the latency that `percent` of the samples do not exceed; None without samples."""
     total = sum(count for _, count in pairs)
     if not total:
         return None
@@ -25,7 +25,7 @@ def percentile_ms(pairs: Pairs, percent: float) -> float | None:
 
 
 def merged(several: Iterable[Pairs]) -> list[tuple[int, int]]:
-    """One list of pairs, sorted, for all samples of `several`."""
+    """Return one sorted list of pairs for all samples of `several`."""
     counts: dict[int, int] = {}
     for pairs in several:
         for value, count in pairs:
@@ -34,7 +34,7 @@ def merged(several: Iterable[Pairs]) -> list[tuple[int, int]]:
 
 
 def hdr_histogram(pairs: Pairs) -> Any:
-    """An HdrHistogram with two significant digits, in microseconds."""
+    """Return an HdrHistogram with two significant digits, in microseconds."""
     from hdrh.histogram import HdrHistogram
 
     histogram = HdrHistogram(1, MICROSECONDS_MAX, 2)

@@ -1,10 +1,10 @@
-"""What the fleet uses of Linux: epoll and TCP sockets."""
+"""The parts of Linux's API that the fleet uses: epoll and TCP sockets."""
 
 from libc.stdint cimport uint16_t, uint32_t
 
 cdef extern from "<sys/epoll.h>" nogil:
     enum: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP, EPOLL_CTL_ADD
-    # 1 << 31 does not fit the signed constant that an enum would make of it.
+    # 1 << 31 does not fit the signed constant of an enum.
     const uint32_t EPOLLET
     ctypedef union epoll_data_t:
         uint32_t u32

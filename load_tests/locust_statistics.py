@@ -1,8 +1,8 @@
-"""Adding many samples to Locust's statistics at once.
+"""Adds many samples to Locust's statistics at once.
 
-An event for each message costs more than sending it. Locust's own entries are filled the way their
-`log` does it, so that its console, web page, CSV files and distributed mode show the same as ever;
-failures still go through the event, for whoever listens.
+An event for each message costs more than sending the message. Locust's own entries are filled the
+way their `log` does it, so that its console, web page, CSV files and distributed mode work as
+usual. Failures still go through the event, for its listeners.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def add_batch(
 
 
 def add_failures(environment: Any, method: str, name: str, error: str, count: int) -> None:
-    """Report failures; of very many only the first are shown one by one."""
+    """Report failures; if there are very many, only the first ones are reported."""
     for _ in range(min(count, _FAILURES_SHOWN)):
         environment.events.request.fire(
             request_type=method,

@@ -3,9 +3,9 @@
     locust -f load_tests/locustfile.py FleetUser --devices 5000 --interval 5 -u 1
     locust -f load_tests/locustfile.py HttpPhone -u 200 -r 50 --headless -t 60s
 
-A FleetUser is thousands of MQTT devices, driven by one epoll loop in C; the others are one device
-each. One FleetUser a process is enough: use `--processes` for more. Latencies count from the moment
-a fix was due, not from when it could be sent.
+A FleetUser stands for thousands of MQTT devices, driven by one epoll loop in C; the other users are
+one device each. One FleetUser per process is enough: use `--processes` for more. Latencies count
+from the moment a fix was due, not from when it could be sent.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ BACKOFF_MAX_S = 5.0
 
 
 def on_init(environment: Any, **_: Any) -> None:
-    """Give the users of this process what they share."""
+    """Create what the users of this process share."""
     environment.process = process.Process(environment, environment.parsed_options)
     if not environment.stop_timeout:
-        # What was sent is still to be acknowledged when the test stops.
+        # Sent fixes are still to be acknowledged when the test stops.
         environment.stop_timeout = process.DRAIN_S + 10
     gevent.spawn(cut_seconds, environment)
 
 
 def on_test_stop(environment: Any, **_: Any) -> None:
-    """Keep the account."""
+    """Write the account."""
     environment.process.write()
 
 
 def cut_seconds(environment: Any) -> None:
-    """Once a second, what the phones driven from Python have reported."""
+    """Report once a second what the phones driven from Python have measured."""
     while True:
         gevent.sleep(1)
         if environment.process.recorder.connected:
@@ -55,7 +55,7 @@ def cut_seconds(environment: Any) -> None:
             )
 
 
-# Locust leaves its events untyped.
+# Locust's events have no type annotations.
 _events: Any = events
 _events.init_command_line_parser.add_listener(process.add_options)
 _events.init.add_listener(on_init)
@@ -115,7 +115,7 @@ class FleetUser(User):
         deadline = time.monotonic() + process.DRAIN_S
         while not fleet.settled and not fleet.refused and time.monotonic() < deadline:
             self.step(fleet)
-        # The addresses of the last fixes are still on their way; a little patience, no more.
+        # Wait a little for the addresses of the last fixes.
         deadline = min(deadline, time.monotonic() + 2)
         while fleet.pushes < fleet.acknowledged and time.monotonic() < deadline:
             self.step(fleet)
@@ -129,7 +129,7 @@ class FleetUser(User):
         self.process.user_finished()
 
     def step(self, fleet: Fleet) -> None:
-        """Drive the fleet for a while, then let others run; report once a second."""
+        """Drive the fleet for a while, then let other greenlets run; report once a second."""
         fleet.step(SLICE_MS)
         if time.monotonic() >= self.next_report:
             self.next_report += 1
@@ -137,7 +137,7 @@ class FleetUser(User):
         gevent.sleep(0)
 
     def report(self, fleet: Fleet) -> None:
-        """Move what happened since the last time into the statistics."""
+        """Add the counts since the last report to the statistics."""
         second = Second(
             time=time.time(),
             sent=self.since(fleet, "sent"),
@@ -166,7 +166,7 @@ class FleetUser(User):
             self.fail("connection", "the gateway broke the protocol", wrong)
 
     def since(self, fleet: Fleet, name: str) -> int:
-        """How much a counter of the fleet has grown since it was last asked for."""
+        """Return by how much a counter of the fleet has grown since the last call."""
         value = int(getattr(fleet, name))
         grown = value - self.seen.get(name, 0)
         self.seen[name] = value
@@ -178,9 +178,9 @@ class FleetUser(User):
 
 
 class Phone:
-    """One device driven from Python: its place, its schedule and its account."""
+    """One device driven from Python: its position, its schedule and its account."""
 
-    #: Fixes that go out together.
+    #: Number of fixes that are sent together.
     fixes_a_message = 1
 
     def __init__(self, shared: process.Process) -> None:
@@ -213,7 +213,7 @@ class Phone:
         gevent.sleep(max(0.0, self.due - time.time()))
 
     def next_fixes(self) -> tuple[float, list[int], list[dict[str, Any]]]:
-        """What is due now: the moment it was due, the places in the schedule, the fixes."""
+        """Return the moment that is due now, the sequence numbers, and the fixes."""
         moment, self.due = self.due, self.due + self.interval
         if time.time() - moment > 0.1:
             self.process.outcome.late += self.fixes_a_message
@@ -240,13 +240,13 @@ class Phone:
         return moment, sequences, fixes
 
     def acknowledged(self, moment: float, sequences: list[int]) -> None:
-        """The platform has these."""
+        """Record that the platform has acknowledged these fixes."""
         for sequence in sequences:
             self.account.acknowledge(sequence)
         self.process.recorder.fixes_acknowledged(time.time() - moment, len(sequences))
 
     def finished(self) -> None:
-        """Nothing more comes from this phone."""
+        """Record that this phone sends nothing more."""
         self.process.ended()
         self.process.user_finished()
 
@@ -262,7 +262,8 @@ class MqttPhone(User):
     def on_start(self) -> None:
         self.state = self.State(self.environment.process)
         self.pending: dict[int, tuple[float, int, bytes]] = {}
-        self.moments: dict[int, float] = {}  # by the fix's time: when an address is waited for
+        # Due times by the fix's time, until its address arrives.
+        self.moments: dict[int, float] = {}
         self.connection = mqtt_phone.MqttPhone(self.on_acknowledged, self.on_message)
         self.topic = f"devices/{self.state.user}/{self.state.name}"
         self.reader = gevent.spawn(self.keep_connected)
@@ -285,7 +286,8 @@ class MqttPhone(User):
             self.state.process.outcome.requests += 1
             self.state.process.outcome.resent += again
         except OSError:
-            self.connection.close()  # the reader notices, connects and sends everything again
+            # The reader notices it, reconnects and sends all pending fixes again.
+            self.connection.close()
 
     def keep_connected(self) -> None:
         endpoint = parse_endpoint(self.state.process.options.mqtt)
@@ -338,7 +340,7 @@ class MqttPhone(User):
 
 
 class HttpPhone(FastHttpUser):
-    """One device that posts each fix for itself."""
+    """One device that posts each fix in a request of its own."""
 
     class State(Phone):
         protocol = "HTTP"
@@ -389,7 +391,7 @@ class HttpPhone(FastHttpUser):
 
 
 class HttpBatch(HttpPhone):
-    """One device that posts fifty fixes at a time."""
+    """One device that posts fifty fixes per request."""
 
     class State(Phone):
         protocol = "HTTP batch"

@@ -1,7 +1,7 @@
-"""One MQTT 3.1.1 phone on a blocking socket, for a greenlet of its own.
+"""An MQTT 3.1.1 phone on a blocking socket, for a greenlet of its own.
 
-paho-mqtt costs 130 to 840 us a message inside Locust; this is what a phone needs of the protocol,
-and nothing else.
+paho-mqtt takes 130 to 840 us per message inside Locust. This module has only the parts of the
+protocol that a phone needs.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ _PACKET_BYTES_MAX = 65_536
 
 
 class ConnectionRefused(Exception):
-    """The server does not want this phone: CONNACK with a code other than 0."""
+    """The server rejects this phone: CONNACK with a code other than 0."""
 
 
 class MqttPhone:
-    """A connection: publishes with QoS 1, and hands over what comes."""
+    """A connection that publishes with QoS 1 and passes received messages to callbacks."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class MqttPhone:
         connection.settimeout(None)
 
     def publish(self, topic: str, payload: bytes, packet_id: int, *, again: bool = False) -> None:
-        """Send with QoS 1; raises OSError."""
+        """Send a message with QoS 1; raises OSError."""
         if self._socket is None:
             raise ConnectionError("not connected")
         body = _text(topic) + packet_id.to_bytes(2, "big") + payload
         self._socket.sendall(_packet(0x3A if again else 0x32, body))
 
     def serve(self) -> None:
-        """Hand over what comes until the connection ends; raises OSError then."""
+        """Pass received messages to the callbacks until the connection ends, then raise OSError."""
         while True:
             kind, body = self._read_packet()
             if kind >> 4 == 4 and len(body) >= 2:

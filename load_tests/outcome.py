@@ -1,7 +1,7 @@
-"""What one process of the load generator has done, second by second, and its files.
+"""The results of one load generator process, second by second, and their files.
 
 A process writes `account-<index>.msgpack` and `outcome-<index>.json`; the command and the report
-put those of all processes together.
+join those of all processes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from load_tests.latency import Pairs, merged
 
 
 class Second(msgspec.Struct):
-    """What happened in (about) one second."""
+    """The results of (about) one second."""
 
-    time: float  # s since 1970, at its end
+    time: float  # end of the second, s since 1970
     sent: int
     acknowledged: int
     pushed: int
-    connected: int  # devices that may send, at its end
-    acknowledgements: list[tuple[int, int]]  # latencies: microseconds, count
+    connected: int  # devices that may send, at the end
+    acknowledgements: list[tuple[int, int]]  # latencies: pairs of microseconds and count
     pushes: list[tuple[int, int]]
 
 
@@ -34,19 +34,19 @@ class Outcome(msgspec.Struct, kw_only=True):
     run: str
     protocol: str
     devices: int = 0
-    due: int = 0  # fixes whose time had come
+    due: int = 0  # fixes that were due
     sent: int = 0
     acknowledged: int = 0
     resent: int = 0
-    late: int = 0  # sent more than 100 ms after their time
+    late: int = 0  # sent more than 100 ms after they were due
     requests: int = 0
-    failures: int = 0  # requests or connections that failed
+    failures: int = 0  # failed requests or connections
     disconnects: int = 0
     pushes: int = 0
     push_bytes: int = 0
-    began: float = 0.0  # s since 1970: the first fix was due
-    ended: float = 0.0  # the last fix was due
-    cpu_s: float = 0.0  # of this process while it sent
+    began: float = 0.0  # when the first fix was due, s since 1970
+    ended: float = 0.0  # when the last fix was due
+    cpu_s: float = 0.0  # of this process while it was sending
     seconds: list[Second] = []
 
     def write(self, folder: Path, index: int, user: str, devices: list[DeviceAccount]) -> None:
@@ -58,17 +58,17 @@ class Outcome(msgspec.Struct, kw_only=True):
 
     @property
     def acknowledgements(self) -> Pairs:
-        """Latencies of all acknowledgements."""
+        """The latencies of all acknowledgements."""
         return merged(second.acknowledgements for second in self.seconds)
 
     @property
     def push_latencies(self) -> Pairs:
-        """Latencies from a fix to its address."""
+        """The latencies from a fix to its address."""
         return merged(second.pushes for second in self.seconds)
 
 
 def read_outcomes(paths: Iterable[Path]) -> Outcome:
-    """The outcomes of several processes of one run as one."""
+    """Read the outcomes of several processes of one run, and add them up."""
     outcomes = [msgspec.json.decode(path.read_bytes(), type=Outcome) for path in paths]
     if not outcomes:
         raise ValueError("no outcome was written")
@@ -106,7 +106,7 @@ def _by_second(seconds: list[Second]) -> list[Second]:
 
 
 class SecondsRecorder:
-    """Collects what devices driven from Python report, and cuts it into seconds."""
+    """A recorder that collects the reports of devices driven from Python, per second."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
@@ -116,23 +116,23 @@ class SecondsRecorder:
         self.connected = 0
 
     def fixes_sent(self, count: int = 1) -> None:
-        """These went out for the first time."""
+        """Count fixes that were sent for the first time."""
         self._sent += count
         self._outcome.sent += count
 
     def fixes_acknowledged(self, latency_s: float, count: int = 1) -> None:
-        """The platform has taken these; the latency counts from when they were due."""
+        """Count acknowledged fixes; the latency counts from when they were due."""
         _add(self._acknowledgements, latency_s, count)
         self._outcome.acknowledged += count
 
     def address_pushed(self, latency_s: float, size: int) -> None:
-        """An address came back."""
+        """Count an address that was received."""
         _add(self._pushes, latency_s, 1)
         self._outcome.pushes += 1
         self._outcome.push_bytes += size
 
     def cut(self) -> Second:
-        """Close the current second."""
+        """Close the current second and return it."""
         second = Second(
             time=time.time(),
             sent=self._sent,
@@ -149,7 +149,7 @@ class SecondsRecorder:
 
 def _add(latencies: dict[int, int], latency_s: float, count: int) -> None:
     microseconds = max(0, int(latency_s * 1e6))
-    # Three significant digits are enough, and keep the number of different values small.
+    # Round to three significant digits, which keeps the number of different values small.
     for step in (10_000_000, 1_000_000, 100_000, 10_000, 1_000):
         if microseconds >= step:
             microseconds -= microseconds % (step // 100)

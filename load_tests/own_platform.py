@@ -1,4 +1,4 @@
-"""A platform for one load test: `waylog up` in a folder of its own, or one that runs already."""
+"""A platform for one load test: `waylog up` with a folder of its own."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LAST_LINES: Final = 15
 
 
 class OwnPlatform:
-    """Starts `waylog up --open` on ports that the system chooses; stops it at the end of `with`.
+    """Runs `waylog up --open` on free ports inside a `with` block.
 
-    Its data go with it, unless `keep` names a folder for them.
+    The data is deleted at the end, unless `keep` names a folder for it.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class OwnPlatform:
 
     @property
     def pid(self) -> int:
-        """The supervisor's process."""
+        """The process id of the supervisor."""
         assert self._process is not None
         return self._process.pid
 
@@ -89,7 +89,7 @@ class OwnPlatform:
             if match := _READY.search(line):
                 self.http, self.mqtt, self.bootstrap_servers = match.groups()
                 ready.set()
-        ready.set()  # it ended
+        ready.set()  # the process has ended
 
     def _stop(self) -> None:
         process = self._process
@@ -108,13 +108,13 @@ class OwnPlatform:
 
 
 def environment() -> dict[str, str]:
-    """The environment of child processes: they find our packages also without an installation."""
+    """Return the environment of child processes, which find our packages even if not installed."""
     folders = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(folder for folder in folders if folder)}
 
 
 def run_waylog(*words: str) -> str:
-    """Run a command to its end; returns what it prints. Raises CommandError."""
+    """Run a command to its end; return its output. Raises CommandError."""
     done = subprocess.run(
         [sys.executable, "-m", "waylog.cli", *words],
         env=environment(),

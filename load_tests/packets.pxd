@@ -1,13 +1,14 @@
-"""The few MQTT 3.1.1 packets that a device of the fleet writes, and what it reads of an answer.
+"""The MQTT 3.1.1 packets that a device of the fleet writes, and the parsing of answers.
 
-All functions append at `out`, which has room for PACKET_BYTES_MAX, and return the end.
+The functions named put_ write at `out` or `start`, where PACKET_BYTES_MAX are free, and return the
+end.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef enum:
-    PACKET_BYTES_MAX = 1024  # with the lengths of Names below 300
+    PACKET_BYTES_MAX = 1024  # sufficient while the lengths in Names are below 300
 
 ctypedef struct Text:
     const char* start
@@ -21,7 +22,7 @@ ctypedef struct Names:
 
 
 cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
-    """splitmix64: well spread bits of a device's number."""
+    """splitmix64: spread the bits of a device's number."""
     value += <uint64_t>0x9E3779B97F4A7C15
     value = (value ^ (value >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
     value = (value ^ (value >> 27)) * <uint64_t>0x94D049BB133111EB
@@ -34,13 +35,13 @@ cdef inline uint8_t* put_bytes(uint8_t* out, const char* text, Py_ssize_t size) 
 
 
 cdef inline uint8_t* put_size(uint8_t* out, Py_ssize_t size) noexcept nogil:
-    """Two bytes, the higher one first."""
+    """Write a size as two bytes, the higher one first."""
     out[0], out[1] = size >> 8, size & 255
     return out + 2
 
 
 cdef inline uint8_t* put_digits(uint8_t* out, uint64_t value, int width) noexcept nogil:
-    """`value` in exactly `width` digits."""
+    """Write `value` in exactly `width` digits."""
     cdef int position = width
     while position > 0:
         position -= 1
@@ -75,7 +76,7 @@ cdef inline uint8_t* put_topic(
 cdef inline uint8_t* put_connect(
     uint8_t* start, const Names* names, uint32_t number, uint16_t keep_alive_s
 ) noexcept nogil:
-    """CONNECT, section 3.1: clean session, user name, a password if there is one."""
+    """Write CONNECT (section 3.1): clean session, user name, and the password if there is one."""
     cdef uint8_t* out = put_bytes(start + 3, b"\x00\x04MQTT\x04", 7)
     cdef bint with_password = names.password.size > 0
     out[0] = 0x02 | 0x80 | (0x40 if with_password else 0)
@@ -90,7 +91,7 @@ cdef inline uint8_t* put_connect(
 
 
 cdef inline uint8_t* put_subscribe(uint8_t* start, const Names* names, uint32_t number) noexcept nogil:
-    """SUBSCRIBE to the device's own address with QoS 0, section 3.8."""
+    """Write SUBSCRIBE (section 3.8) to the device's own address with QoS 0."""
     cdef uint8_t* out = put_topic(put_size(start + 3, 0xFFFF), names, number, b"/address", 8)
     out[0] = 0
     return with_header(start, 0x82, out + 1)
@@ -99,21 +100,21 @@ cdef inline uint8_t* put_subscribe(uint8_t* start, const Names* names, uint32_t 
 cdef inline uint8_t* put_publish(
     uint8_t* start, const Names* names, uint32_t number, uint32_t sequence, int64_t time_ms, bint again
 ) noexcept nogil:
-    """PUBLISH with QoS 1, section 3.3, of a device's fix; `again` sets DUP."""
+    """Write PUBLISH (section 3.3) of a device's fix with QoS 1; `again` sets DUP."""
     cdef uint64_t spread = mixed(number)
     cdef int64_t steps = sequence % 2000
     cdef uint8_t* out
     if steps > 1000:
-        steps = 2000 - steps  # there and back, so that nobody leaves the land
+        steps = 2000 - steps  # there and back, so that devices stay on land
     out = put_topic(start + 3, names, number, b"/position", 9)
-    out = put_size(out, 1 + sequence % 65535)  # the packet identifier
+    out = put_size(out, 1 + sequence % 65535)  # packet identifier
     out = put_bytes(out, b'{"id":"', 7)
     out = put_bytes(out, names.id_head.start, names.id_head.size)
     out = put_digits(out, number, 8)
     out[0] = 45  # "-"
     out = put_digits(out + 1, sequence, 8)
     out = put_bytes(out, b'","lat":', 8)
-    # Some 8 by 9 degrees in the middle of Europe; up to 35 m between two fixes.
+    # An area of some 8 by 9 degrees in Central Europe; up to 35 m between two fixes.
     out = put_degrees(
         out, 46_000_000 + spread % 8_000_000 + <int64_t>(spread >> 40 & 511) * steps // 2
     )
@@ -132,9 +133,10 @@ cdef inline uint8_t* put_publish(
 
 
 cdef inline uint8_t* with_header(uint8_t* start, uint8_t first, uint8_t* end) noexcept nogil:
-    """Fill in the three bytes that were left free at `start`.
+    """Write the fixed header into the three bytes reserved at `start`; return the end.
 
-    A length below 128 could do with one byte; version 3.1.1 does not ask for the shortest form.
+    A length below 128 would fit into one byte, but version 3.1.1 does not require the shortest
+    form.
     """
     cdef Py_ssize_t remaining = end - start - 3
     start[0], start[1], start[2] = first, 0x80 | (remaining & 127), remaining >> 7
@@ -142,7 +144,7 @@ cdef inline uint8_t* with_header(uint8_t* start, uint8_t first, uint8_t* end) no
 
 
 cdef inline Py_ssize_t find_time(const uint8_t* text, Py_ssize_t position, Py_ssize_t size) noexcept nogil:
-    """Where the digits of `"time":` begin; `size` if there is none."""
+    """Return where the digits after `"time":` begin; `size` if there are none."""
     cdef const char* name = b'"time":'
     cdef int matched
     while position + 8 <= size:

@@ -1,4 +1,4 @@
-"""What the users of one load generator process share: options, numbers, results, the end."""
+"""State shared by the users of one load generator process: options, numbers, results, the end."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from waylog.process.file_limit import raise_file_limit
 
 logger = logging.getLogger(__name__)
 
-#: Distributed workers take their devices' numbers from ranges this far apart.
+#: Distance between the ranges of device numbers of distributed workers.
 WORKER_RANGE: Final = 1_000_000
 DRAIN_S: Final = 60.0
 
 
 def add_options(parser: Any) -> None:
-    """Our options beside Locust's own."""
-    # Only the parser itself, not a group of it, knows `is_secret`.
+    """Add our options to those of Locust."""
+    # Only the parser itself accepts `is_secret`, a group does not.
     group = parser.add_argument_group("Waylog", "the platform and its devices")
     group.add_argument(
         "--devices", type=int, default=1000, help="devices of each FleetUser (default: 1000)"
@@ -52,7 +52,7 @@ def add_options(parser: Any) -> None:
 
 
 class Process:
-    """Shared by all users of this process; `environment.process` in Locust."""
+    """The state that all users of this process share; `environment.process` in Locust."""
 
     def __init__(self, environment: Any, options: argparse.Namespace) -> None:
         self.environment = environment
@@ -69,7 +69,7 @@ class Process:
         self._written = False
 
     def take_numbers(self, count: int) -> int:
-        """The first of `count` device numbers that nobody else has."""
+        """Reserve `count` device numbers; return the first of them."""
         worker = max(0, getattr(self.environment.runner, "worker_index", 0))
         first = int(self.options.first_device) + worker * WORKER_RANGE + self._taken
         self._taken += count
@@ -77,37 +77,37 @@ class Process:
         return first
 
     def add_account(self, account: Callable[[], list[DeviceAccount]]) -> None:
-        """Register what is asked for the devices' accounts at the end."""
+        """Register a function that returns the devices' accounts at the end."""
         self._accounts.append(account)
 
     def began(self, moment: float, protocol: str) -> None:
-        """The first fix of a user comes due at `moment`."""
+        """Record that the first fix of a user is due at `moment`."""
         if not self.outcome.began:
             self._cpu_began = time.process_time()
         self.outcome.began = min(self.outcome.began or moment, moment)
         self.outcome.protocol = protocol
 
     def ended(self) -> None:
-        """The last fix of a user has come due."""
+        """Record that the last fix of a user was due now."""
         self.outcome.ended = max(self.outcome.ended, time.time())
         self.outcome.cpu_s = time.process_time() - self._cpu_began
 
     def is_over(self, began: float) -> bool:
-        """Whether a schedule that began then has reached its end."""
+        """Return whether a schedule that began at this time is over."""
         return bool(self.options.duration) and time.time() >= began + self.options.duration
 
     def user_finished(self) -> None:
-        """A user is done; the last one ends a run that has a duration."""
+        """Record that a user has finished; the last one ends a run that has a duration."""
         self.finished += 1
         runner = self.environment.runner
         if self.options.duration and self.finished >= runner.target_user_count:
             import gevent
 
-            # Not from a user's greenlet, which quit() waits for.
+            # Not from a user's greenlet, because quit() waits for these.
             gevent.spawn(runner.quit)
 
     def report(self, second: Second, protocol: str, push_bytes: float = 0.0) -> None:
-        """Show a second in Locust's statistics."""
+        """Add a second to Locust's statistics."""
         locust_statistics.add_batch(
             self.environment, protocol, "fix to acknowledgement", second.acknowledgements
         )

@@ -1,4 +1,4 @@
-"""How much processor time each part of the platform has used, from /proc."""
+"""The processor time that each part of the platform uses, from /proc."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 _TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
-#: The subcommands of `waylog` that are parts of a platform.
+#: The parts of the platform, by subcommand of `waylog`.
 _PARTS: Final = {
     "broker": "broker",
     "gateway": "gateway",
@@ -30,26 +30,26 @@ class Process(NamedTuple):
 
     pid: int
     parent: int
-    cpu_s: float  # user and system, without its children
+    cpu_s: float  # user and system time, without its children
     command: tuple[str, ...]
 
 
 class Sample(NamedTuple):
-    """Processor time by part since the sampler began."""
+    """The processor time of each part since the sampler began."""
 
     time: float  # s since 1970
     cpu_s: dict[str, float]
 
 
 def read_process(pid: int) -> Process | None:
-    """What /proc knows of a process; None if it is gone."""
+    """Read a process from /proc; return None if it is gone."""
     folder = Path("/proc") / str(pid)
     try:
         stat = (folder / "stat").read_text(encoding="utf-8", errors="replace")
         command = (folder / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return None
-    # The name in parentheses may hold anything, so what counts stands after the last one.
+    # The name in parentheses may contain anything, so the fields are those after the last one.
     fields = stat.rpartition(")")[2].split()
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
     words = tuple(word.decode("utf-8", "replace") for word in command if word)
@@ -57,14 +57,14 @@ def read_process(pid: int) -> Process | None:
 
 
 def read_processes() -> dict[int, Process]:
-    """All processes that may be seen."""
+    """Return all processes that this one may see."""
     pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
     found = (read_process(pid) for pid in pids)
     return {process.pid: process for process in found if process is not None}
 
 
 def part_of(command: tuple[str, ...]) -> str | None:
-    """Which part of the platform a command line starts; None if none."""
+    """Return the part of the platform that a command line starts, or None."""
     for index, word in enumerate(command[:-1]):
         name = Path(word).name
         if name == "waylog" or (word == "waylog.cli" and command[index - 1] == "-m"):
@@ -73,7 +73,7 @@ def part_of(command: tuple[str, ...]) -> str | None:
 
 
 def parts_below(root: int, processes: dict[int, Process]) -> dict[int, str]:
-    """The part of each process at or below `root`; helpers (a JVM) count for their parent."""
+    """Return the part of each process at or below `root`; a helper (JVM) has its parent's."""
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -89,7 +89,7 @@ def parts_below(root: int, processes: dict[int, Process]) -> dict[int, str]:
 
 
 def parts_of_platform(bootstrap_servers: str, processes: dict[int, Process]) -> dict[int, str]:
-    """The part of each process on this machine that works with these brokers."""
+    """Return the part of each process on this machine that belongs to these brokers."""
     parts: dict[int, str] = {}
     for process in processes.values():
         part = part_of(process.command)
@@ -119,7 +119,7 @@ def _listens_on(config: str, bootstrap_servers: str) -> bool:
 
 
 class Sampler:
-    """Samples every half second, in a thread, so that processes that die are not forgotten."""
+    """A thread that samples every half second, so that processes that end are included."""
 
     INTERVAL_S: Final = 0.5
 
@@ -142,12 +142,12 @@ class Sampler:
         self._sample()
 
     def used(self, began: float, ended: float) -> dict[str, float]:
-        """Processor seconds of each part between two moments (s since 1970)."""
+        """Return the processor seconds of each part between two moments (s since 1970)."""
         first, last = self._at(began), self._at(ended)
         return {part: round(last[part] - first.get(part, 0.0), 3) for part in last}
 
     def _at(self, moment: float) -> dict[str, float]:
-        """The last sample before the moment, plus its share of the way to the next."""
+        """Interpolate between the last sample before the moment and the next one."""
         before = self.samples[0]
         for sample in self.samples:
             if sample.time >= moment:

@@ -1,4 +1,4 @@
-"""The report of a load test: one HTML file with its plots inside, for people and for archives."""
+"""The report of a load test: one HTML file that includes its plots."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _TABLE: Final = (
 def write_report(
     folder: Path, result: dict[str, Any], outcome: Outcome, samples: Sequence[Sample]
 ) -> Path:
-    """Write report.html, result.json and the percentiles (.hgrm); returns the report's path."""
+    """Write report.html, result.json and the percentiles (.hgrm); return the report's path."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "result.json").write_bytes(msgspec.json.encode(result))
     curves = {
@@ -92,7 +92,7 @@ def _page(result: dict[str, Any], plots: Sequence[tuple[str, str]]) -> str:
 
 
 def _figure() -> tuple[Any, Any]:
-    # Without pyplot: no global state, no display.
+    # pyplot is not used, because it has global state and needs a display.
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
@@ -145,7 +145,7 @@ def _latency_plot(outcome: Outcome) -> str:
 
 
 def _curve_plot(curves: dict[str, Pairs]) -> str:
-    """Latency against the number of nines, as HdrHistogram's plotter draws it."""
+    """Plot latency against the number of nines, like HdrHistogram's plotter."""
     figure, axes = _figure()
     for name, pairs in curves.items():
         points = [

@@ -1,7 +1,7 @@
-"""The end-to-end account: is what was acknowledged in the log, once, and did its address follow?
+"""The end-to-end check: every acknowledged fix is in the log once, and its address followed.
 
-The generator knows which ids were acknowledged (`account.py`); the log is read afterwards, by an
-ordinary consumer, from the offsets that were noted before the first fix.
+The generator knows which ids were acknowledged (`account.py`). Afterwards an ordinary consumer
+reads the log from the offsets that were stored before the first fix.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _BATCH: Final = 5000
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """What the comparison has found. `lost` and `doubled` must be 0."""
+    """The result of the comparison. `lost` and `doubled` must be 0."""
 
-    lost: int = 0  # acknowledged, and not in topic `location`
-    doubled: int = 0  # ids of which `location` has more than one record
+    lost: int = 0  # acknowledged but not in topic `location`
+    doubled: int = 0  # ids with more than one record in `location`
     stored: int = 0  # ids of this run in `location`
-    unacknowledged: int = 0  # stored, but the device does not know: it would send them again
-    unknown: int = 0  # ids of this run that were never sent
-    foreign: int = 0  # records of others
-    devices: int = 0  # that have a fix in the log
+    unacknowledged: int = 0  # stored, but the device does not know that and would send them again
+    unknown: int = 0  # ids of this run that were not sent
+    foreign: int = 0  # records of other producers
+    devices: int = 0  # devices with a fix in the log
     addresses: int = 0  # devices whose newest address is that of their newest fix
     stale: int = 0  # devices whose newest address is that of an older fix
     unresolved: int = 0  # devices without any address
-    waited_s: float = 0.0  # until the addresses had caught up
-    examples: list[str] = []  # some ids that were lost or doubled
+    waited_s: float = 0.0  # seconds until the addresses had caught up
+    examples: list[str] = []  # some ids that are lost, doubled or unknown
 
     @property
     def passed(self) -> bool:
-        """Nothing lost, nothing doubled, and every device has the address of its newest fix."""
+        """Return whether no id is lost, doubled or unknown, and all newest addresses are there."""
         return not (self.lost or self.doubled or self.unknown or self.stale or self.unresolved)
 
 
@@ -64,7 +64,7 @@ _resolved = msgspec.json.Decoder(_Resolved)
 
 
 class Log:
-    """Reads topics `location` and `address` outside of any group."""
+    """A reader of topics `location` and `address` that joins no group."""
 
     def __init__(self, bootstrap_servers: str, *, timeout_s: float = 10.0) -> None:
         self._timeout_s = timeout_s
@@ -85,7 +85,7 @@ class Log:
         self._consumer.close()
 
     def ends(self, topics: Iterable[str] = (LOCATION, ADDRESS)) -> Offsets:
-        """Where the next record of each partition goes; raises LogUnreachable."""
+        """Return the offset of the next record of each partition; raises LogUnreachable."""
         offsets: Offsets = {}
         try:
             for topic in topics:
@@ -102,7 +102,7 @@ class Log:
         return offsets
 
     def records(self, topic: str, starts: Offsets, ends: Offsets) -> Iterator[bytes]:
-        """The values of a topic from `starts` to `ends`; raises LogUnreachable."""
+        """Yield the values of a topic from `starts` to `ends`; raises LogUnreachable."""
         wanted = {
             partition: end
             for (name, partition), end in ends.items()
@@ -127,7 +127,7 @@ class Log:
             for position in self._consumer.position(
                 [TopicPartition(topic, partition) for partition in wanted]
             ):
-                # Compaction leaves holes: the position tells, not the records.
+                # Compaction leaves gaps, so the position tells the end, not the records.
                 if position.offset >= wanted[position.partition]:
                     del wanted[position.partition]
             if time.monotonic() > deadline:
@@ -149,7 +149,7 @@ def verify(
 def _check_locations(
     log: Log, account: Account, starts: Offsets, verdict: Verdict
 ) -> dict[int, tuple[int, str]]:
-    """Count every id; returns the newest stored fix of each device: (time, id)."""
+    """Count every id; return the newest stored fix of each device: (time, id)."""
     counts = {each.device: bytearray(each.sent) for each in account.devices}
     newest: dict[int, tuple[int, str]] = {}
     prefix = f"{account.run}-"

@@ -1,4 +1,4 @@
-"""A real Apache Kafka from Maven Central, for tests that must hold on it as on our broker."""
+"""A real Apache Kafka from Maven Central, for tests that must pass on it and on our broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ARTIFACTS = (
 
 
 def jars() -> Path:
-    """The folder with Kafka's jars; skips the test where they can't be had."""
+    """Return the folder with Kafka's jars; skips the test if they cannot be fetched."""
     return maven.jars(f"apache-kafka-{VERSION}", *_ARTIFACTS)
 
 
@@ -35,15 +35,15 @@ def tool(name: str, *arguments: str, timeout_s: float = 120) -> subprocess.Compl
     )  # fmt: skip
 
 
-#: Properties that `more` adds to, with what stands between two values.
+#: List properties, which `more` extends, with the separator of their values.
 _LISTS = {
     "listeners": ",",
     "advertised.listeners": ",",
     "listener.security.protocol.map": ",",
     "super.users": ";",
 }
-#: Brokers log in at the controller: before ACLs are loaded only super users are let in there, and
-#: clients without a name shall not have to be super users for that.
+#: Brokers log in to the controller. Before ACLs are loaded, the controller only admits super users,
+#: and this way clients without a name need not be super users.
 _CONTROLLER_LOGIN = {
     "sasl.mechanism.controller.protocol": "PLAIN",
     "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
@@ -110,10 +110,10 @@ def apache_kafka(
     *,
     first_node: int = 1,
 ) -> Iterator[str]:
-    """A cluster of combined nodes on loopback, numbered from one on; gives its bootstrap servers.
+    """Run a cluster of combined nodes on loopback, numbered from one; yield its bootstrap servers.
 
-    Names of `more` have `_` where a property has a dot, a value is for all nodes or one for each;
-    `listeners` is put behind the two listeners that there are always, PLAINTEXT and CONTROLLER.
+    Names in `more` have `_` where a property has a dot; a value is for all nodes, or a sequence has
+    one for each. `listeners` is appended to the two that always exist, PLAINTEXT and CONTROLLER.
     """
     ports = free_ports(2 * brokers)
     listeners, controllers = ports[:brokers], ports[brokers:]

@@ -1,4 +1,4 @@
-"""The processes that a test has started, some of which may end while they are looked at."""
+"""Processes that a test has started, some of which may end while they are examined."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import psutil
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process is there, and not only to be waited for."""
+    """Return whether a process exists and is not a zombie."""
     with suppress(psutil.NoSuchProcess):
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     return False
 
 
 def children(module: str = "") -> list[int]:
-    """Living children of this process, of one Python module if one is named."""
+    """Return the living children of this process, of one Python module if one is named."""
     return list(_children(module))
 
 

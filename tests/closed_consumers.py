@@ -1,4 +1,4 @@
-"""Consumers that tell what was still assigned to them when they were closed."""
+"""Consumers that record what was still assigned to them when they were closed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from confluent_kafka import Consumer, TopicPartition
 
 
 class ObservedConsumer(Consumer):
-    """confluent-kafka's consumer; `held` has what each was assigned as `close` was called."""
+    """confluent-kafka's consumer; `held` has the assignment of each when `close` was called."""
 
     held: ClassVar[list[list[TopicPartition]]]
 
     def close(self) -> None:
-        """Note the assignment, then close."""
+        """Record the assignment, then close."""
         self.held.append(self.assignment())
         super().close()
 
 
 def observed_consumers() -> type[ObservedConsumer]:
-    """A class of its own `held`, to be put in the place of confluent-kafka's."""
+    """Return a class with a `held` of its own, to replace confluent-kafka's consumer."""
 
     class Observed(ObservedConsumer):
         held: ClassVar[list[list[TopicPartition]]] = []

@@ -1,4 +1,4 @@
-"""What `waylog COMMAND --help` prints, asked without a process for each command."""
+"""The output of `waylog COMMAND --help`, without a process for each command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from waylog.cli import main
 
 
 def help_of(words: Sequence[str]) -> str:
-    """The help of the command that `words` begin with, and of its action if the next is one."""
+    """Return the help of the command in `words[0]`, and of its action if `words[1]` is one."""
     shown = _printed(words[0])
     assert shown is not None, f"waylog {words[0]} has no help"
     return shown + ((_printed(*words[:2]) or "") if len(words) > 1 else "")
@@ -25,7 +25,7 @@ def _printed(*words: str) -> str | None:
         with (
             redirect_stdout(printed),
             redirect_stderr(io.StringIO()),
-            # A process for the command would tell nobody of what others' modules warn of.
+            # Warnings of modules that the command loads do not concern the test.
             warnings.catch_warnings(action="ignore"),
         ):
             main([*words, "--help"])

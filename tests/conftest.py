@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Shared settings and checks of all tests."""
 
 import os
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from inspect import isfunction
 import pytest
 from hypothesis import settings
 
-# A deadline is a timed test: on a busy machine an example takes long without a reason of its own.
+# On a busy machine an example may take long for reasons that have nothing to do with the code.
 settings.register_profile("waylog", deadline=None)
 settings.load_profile("waylog")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse hooks in modules of tests: pytest never calls them there, and says nothing."""
+    """Refuse hooks in test modules: pytest ignores them there without a warning."""
     for module in {item.getparent(pytest.Module) for item in items}:
         names = vars(module.obj) if module is not None else {}
         for name, value in names.items():
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _same_umask_afterwards() -> Iterator[None]:
-    """A command that runs in this process makes its umask private for good."""
+    """Restore the umask: a command that runs in this process makes it private for good."""
     umask = os.umask(0o077)
     os.umask(umask)
     yield

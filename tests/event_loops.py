@@ -1,4 +1,4 @@
-"""Tests that have to pass on asyncio's event loop and on uvloop."""
+"""Runs tests on asyncio's event loop and on uvloop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import uvloop
 
 
 def on_both_event_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an asynchronous test on each; its fixtures are not asynchronous."""
+    """Run an asynchronous test on each loop; its fixtures must not be asynchronous."""
 
     @functools.wraps(test)
     def run(event_loop: Callable[[], asyncio.AbstractEventLoop], **given: Any) -> None:

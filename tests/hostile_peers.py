@@ -1,4 +1,4 @@
-"""What peers that want to harm send to a broker, and what that costs it."""
+"""Requests of malicious peers, and their cost to a broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LENGTH_MAX: Final = 100 * 1024 * 1024
 
 
 class Victim:
-    """A broker and what it costs to annoy it."""
+    """A broker under attack, with measurements of its CPU and memory."""
 
     def __init__(self, address: tuple[str, int], pid: int) -> None:
         self.address = address
@@ -28,7 +28,7 @@ class Victim:
 
     @classmethod
     def at(cls, bootstrap_servers: str) -> Self:
-        """The broker that listens at an address of this machine."""
+        """Return the broker that listens on an address of this machine."""
         host, _, port = bootstrap_servers.rpartition(":")
         (pid,) = {
             connection.pid
@@ -38,15 +38,15 @@ class Victim:
         return cls((host, int(port)), pid)
 
     def cpu_s(self) -> float:
-        """CPU seconds so far."""
-        # Linux's clock of a process, see clock_getcpuclockid(3): /proc counts in ticks of 10 ms.
+        """Return the CPU seconds used so far."""
+        # Linux's CPU clock of a process, see clock_getcpuclockid(3); /proc has only ticks of 10 ms.
         return time.clock_gettime((~self._process.pid << 3) | 2)
 
     def least_cpu_s(self, annoy: Callable[[], object], enough_s: float) -> float:
-        """CPU seconds that it costs to be annoyed: the least of a few times.
+        """Return the CPU seconds that `annoy` costs: the least of a few runs.
 
-        Beside others on the same cores any work takes longer at times; once `enough_s` is met,
-        the next time would tell nothing new.
+        Other work on the same cores makes some runs slower; once a run is below `enough_s`, further
+        ones would tell nothing new.
         """
         least = float("inf")
         for _ in range(_TIMES):
@@ -58,15 +58,15 @@ class Victim:
         return least
 
     def resident_mib(self) -> float:
-        """Resident memory."""
+        """Return the resident memory in MiB."""
         return float(self._process.memory_info().rss) / 1024 / 1024
 
     def connect(self) -> socket.socket:
-        """A connection."""
+        """Open a connection."""
         return socket.create_connection(self.address, timeout=20)
 
     def tell(self, data: bytes) -> bytes:
-        """Send, and get the answer's frame, or nothing when the connection ends."""
+        """Send data and return the frame of the answer, b"" if the connection ends first."""
         with self.connect() as connection:
             try:
                 connection.sendall(data)
@@ -76,7 +76,7 @@ class Victim:
                 return b""
 
     def serves(self) -> bool:
-        """Whether somebody who speaks properly gets an answer."""
+        """Return whether a well-behaved client gets an answer."""
         return len(self.tell(frame(header(18, 0)))) > 100
 
 
@@ -91,12 +91,12 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def header(key: int, version: int) -> bytes:
-    """The head of a request."""
+    """Return the header of a request."""
     return struct.pack(">hhih", key, version, 7, 4) + b"test"
 
 
 def frame(body: bytes) -> bytes:
-    """A request with its length."""
+    """Return a request with its length in front."""
     return struct.pack(">i", len(body)) + body
 
 
@@ -105,7 +105,7 @@ def _names(count: int) -> bytes:
 
 
 def requests() -> dict[str, bytes]:
-    """Requests that nobody has a good reason to send, by what they are."""
+    """Return requests that no honest client sends, by their description."""
     metadata, flexible = header(3, 1), header(3, 9) + b"\0"
     return {
         "longest length": struct.pack(">i", 2**31 - 1),
@@ -123,7 +123,7 @@ def requests() -> dict[str, bytes]:
 
 
 def gzip_bomb(mib: int) -> bytes:
-    """A batch of a thousandth of what it expands to."""
+    """Return a batch that expands to about a thousand times its size."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     zeroes = bytes(1 << 20)
     packed = b"".join(packer.compress(zeroes) for _ in range(mib)) + packer.flush()
@@ -135,12 +135,12 @@ def gzip_bomb(mib: int) -> bytes:
 
 
 def produce(topic: str, batch: bytes) -> bytes:
-    """A Produce request with one batch for partition 0."""
+    """Return a Produce request with one batch for partition 0."""
     body = header(0, 8) + struct.pack(">hhii", -1, -1, 5000, 1)
     body += struct.pack(">h", len(topic)) + topic.encode()
     return frame(body + struct.pack(">iii", 1, 0, len(batch)) + batch)
 
 
 def announced() -> bytes:
-    """A frame of the longest allowed length, of which nothing but its head arrives."""
+    """Return the head of a frame of the longest allowed length; its body never arrives."""
     return struct.pack(">ihh", LENGTH_MAX, 0, 8)

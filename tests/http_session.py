@@ -1,4 +1,4 @@
-"""An HTTP client for tests that look at an answer's head and leave its body unread."""
+"""An HTTP client for tests that read an answer's head and leave its body unread."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 async def http_session(
     url: str | None = None, **options: Any
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session of aiohttp whose answers are closed with it.
+    """Yield a session of aiohttp whose answers are closed with it.
 
-    An answer and its body refer to each other. One that is dropped before its body has come is
-    left to the garbage collector, which may warn of its connection in the midst of another test.
+    An answer and its body refer to each other. An answer that is dropped before its body has come
+    is left to the garbage collector, which may warn about its connection during another test.
     """
     answers: list[ClientResponse] = []
 

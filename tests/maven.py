@@ -1,4 +1,4 @@
-"""Jars from Maven Central, fetched once into the user's cache; tests skip where they can't be."""
+"""Jars from Maven Central, fetched once into the user's cache; tests skip without them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ALONE = (
 
 
 def jars(name: str, *artifacts: str, alone: bool = False) -> Path:
-    """The folder with artifacts `group:name:version`, and what they depend on unless `alone`."""
+    """Return the folder with artifacts `group:name:version`, with dependencies unless `alone`."""
     missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
     if missing:
         pytest.skip(

@@ -1,4 +1,4 @@
-"""A disk that is full when a test wants it: a file system in memory of a given size."""
+"""A disk that a test can fill: a file system in memory of a given size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PIECE = bytes(4096)
 
 @dataclass(frozen=True)
 class SmallDisk:
-    """The folder at which it is mounted."""
+    """A mounted file system, with the folder at which it is mounted."""
 
     folder: Path
 
@@ -24,7 +24,7 @@ class SmallDisk:
         return self.folder / "ballast"
 
     def fill(self) -> None:
-        """Leave no room."""
+        """Fill the disk to the last byte."""
         with self._ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(_PIECE) == len(_PIECE):
                 pass
@@ -33,13 +33,13 @@ class SmallDisk:
                 pass
 
     def free(self) -> None:
-        """Take away what `fill` has put there."""
+        """Remove what `fill` has written."""
         self._ballast.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[SmallDisk]:
-    """Mount a disk of `size` bytes at a folder; skips the test where that is not allowed."""
+    """Mount a disk of `size` bytes at a folder; skips the test if that is not allowed."""
     folder.mkdir(parents=True, exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     try:

@@ -1,4 +1,4 @@
-"""A TLS client whose every byte is in a test's hands."""
+"""A TLS client of which a test controls every byte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TIMEOUT_S: Final = 30.0
 
 
 class TlsPeer:
-    """One connection, on which nothing has been said yet; whatever certificate the other shows."""
+    """A connection before its handshake; it accepts any certificate."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class TlsPeer:
         return cls(*await asyncio.open_connection(host, port), version)
 
     def hello(self) -> bytes:
-        """What a client says first."""
+        """Return the client's first message, the ClientHello."""
         with contextlib.suppress(ssl.SSLWantReadError):
             self._tls.do_handshake()
         return self._going.read()
 
     async def shake_hands(self, first: bytes) -> None:
-        """Go on after `hello` to the end, and send `first` together with that."""
+        """Finish the handshake after `hello`, and send `first` together with its end."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -53,7 +53,7 @@ class TlsPeer:
         self.writer.write(self._going.read())
 
     async def read(self, size: int) -> bytes:
-        """So many bytes; raises ConnectionResetError where there are no more."""
+        """Read this many bytes; raises ConnectionResetError if the stream ends before."""
         received = b""
         while len(received) < size:
             try:
@@ -70,7 +70,7 @@ class TlsPeer:
         self._coming.write(data)
 
     async def is_closed_by_peer(self) -> bool:
-        """Wait until the other end closes the connection, whatever it says before."""
+        """Wait until the other end closes the connection, whatever it sends before; return True."""
         async with asyncio.timeout(_TIMEOUT_S):
             with contextlib.suppress(ConnectionError):
                 while await self.reader.read(65536):
@@ -78,11 +78,11 @@ class TlsPeer:
         return True
 
     async def close(self) -> None:
-        """Close."""
+        """Close the connection."""
         self.writer.close()
         with contextlib.suppress(OSError):
             await self.writer.wait_closed()
 
     def reset(self) -> None:
-        """Close without a goodbye."""
+        """Abort the connection without a goodbye."""
         self.writer.transport.abort()

@@ -35,10 +35,10 @@ class Command(NamedTuple):
 
 
 class CommandModule(Protocol):
-    """What a command's module offers.
+    """The interface of a command's module.
 
-    A service has a `check(arguments)` beside it, which raises ConfigError or CommandError for what
-    can be seen to be wrong with its options before anything is started.
+    The module of a service also has `check(arguments)`. It raises ConfigError or CommandError for
+    wrong options that can be detected before anything is started.
     """
 
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -46,10 +46,10 @@ class CommandModule(Protocol):
 
 
 class CommandError(Exception):
-    """A user's mistake or an expected failure: printed as one line."""
+    """A user's mistake or an expected failure, printed as one line."""
 
     def __init__(self, message: str, status: int = EXIT_FAILED) -> None:
-        """`status`: the command's exit status."""
+        """`status` is the command's exit status."""
         super().__init__(message)
         self.status = status
 
@@ -83,7 +83,7 @@ def _load(command: Command) -> CommandModule:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells of a wrong word by the usage of the command that it was given to."""
+    """A parser that reports a wrong argument with the usage of the subcommand it was given to."""
 
     _words: Sequence[str] = ()
 
@@ -93,15 +93,15 @@ class _Parser(argparse.ArgumentParser):
         self._words = sys.argv[1:] if args is None else args
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            # Parsers of commands are called by those above them, and see it first.
+            # A subcommand's parser is called by the one above it, and sees the argument first.
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        """End the process with a line; of several mistakes it names an unknown option.
+        """End the process with one line; of several mistakes it names an unknown option.
 
-        What follows an unknown option may have been meant as its value, and not as what it is taken
-        for.
+        The word after an unknown option may have been meant as its value, so an error about that
+        word would mislead.
         """
         unknown = self._unknown_options()
         if message.endswith("expected one argument"):
@@ -111,11 +111,11 @@ class _Parser(argparse.ArgumentParser):
         self.end(message)
 
     def end(self, message: str) -> NoReturn:
-        """Print the usage and a line, and end the process."""
+        """Print the usage and a message, and end the process."""
         super().error(message)
 
     def _quoted(self) -> str:
-        """How to give an option a value that looks like an option, where that was meant."""
+        """Return a hint on how to give an option a value that begins with a dash, if needed."""
         for option, value in pairwise(self._words):
             action = self._option_string_actions.get(option)
             if action is not None and action.nargs is None and value.startswith("-"):
@@ -151,7 +151,7 @@ class _Parser(argparse.ArgumentParser):
     def _like(self, name: str) -> list[str]:
         options = [each for each in self._option_string_actions if each.startswith("--")]
         near = difflib.get_close_matches(name, options, n=1, cutoff=0.7)
-        # Options may be abbreviated, and so may be what was misspelt.
+        # Options may be abbreviated, and an abbreviation may be misspelt.
         short = {option[: len(name)]: option for option in options}
         return near or [
             short[each] for each in difflib.get_close_matches(name, short, n=1, cutoff=0.8)
@@ -159,7 +159,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _CheckingParser(_Parser):
-    """Raises ConfigError for a wrong word, and ends no process."""
+    """A parser that raises ConfigError for a wrong argument instead of ending the process."""
 
     def end(self, message: str) -> NoReturn:
         raise ConfigError(message)
@@ -169,7 +169,7 @@ class _CheckingParser(_Parser):
 
 
 def _check_command(words: Sequence[str], parser: argparse.ArgumentParser) -> None:
-    """Say which commands there are like a first word that is none; ends the process then."""
+    """End the process if the first word is not a command, and name similar commands."""
     name = next((word for word in words if not word.startswith("-")), None)
     names = [command.name for command in COMMANDS]
     if name is not None and name not in names:
@@ -205,9 +205,9 @@ def _parser(
 
 
 def check_words(words: Sequence[str]) -> argparse.Namespace:
-    """Look at a command line of ours that is to be run later, as far as that is soon done.
+    """Parse one of our command lines that is to be run later, and do its quick checks.
 
-    Returns its arguments. Raises ConfigError, CommandError with a line that begins with the
+    Returns its arguments. Raises ConfigError and CommandError with a message that begins with the
     command's name.
     """
     command = next(each for each in COMMANDS if each.name == words[0])
@@ -224,7 +224,7 @@ def check_words(words: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status: 0 done, 1 failed, 2 wrong usage."""
+    """Run one command and return its exit status: 0 done, 1 failed, 2 wrong usage."""
     create_private_files()
     words = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in words if not word.startswith("-")), None)
@@ -262,13 +262,14 @@ def _run(command: Command | None, words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_FAILED
     except BrokenPipeError:
-        # The reader of our output (`| head`) has seen enough.
+        # The reader of the output (`| head`) closed the pipe.
         sys.stderr.close()
         return EXIT_DONE
 
 
 if __name__ == "__main__":
-    # The commands import this module by its name: their CommandError is that one's, not ours.
+    # The commands import this module by its name, so CommandError is that module's class, not the
+    # one of `__main__`.
     from waylog.cli import main as main_by_name
 
     sys.exit(main_by_name())

@@ -11,19 +11,19 @@ DEFAULT_HTTP = "127.0.0.1:8080"
 DEFAULT_MQTT = "127.0.0.1:1883"
 DEFAULT_DATA = "data"
 
-#: Where jobs over the whole history have Arrow take memory from, unless the environment says
-#: otherwise. Its own choice keeps what it has freed, 120 MiB of it in the places job; it is the
-#: quicker one for the same small question again and again.
+#: The Arrow memory pool of jobs over the whole history, unless the environment sets one. Arrow's
+#: default pool keeps the memory it has freed, 120 MiB in the places job; it is faster for many
+#: repetitions of a small query.
 ARROW_MEMORY_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 class ConfigError(ValueError):
-    """A setting is wrong; the message says which, where it stands and what is allowed."""
+    """A setting is wrong; the message says which, where it is and what is allowed."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A host and a TCP port. Port 0 lets the system choose when it is listened on."""
+    """A host and a TCP port. With port 0 the system chooses one when listening begins."""
 
     host: str
     port: int
@@ -44,13 +44,13 @@ def parse_endpoint(text: str) -> Endpoint:
 
 
 def local_url(endpoint: Endpoint) -> str:
-    """The URL by which a browser on the same machine finds an HTTP listener."""
+    """Return the URL of an HTTP listener for a browser on the same machine."""
     loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 compared with, not listened on
     return f"http://{Endpoint(loopback.get(endpoint.host, endpoint.host), endpoint.port)}"
 
 
 def check_bootstrap_servers(text: str) -> None:
-    """Raises ConfigError unless it is HOST:PORT,HOST:PORT..."""
+    """Raise ConfigError unless the text is HOST:PORT,HOST:PORT..."""
     for word in text.split(","):
         address = word.strip().rpartition("://")[2]
         try:
@@ -71,7 +71,7 @@ def load_properties(path: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str, path: Path) -> dict[str, str]:
-    """The properties in the text of a file; raises ConfigError."""
+    """Return the properties in the text of a file; raises ConfigError."""
     properties: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
@@ -93,18 +93,18 @@ def save_properties(path: Path, properties: dict[str, str]) -> None:
 
 @dataclass(frozen=True)
 class DataDirectory:
-    """Where an installation keeps what it must not lose, and what it can rebuild."""
+    """The files and folders of an installation: data to keep, and data that can be rebuilt."""
 
     root: Path
 
     @classmethod
     def default(cls) -> DataDirectory:
-        """$WAYLOG_DATA, else `data` in the current directory."""
+        """Return the directory $WAYLOG_DATA, else `data` in the current directory."""
         return cls(Path(os.environ.get("WAYLOG_DATA", DEFAULT_DATA)))
 
     @property
     def broker(self) -> Path:
-        """Parent of one folder a broker."""
+        """The folder that holds one folder for each broker."""
         return self.root / "broker"
 
     @property
@@ -114,7 +114,7 @@ class DataDirectory:
 
     @property
     def master_key(self) -> Path:
-        """What wraps the keys of sealed values, readable by the owner alone."""
+        """The key that wraps the keys of sealed values, readable by the owner alone."""
         return self.root / "master.key"
 
     @property
@@ -124,7 +124,7 @@ class DataDirectory:
 
     @property
     def temporary(self) -> Path:
-        """What jobs write aside; emptied at every start of the platform."""
+        """Temporary files of jobs; emptied at every start of the platform."""
         return self.root / "tmp"
 
     @property
@@ -134,7 +134,7 @@ class DataDirectory:
 
     @property
     def http_url(self) -> Path:
-        """Where browsers find the platform; there as long as it runs."""
+        """The file with the platform's URL for browsers; it exists while the platform runs."""
         return self.root / "http.url"
 
     @property
@@ -149,22 +149,22 @@ class DataDirectory:
 
     @property
     def views(self) -> Path:
-        """What gateways know, so that they need not read the log again."""
+        """Saved state of gateways, so that they need not read the log again."""
         return self.root / "views"
 
     @property
     def bridge(self) -> Path:
-        """What bridges know, likewise, one folder for each client id."""
+        """Saved state of bridges, one folder for each client id."""
         return self.root / "bridge"
 
     @property
     def logs(self) -> Path:
-        """What the processes print, one file each."""
+        """The output of the processes, one file each."""
         return self.root / "logs"
 
 
 def read_http_url(data: DataDirectory) -> str | None:
-    """Where browsers find the platform that runs on a folder; None if none does."""
+    """Return the URL of the platform that runs on a data directory, None if none does."""
     try:
         return data.http_url.read_text(encoding="utf-8").strip() or None
     except OSError:

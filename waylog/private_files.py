@@ -1,7 +1,7 @@
-"""Files of an installation are for the account that runs it, and for nobody else on the machine.
+"""Keeps an installation's files private to the account that runs it.
 
-One umask for every process of ours and all that these start (a JVM, workers of Spark): what is
-created can be read by its owner alone. What an earlier version made wider is tightened at a start.
+All our processes and their children (a JVM, Spark workers) have one umask, so that only the owner
+can read new files. Wider permissions that an earlier version left are removed at a start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 UMASK: Final = 0o077
 
-#: What an installation has in its folder.
+#: Names that an installation has in its data directory.
 _OURS: Final = (
     *("broker", "history", "places", "views", "bridge", "logs", "tmp"),
     *("users.db*", "*.token", "*.key", "*.sock", "lock", "processes.json", "processes.tmp"),
@@ -30,9 +30,9 @@ _OURS: Final = (
 
 
 def create_private_files() -> None:
-    """From now on this process, and what it starts, makes files for its owner alone.
+    """Make this process, and its children, create files for their owner alone.
 
-    A core file would have keys and positions in it: none is written unless somebody raises the
+    Core files are switched off, since they would contain keys and positions; a user may raise the
     limit.
     """
     os.umask(UMASK)
@@ -41,9 +41,9 @@ def create_private_files() -> None:
 
 
 def tighten(paths: Iterable[Path]) -> int:
-    """Take the rights of others from files and folders, and all below them; returns how many.
+    """Remove the permissions of others from files and folders, and all below; return how many.
 
-    Links are not followed. What belongs to somebody else stays as it is, with a warning.
+    Symbolic links are not followed. Files of other accounts stay as they are, with a warning.
     """
     changed = 0
     refused: list[str] = []
@@ -94,8 +94,8 @@ def _wide_below(folder: str) -> Iterator[tuple[str, int]]:
 
 
 def make_private(data: DataDirectory) -> None:
-    """Tighten what an installation keeps. A folder that has other things in it as well stays as it
-    is, with a warning: their rights are not ours to change.
+    """Tighten an installation's files. A data directory that also has other things in it stays as
+    it is, with a warning: their permissions are not ours to change.
     """
     names = {path.name: path for path in data.root.iterdir()}
     ours = {name for name in names if any(fnmatch(name, each) for each in _OURS)}
@@ -117,7 +117,7 @@ def _warn_if_others_may_enter(folder: Path) -> None:
 
 
 def temporary_folder(folder: Path) -> dict[str, str]:
-    """An empty folder for temporary files, and the environment of processes that are to use it.
+    """Create an empty folder for temporary files; return the environment that selects it.
 
     A process that is killed leaves its files there, and not in a folder that nobody empties.
     """

@@ -1,4 +1,4 @@
-"""What the controller does with brokers: registration, heartbeats, fencing, controlled shutdown."""
+"""The controller's handling of brokers: registration, heartbeats, fencing, shutdown."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from broker_core.cluster.writing import MetadataWriter
 
 logger = logging.getLogger(__name__)
 
-#: Numbers of security protocols on the wire (SecurityProtocol).
+#: Security protocols by their numbers on the wire (SecurityProtocol).
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class BrokerControl:
-    """Knows which brokers are alive; times are monotonic seconds."""
+    """Tracks which brokers are alive; times are monotonic seconds."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class BrokerControl:
         self._writer = writer
         self._partitions = partitions
         self._settings = settings
-        # When each broker was last heard of. A new controller has heard of nobody, and gives all
-        # of them a whole session.
+        # When each broker sent its last heartbeat. A new controller has received none, and gives
+        # all unfenced brokers a whole session.
         self._heard = {
             broker.id: now for broker in writer.image.brokers.values() if not broker.fenced
         }
-        # Whoever is not connected here, or has not yet been heard by this controller.
+        # Brokers that are disconnected, or have not sent this controller a heartbeat yet.
         self._disconnected = set(self._heard)
 
     @property
@@ -52,11 +52,11 @@ class BrokerControl:
         return self._writer.image
 
     def next_deadline(self) -> float:
-        """When the first session ends, if its broker stays silent."""
+        """Return when the next broker session ends if the broker stays silent."""
         return min(self._heard.values(), default=float("inf")) + self._settings.session_timeout
 
     def tick(self, now: float) -> None:
-        """Fence who has been silent for too long."""
+        """Fence the brokers that have been silent for too long."""
         for broker_id, heard in list(self._heard.items()):
             if now - heard >= self._settings.session_timeout:
                 self._lost(broker_id, f"silent for {now - heard:.1f} s")
@@ -64,18 +64,18 @@ class BrokerControl:
     # --------------------------------------------------------------------------------- registration
 
     def register(self, body: dict[str, Any], now: float) -> dict[str, Any]:
-        """BrokerRegistration (KIP-631)."""
+        """Handle BrokerRegistration (KIP-631)."""
         broker_id = body["broker_id"]
         image = self._image
         if body["cluster_id"] not in {"", image.cluster_id}:
             return {"error_code": errors.InconsistentClusterId.code, "broker_epoch": -1}
         present = image.brokers.get(broker_id)
         if present is not None and present.incarnation_id == body["incarnation_id"]:
-            # Asked again, since the answer was lost.
+            # The request is repeated, since the response was lost.
             return {"error_code": errors.NONE, "broker_epoch": present.epoch}
         is_connected = broker_id in self._heard and broker_id not in self._disconnected
         if present is not None and is_connected:
-            # As far as known, the former process lives.
+            # The previous process is still alive, as far as known.
             logger.warning("a second process wants to be broker %d; it is refused", broker_id)
             return {
                 "error_code": errors.DuplicateBrokerRegistration.code,
@@ -92,7 +92,7 @@ class BrokerControl:
             ),
             body["rack"],
         )
-        # Whoever knows the former process's epoch has all that it wrote (KIP-966).
+        # A broker that knows the previous broker epoch still has everything it wrote (KIP-966).
         is_lossy = present is None or body["previous_broker_epoch"] != present.epoch
         self._writer.write([registration, *self._partitions.without(broker_id, is_lossy=is_lossy)])
         epoch = image.brokers[broker_id].epoch
@@ -105,7 +105,10 @@ class BrokerControl:
         return {"error_code": errors.NONE, "broker_epoch": epoch}
 
     def unregister(self, broker_id: int) -> None:
-        """UnregisterBroker: it will not come back. Raises BrokerIdNotRegistered, InvalidRequest."""
+        """Handle UnregisterBroker: remove a broker for good.
+
+        Raises BrokerIdNotRegistered, and InvalidRequest if the broker is running.
+        """
         if broker_id not in self._image.brokers:
             raise errors.BrokerIdNotRegistered()
         if broker_id in self._heard:
@@ -115,7 +118,7 @@ class BrokerControl:
     # ----------------------------------------------------------------------------------- heartbeats
 
     def heartbeat(self, body: dict[str, Any], now: float) -> dict[str, Any]:
-        """BrokerHeartbeat."""
+        """Handle BrokerHeartbeat."""
         try:
             broker = self._registered(body["broker_id"], body["broker_epoch"])
         except errors.BrokerError as error:
@@ -151,23 +154,23 @@ class BrokerControl:
         return broker
 
     def check_epoch(self, broker_id: int, epoch: int) -> None:
-        """Raises StaleBrokerEpoch, BrokerIdNotRegistered for who is not that broker any more."""
+        """Raise StaleBrokerEpoch or BrokerIdNotRegistered unless this is the broker's epoch."""
         self._registered(broker_id, epoch)
 
     # -------------------------------------------------------------------------------------- fencing
 
     def unreachable(self, broker_id: int, epoch: int) -> None:
-        """The broker's process is gone: its address refuses connections."""
+        """Fence a broker whose address refuses connections: its process is gone."""
         broker = self._image.brokers.get(broker_id)
         if broker is not None and broker.epoch == epoch:
             self._lost(broker_id, "its address refuses connections")
 
     def is_missing(self, broker_id: int) -> bool:
-        """True if a broker that should be there has not been heard since it was disconnected."""
+        """True if a live broker has sent no heartbeat since it was disconnected."""
         return broker_id in self._disconnected
 
     def disconnected(self, broker_id: int) -> None:
-        """The broker's connection has closed: until it is back another process may take its id."""
+        """Note a closed connection: until the broker is back, another process may take its id."""
         if broker_id in self._heard:
             self._disconnected.add(broker_id)
 
@@ -196,7 +199,7 @@ class BrokerControl:
         )
 
     def _let_go(self, broker: BrokerImage) -> None:
-        """Controlled shutdown: others lead what it led, then it may stop."""
+        """Begin a controlled shutdown: other brokers take over its partitions, then it may stop."""
         if broker.fenced or broker.in_controlled_shutdown:
             return
         logger.info("broker %d shuts down", broker.id)
@@ -206,5 +209,5 @@ class BrokerControl:
         )
 
     def _write(self, change: MetadataRecord, partitions: Iterator[MetadataRecord]) -> None:
-        # What each record says holds on its own: many of them need not be one entry.
+        # Each record is valid on its own: they need not be in one entry.
         self._writer.write_each(list(chain([change], partitions)))

@@ -1,7 +1,7 @@
-"""The active controller: the one node that decides about brokers, topics and settings.
+"""The active controller: the one node that decides on brokers, topics and settings.
 
-It answers out of an image that is ahead of what is committed by what it has decided itself; whoever
-asked is answered when the quorum has committed that (`broker_core.cluster.node`).
+It works on an image that includes its own decisions before they are committed; the response to a
+request is sent when the quorum has committed them (`broker_core.cluster.node`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Controller:
-    """Its parts; each method of theirs writes records or raises BrokerError."""
+    """The parts of the controller; each of their methods writes records or raises BrokerError."""
 
     def __init__(
         self,
@@ -43,15 +43,15 @@ class Controller:
 
     @property
     def image(self) -> ClusterImage:
-        """What everything that was decided has made, committed or not."""
+        """The image after all decisions, committed or not."""
         return self.writer.image
 
     def next_deadline(self) -> float:
-        """When `tick` has something to do, if nothing happens before."""
+        """Return when `tick` has something to do if nothing happens before."""
         return min(self.brokers.next_deadline(), self._next_rebalance)
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Do everything that is due."""
         self.brokers.tick(now)
         if now >= self._next_rebalance:
             self._next_rebalance = now + self._settings.rebalance_interval
@@ -60,7 +60,7 @@ class Controller:
                 logger.info("%d partitions go back to their preferred leaders", moved)
 
     def allocate_producer_ids(self, body: dict[str, Any]) -> dict[str, Any]:
-        """AllocateProducerIds: a block that nobody else gets (KIP-730)."""
+        """Handle AllocateProducerIds: assign a block of producer ids to one broker (KIP-730)."""
         broker_id, epoch = body["broker_id"], body["broker_epoch"]
         try:
             self.brokers.check_epoch(broker_id, epoch)

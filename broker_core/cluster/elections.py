@@ -1,10 +1,10 @@
-"""Elects the leader of a partition when something has changed, and records it.
+"""Leader elections: compute the new state of a partition after a change.
 
-Clean: the leader comes from the ISR, whose members have every committed record, or where none of
-them is there from the eligible leader replicas (KIP-966): those that left the ISR when it became
-smaller than `min.insync.replicas`, for since then nothing has been committed that they lack. A
-partition that has neither waits for them, unless `unclean.leader.election.enable` allows a replica
-that may lack something; the partition is then recorded as recovering.
+A clean election takes the leader from the ISR, whose members have every committed record. If none
+of them is available, it takes an eligible leader replica (KIP-966): one that left the ISR when the
+ISR became smaller than `min.insync.replicas`; nothing has been committed since then that it lacks.
+A partition without either waits for them, unless `unclean.leader.election.enable` allows a replica
+that may lack records; the partition is then recorded as recovering.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from broker_core.cluster.records import LEADER_STAYS, NO_LEADER, PartitionChange
 
 @dataclass(slots=True)
 class PartitionTarget:
-    """What a partition shall become; what is not set stays as it is."""
+    """The wanted state of a partition; fields that are not set stay as they are."""
 
     partition: PartitionImage
     is_active: Callable[[int], bool]
@@ -30,10 +30,10 @@ class PartitionTarget:
     prefers_first: bool = False
     allows_unclean: bool = False
     min_insync_replicas: int = 1
-    #: A replica that may have lost what it had, its machine's power or its disk.
+    #: A replica that may have lost records, for example in a power cut or with its disk.
     lossy: int | None = None
     elr: tuple[int, ...] = ()
-    #: The leader is elected from outside the ISR.
+    #: True if the leader was elected from outside the ISR.
     is_unclean: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class PartitionTarget:
         return NO_LEADER
 
     def _complete_reassignment(self) -> None:
-        """The new replicas are in sync: the old ones go."""
+        """Remove the old replicas if the new ones are in sync."""
         if not (self.adding or self.removing):
             return
         isr = tuple(each for each in self.isr if each not in self.removing)
@@ -82,7 +82,7 @@ class PartitionTarget:
         self.adding = self.removing = ()
 
     def _keep_last(self) -> None:
-        """The last members of the ISR stay in it, unless others have what they may have lost."""
+        """Keep the last members in the ISR, unless others have what these may have lost."""
         isr, elr = (
             tuple(each for each in these if each != self.lossy)
             for these in (self.partition.isr, self.partition.elr)
@@ -90,7 +90,7 @@ class PartitionTarget:
         self.isr = isr or elr or self.partition.isr
 
     def _keep_eligible(self) -> None:
-        """Replicas that left the ISR have all committed records until enough are in sync again."""
+        """Keep former ISR members, which have all committed records, until enough are in sync."""
         self.elr = ()
         if len(self.isr) < min(self.min_insync_replicas, len(self.replicas)):
             left_out = {*self.isr, self.lossy}
@@ -100,7 +100,7 @@ class PartitionTarget:
             )
 
     def change(self, topic_id: bytes, index: int) -> PartitionChange | None:
-        """What has to be recorded; None if nothing is different."""
+        """Return the change to record; None if there is none."""
         partition = self.partition
         if not self.isr:
             self._keep_last()
@@ -110,7 +110,7 @@ class PartitionTarget:
         if self.is_unclean:
             self.isr, self.elr = (leader,), ()
             self.recovering = True
-        # A replica that is gone for good must not be taken for a follower of this epoch.
+        # A removed replica must not be taken for a follower of this epoch.
         lost_replicas = not set(partition.replicas) <= set(self.replicas)
         leads_anew = leader != partition.leader or lost_replicas or self.is_unclean
         change = PartitionChange(

@@ -1,7 +1,7 @@
 """The cluster as the metadata log describes it up to an offset.
 
-An image is what all entries before `offset` have made; equal offsets mean equal images, on every
-node. Who holds one applies entries to it, and learns from `ImageChanges` what became different.
+An image is the result of all entries before `offset`; equal offsets mean equal images on every
+node. The holder of an image applies entries to it and gets the differences as `ImageChanges`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from broker_core.cluster.records import (
     UserScramCredential,
 )
 
-#: Kafka's numbers of the types of resources that have settings.
+#: Kafka's numbers for the types of resources that have settings.
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
 
-#: A partition by topic and number.
+#: A partition, as topic name and index.
 Place = tuple[str, int]
-#: A resource that has settings: Kafka's number of its type, and its name.
+#: A resource with settings: Kafka's number of its type, and its name.
 Resource = tuple[int, str]
 Entity = tuple[tuple[str, str | None], ...]
 
@@ -48,12 +48,12 @@ V = TypeVar("V")
 
 
 class ImageError(Exception):
-    """A record does not fit what the records before it made: the log is damaged."""
+    """A record does not fit the image: the log is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """A broker that has registered."""
+    """A registered broker."""
 
     id: int
     epoch: int
@@ -65,11 +65,11 @@ class BrokerImage:
 
     @property
     def is_active(self) -> bool:
-        """Tell whether it may become a leader, or part of an ISR."""
+        """Tell whether it may become a leader or a member of an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def address(self, listener: str) -> ListenerAddress | None:
-        """Where clients of a listener reach it."""
+        """Return the broker's address for clients of a listener."""
         return next((each for each in self.listeners if each.name == listener), None)
 
 
@@ -77,10 +77,10 @@ class BrokerImage:
 class PartitionImage:
     """One partition.
 
-    set(isr) <= set(replicas); leader is in isr, or -1 while nobody leads.
-    `replicas` has those that a reassignment adds and removes as well.
-    `elr` are the eligible leader replicas (KIP-966): no longer in sync, and yet with every
-    committed record, since with fewer in sync than `min.insync.replicas` nothing is committed.
+    set(isr) <= set(replicas); leader is in isr, or -1 while there is none.
+    `replicas` includes those that a reassignment adds or removes.
+    `elr` are the eligible leader replicas (KIP-966). They are no longer in sync but have every
+    committed record: with fewer than `min.insync.replicas` in sync, nothing is committed.
     """
 
     replicas: tuple[int, ...]
@@ -90,7 +90,7 @@ class PartitionImage:
     partition_epoch: int = 0
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
-    #: The leader came from outside the ISR; what it lacks is lost.
+    #: The leader came from outside the ISR; records that it lacks are lost.
     recovering: bool = False
     elr: tuple[int, ...] = ()
 
@@ -101,11 +101,11 @@ class PartitionImage:
 
     @property
     def is_reassigning(self) -> bool:
-        """Tell whether it is on its way to other brokers."""
+        """Tell whether a reassignment of its replicas is in progress."""
         return bool(self.adding or self.removing)
 
     def after(self, change: PartitionChange) -> PartitionImage:
-        """The partition as a change leaves it."""
+        """Return the partition after a change."""
         leads_anew = change.leader != LEADER_STAYS
         return PartitionImage(
             replicas=self.replicas if change.replicas is None else change.replicas,
@@ -131,26 +131,26 @@ class TopicImage:
 
 @dataclass(slots=True)
 class ImageChanges:
-    """What is different after some records."""
+    """The differences that some records have made."""
 
     brokers: set[int] = field(default_factory=set)
     created: dict[str, TopicImage] = field(default_factory=dict)
     deleted: list[TopicImage] = field(default_factory=list)
-    #: Created and changed, but not those of deleted topics.
+    #: Created and changed partitions, but not those of deleted topics.
     partitions: set[Place] = field(default_factory=set)
     configs: set[Resource] = field(default_factory=set)
     acls: bool = False
     scram_users: bool = False
     quotas: bool = False
-    #: A snapshot took the place of what was known: anything may be different.
+    #: True if a snapshot replaced the image: anything may be different.
     everything: bool = False
 
 
 class ClusterImage:
-    """Brokers, topics and settings."""
+    """Brokers, topics and settings of the cluster."""
 
     def __init__(self) -> None:
-        #: Offset of the entry after the last one that was applied.
+        #: Offset after the last applied entry.
         self.offset = 0
         self.cluster_id: str | None = None
         self.brokers: dict[int, BrokerImage] = {}
@@ -165,25 +165,25 @@ class ClusterImage:
     # -------------------------------------------------------------------------------------- reading
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
-        """A topic by id."""
+        """Return a topic by its id."""
         name = self._names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
-        """One partition."""
+        """Return one partition, None if it does not exist."""
         found = self.topics.get(topic)
         if found is None or not 0 <= index < len(found.partitions):
             return None
         return found.partitions[index]
 
     def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        """All partitions of all topics."""
+        """Yield all partitions of all topics."""
         for topic in self.topics.values():
             for index, partition in enumerate(topic.partitions):
                 yield topic, index, partition
 
     def is_active(self, broker_id: int) -> bool:
-        """Tell whether a broker may become a leader, or part of an ISR."""
+        """Tell whether a broker may become a leader or a member of an ISR."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
@@ -192,7 +192,7 @@ class ClusterImage:
     def apply(
         self, offset: int, records: Iterable[MetadataRecord], changes: ImageChanges | None = None
     ) -> ImageChanges:
-        """Apply the entry at an offset; raises ImageError. Adds to `changes` what it changes."""
+        """Apply the entry at an offset and add the differences to `changes`; raises ImageError."""
         changes = ImageChanges() if changes is None else changes
         for record in records:
             self._apply(record, offset, changes)
@@ -311,7 +311,7 @@ class ClusterImage:
     # ------------------------------------------------------------------------------------- snapshot
 
     def copy(self) -> ClusterImage:
-        """Another image of the same, which changes on its own."""
+        """Return an independent copy of the image."""
         other = ClusterImage()
         other.offset = self.offset
         other.cluster_id = self.cluster_id

@@ -1,7 +1,7 @@
-"""One node's view of the metadata: its replica of the log, the image of what is committed, and,
-while it leads the quorum, the active controller.
+"""One node's view of the metadata: its log replica, the committed image, and the controller.
 
-Without I/O, like the replica that it drives: after each request, answer or tick call `after_event`.
+The controller exists only while the node leads the quorum. There is no I/O here, as in the replica
+that it drives: call `after_event` after each request, response or tick of the replica.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from broker_core.quorum.replica import QuorumReplica
 from broker_core.quorum.roles import Leader
 
 _ENTRIES_AT_ONCE: Final = 1000
-#: So many entries behind the last snapshot, and the next is taken.
+#: Number of entries behind the last snapshot at which the next one is taken.
 SNAPSHOT_ENTRIES: Final = 10_000
 
-#: Told whether what was decided is committed. If not, nobody knows yet what becomes of it.
+#: Called with True when a decision is committed; with False if its outcome is not known yet.
 Decided = Callable[[bool], None]
 
 
 class MetadataNode:
-    """A voter or an observer of the quorum with what its log makes."""
+    """A voter or an observer of the quorum, with the image that its log produces."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class MetadataNode:
         snapshot_entries: int = SNAPSHOT_ENTRIES,
         first_records: Sequence[MetadataRecord] = (),
     ) -> None:
-        """`first_records`: what a log begins with that nobody has written to."""
+        """`first_records` are the first records of an empty metadata log."""
         self.replica = replica
-        #: What is committed, as far as known here.
+        #: The committed state, as far as this node knows it.
         self.image = ClusterImage()
-        #: None while another node is active, or nobody.
+        #: None unless this node is the active controller.
         self.controller: Controller | None = None
         self._settings = settings
         self._random = randomness
         self._snapshot_entries = snapshot_entries
         self._first_records = first_records
         self._changes: ImageChanges | None = None
-        # (offset that must be committed, who waits for it), in order.
+        # (offset that must be committed, callback that waits for it), in order.
         self._waiting: deque[tuple[int, Decided]] = deque()
         self._load_snapshot()
 
@@ -61,23 +61,23 @@ class MetadataNode:
 
     @property
     def is_caught_up(self) -> bool:
-        """Tell whether everything is applied that is known to be committed."""
+        """Tell whether everything that is known to be committed has been applied."""
         return self.replica.high_watermark == self.image.offset
 
     def take_changes(self) -> ImageChanges | None:
-        """What has changed in the image since the last call; None where nothing has."""
+        """Return and clear the changes of the image since the last call; None if there are none."""
         changes, self._changes = self._changes, None
         return changes
 
     def next_deadline(self) -> float:
-        """When `tick` has something to do, if nothing happens before."""
+        """Return when `tick` has something to do if nothing happens before."""
         deadline = self.replica.next_deadline()
         if self.controller is not None:
             deadline = min(deadline, self.controller.next_deadline())
         return deadline
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Do everything that is due."""
         self.replica.tick(now)
         if self.controller is not None and self.replica.is_leader:
             self._synchronize(self.controller)
@@ -85,32 +85,32 @@ class MetadataNode:
             self._append(self.controller)
 
     def after_event(self, now: float) -> None:
-        """Something happened to the replica: apply, become active or resign, answer."""
+        """Follow the replica after an event: apply entries, become active or resign, respond."""
         self._load_snapshot()
         self._apply_committed()
         role = self.replica.role
         if not isinstance(role, Leader):
             self._resign()
         elif self.controller is None and self.image.offset > role.start_offset:
-            # Its own first entry is committed, and with it everything before.
+            # Its own first entry is committed, and so are all entries before.
             self._become_active(now)
-            # A voter that is alone has committed already what it has just appended.
+            # A single voter commits at once what it has appended just now.
             self._apply_committed()
         self._answer()
         if self.image.offset - self.replica.log.start_offset >= self._snapshot_entries:
             self.take_snapshot()
 
     def take_snapshot(self) -> None:
-        """Put a snapshot in the place of the entries that are applied."""
+        """Replace the applied entries with a snapshot."""
         if self.image.offset > self.replica.log.start_offset:
             self.replica.install(self.replica.snapshot(self.image.offset, encode_image(self.image)))
 
     # --------------------------------------------------------------------------- for the controller
 
     def decide(self, action: Callable[[Controller], None], decided: Decided) -> None:
-        """Have the active controller do something; `decided` is told when that is committed.
+        """Run an action on the active controller; call `decided` when its result is committed.
 
-        Also what only reads is answered then: it may have read what is not committed yet. Raises
+        This includes actions that only read, since they may read what is not committed yet. Raises
         NotController, and what the action raises.
         """
         controller = self.controller
@@ -124,7 +124,7 @@ class MetadataNode:
         self._waiting.append((self.replica.log.end_offset, decided))
 
     def _synchronize(self, controller: Controller) -> None:
-        # Entries of the quorum itself take offsets too.
+        # Control entries of the quorum take offsets too.
         controller.image.offset = self.replica.log.end_offset
 
     def _append(self, controller: Controller) -> None:

@@ -1,4 +1,4 @@
-"""What the controller does with partitions: leaders, in-sync replicas, reassignments."""
+"""The controller's handling of partitions: leaders, in-sync replicas, reassignments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ANY_EPOCH: Final = -1
 
 
 class PartitionControl:
-    """Changes of partitions that exist."""
+    """Changes existing partitions."""
 
     def __init__(self, writer: MetadataWriter, settings: ControllerSettings) -> None:
         self._writer = writer
@@ -41,14 +41,14 @@ class PartitionControl:
         return self._writer.image
 
     def allows_unclean(self, topic: str) -> bool:
-        """Tell whether a replica that is not in sync may lead."""
+        """Tell whether a replica that is not in sync may become leader of a topic's partitions."""
         value = self._configured(topic, _UNCLEAN)
         if value is not None:
             return value.lower() == "true"
         return self._settings.topic_defaults.unclean_leader_election_enable
 
     def min_insync_replicas(self, topic: str) -> int:
-        """How many must be in sync for something to be committed."""
+        """Return how many replicas must be in sync for records to be committed."""
         value = self._configured(topic, MIN_INSYNC_REPLICAS)
         return self._settings.topic_defaults.min_insync_replicas if value is None else int(value)
 
@@ -96,9 +96,9 @@ class PartitionControl:
     # -------------------------------------------------------------------------- brokers come and go
 
     def without(self, broker_id: int, *, is_lossy: bool = False) -> Iterator[PartitionChange]:
-        """A broker leads nothing and is in no ISR any more, as far as others are there.
+        """Yield changes that take a broker out of leadership and ISRs where other replicas exist.
 
-        One that may have lost what it had is not eligible either.
+        A broker that `is_lossy`, that is, may have lost records, is no eligible leader either.
         """
         image = self._image
 
@@ -116,7 +116,7 @@ class PartitionControl:
                 yield change
 
     def with_broker(self, broker_id: int) -> Iterator[PartitionChange]:
-        """A broker is back: it leads what nobody leads, where it may."""
+        """Yield changes that let a returning broker lead partitions without a leader, if it may."""
         image = self._image
 
         def is_active(other: int) -> bool:
@@ -131,7 +131,7 @@ class PartitionControl:
     # ----------------------------------------------------------------------------- in-sync replicas
 
     def alter(self, body: dict[str, Any]) -> dict[str, Any]:
-        """AlterPartition: a leader says who is in sync (KIP-497)."""
+        """Handle AlterPartition: a leader reports its in-sync replicas (KIP-497)."""
         broker_id = body["broker_id"]
         broker = self._image.brokers.get(broker_id)
         if broker is None or broker.epoch != body["broker_epoch"]:
@@ -167,7 +167,7 @@ class PartitionControl:
                 self._writer.write([change])
             after = topic.partitions[index]
             if after.leader != broker_id:
-                # The reassignment that was waiting for this ISR has taken the leader with it.
+                # A reassignment that waited for this ISR is complete, and it removed the leader.
                 raise errors.NewLeaderElected()
         except errors.BrokerError as error:
             return {"partition_index": index, "error_code": error.code}
@@ -188,7 +188,8 @@ class PartitionControl:
             asked["leader_epoch"] > partition.leader_epoch
             or asked["partition_epoch"] > partition.partition_epoch
         ):
-            # The leader knows more than this controller: it is active no longer.
+            # The leader has newer metadata than this controller, which is therefore not active any
+            # more.
             raise errors.NotController()
         if asked["leader_epoch"] < partition.leader_epoch:
             raise errors.FencedLeaderEpoch()
@@ -196,7 +197,7 @@ class PartitionControl:
             raise errors.InvalidRequest(f"broker {broker_id} does not lead the partition")
         if asked["partition_epoch"] < partition.partition_epoch:
             raise errors.InvalidUpdateVersion()
-        # Version 3 says which life of each broker is in sync (KIP-903).
+        # From version 3 on, the request has the broker epoch of each member (KIP-903).
         members = asked.get("new_isr_with_epochs") or [
             {"broker_id": each, "broker_epoch": _ANY_EPOCH} for each in asked["new_isr"]
         ]
@@ -221,7 +222,7 @@ class PartitionControl:
     # ------------------------------------------------------------------------------------ elections
 
     def elect(self, topic_name: str, index: int, kind: int) -> None:
-        """Elect a leader as a client asks; raises BrokerError where there is nothing to elect."""
+        """Elect a leader at a client's request; raises BrokerError if that is not possible."""
         topic, partition = self._find(topic_name, index)
         if kind == UNCLEAN:
             if partition.leader != NO_LEADER:
@@ -244,7 +245,7 @@ class PartitionControl:
         self._writer.write([change])
 
     def prefer_first(self) -> int:
-        """Give every partition back to its preferred leader where that is in sync; how many."""
+        """Elect the preferred leader of every partition where it is in sync; return how many."""
         changes = []
         for topic, index, partition in self._image.partitions():
             if partition.leader in {partition.replicas[0], NO_LEADER}:
@@ -267,7 +268,7 @@ class PartitionControl:
     def reassign(
         self, topic_name: str, index: int, wanted: list[int] | None, *, may_resize: bool = True
     ) -> None:
-        """Move a partition's replicas; None takes back a reassignment that is going on.
+        """Change a partition's replicas; None cancels the reassignment in progress.
 
         Raises BrokerError.
         """
@@ -308,7 +309,10 @@ class PartitionControl:
 
 
 def _check_in_sync(target: PartitionTarget) -> None:
-    """A replica that only a former reassignment has added may be the last that is in sync."""
+    """Refuse replicas of which none is in sync.
+
+    The last one in sync may be a replica that only the previous reassignment has added.
+    """
     if not target.isr:
         raise errors.InvalidReplicaAssignment(
             f"of the replicas {list(target.replicas)} none is in sync: they cannot take over"

@@ -1,7 +1,7 @@
-"""On which brokers the replicas of new partitions live.
+"""Placement of the replicas of new partitions on brokers.
 
-Leaders are spread evenly over the brokers, followers over the racks: no two replicas in one rack
-while another rack has none (KIP-36; Kafka's StripedReplicaPlacer).
+Leaders are spread evenly over the brokers, and followers over the racks: no two replicas are in one
+rack while another rack has none (KIP-36; Kafka's StripedReplicaPlacer).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _by_rack(brokers: Iterable[BrokerImage], randomness: random.Random) -> list[
 
 
 def _striped(racks: list[list[int]]) -> list[int]:
-    """One broker of each rack, then another of each, and so on."""
+    """Take one broker of each rack, then another of each, and so on."""
     longest = max((len(rack) for rack in racks), default=0)
     return [rack[place] for place in range(longest) for rack in racks if place < len(rack)]
 
@@ -37,9 +37,9 @@ def place_replicas(
     replication_factor: int,
     randomness: random.Random,
 ) -> list[tuple[int, ...]]:
-    """The replicas of each partition, the preferred leader first.
+    """Return the replicas of each partition, the preferred leader first.
 
-    Fenced brokers get replicas only where there are not enough others, and are never preferred.
+    Fenced brokers get replicas only if there are too few others, and are never preferred leaders.
     Raises InvalidReplicationFactor.
     """
     known = list(brokers)
@@ -58,8 +58,8 @@ def place_replicas(
     placed = []
     for number in range(partitions):
         first = (start + number) % len(ring)
-        # After each turn of the ring the followers are others, so that a broker's load goes to all
-        # when it fails.
+        # Each turn of the ring uses other followers, so that the load of a failed broker is spread
+        # over all others.
         turn = number // len(ring)
         rest = ring[first + 1 :] + ring[:first]
         shift = turn % len(rest) if rest else 0

@@ -1,7 +1,7 @@
-"""What the metadata log says: one class for each kind of record, after Kafka's metadata records.
+"""The records of the metadata log, one class for each kind, after Kafka's metadata records.
 
 An entry of the log holds a few records that take effect together or not at all. They are encoded as
-MessagePack arrays whose first element is the kind's number; a member is only ever added, at the
+MessagePack arrays whose first element is the number of the kind. Fields are only ever added, at the
 end and with a default, so that older entries stay readable.
 """
 
@@ -12,14 +12,14 @@ from typing import Final
 
 import msgspec
 
-#: In a change of a partition: the leader stays, and its epoch with it.
+#: In a PartitionChange: the leader and its epoch stay as they are.
 LEADER_STAYS: Final = -2
-#: A partition that nobody leads.
+#: The leader of a partition that has none.
 NO_LEADER: Final = -1
 
 
 class ListenerAddress(msgspec.Struct, frozen=True, array_like=True):
-    """Where clients of one listener reach a broker; `protocol` is PLAINTEXT, SSL, ..."""
+    """A broker's address for clients of one listener; `protocol` is PLAINTEXT, SSL, ..."""
 
     name: str
     host: str
@@ -28,7 +28,7 @@ class ListenerAddress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """The cluster has this id; the first record of the first log."""
+    """The id of the cluster; the first record of a new metadata log."""
 
     cluster_id: str
 
@@ -36,8 +36,8 @@ class ClusterRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
 class RegisterBroker(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """A broker process has started. It is fenced until it has caught up with the metadata log.
 
-    Its epoch is the offset of the entry: whoever comes later has a larger one. Snapshots, whose
-    records have no offset, name it.
+    The broker epoch is the offset of the entry, so it grows with each registration. Records in a
+    snapshot have no offset and contain the epoch.
     """
 
     broker_id: int
@@ -59,7 +59,7 @@ class BrokerRegistrationChange(msgspec.Struct, frozen=True, array_like=True, tag
 
 
 class UnregisterBroker(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """A broker is gone for ever."""
+    """A broker was removed for good."""
 
     broker_id: int
 
@@ -88,9 +88,9 @@ class PartitionRecord(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class PartitionChange(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """A partition changed: None, and LEADER_STAYS, are no change.
+    """A partition changed: None and LEADER_STAYS mean no change.
 
-    Its partition epoch becomes one more; its leader epoch too, unless the leader stays.
+    The partition epoch increases by one; so does the leader epoch, unless the leader stays.
     """
 
     topic_id: bytes
@@ -111,7 +111,7 @@ class RemoveTopic(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """A setting of a topic or broker (the name "" is all brokers) was set, or removed by None."""
+    """A setting of a topic or broker was set or, with None, removed; "" means all brokers."""
 
     resource_type: int
     resource_name: str
@@ -120,7 +120,7 @@ class ConfigRecord(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class ProducerIds(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """All ids of producers before `next_id` have been given to brokers."""
+    """All producer ids before `next_id` have been assigned to brokers."""
 
     broker_id: int
     broker_epoch: int
@@ -128,7 +128,7 @@ class ProducerIds(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 class AccessControlEntry(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """A rule of the authorizer was added, or removed; numbers are Kafka's."""
+    """An ACL of the authorizer was added or removed; the numbers are Kafka's."""
 
     resource_type: int
     resource_name: str
@@ -141,7 +141,7 @@ class AccessControlEntry(msgspec.Struct, frozen=True, array_like=True, tag=11):
 
 
 class UserScramCredential(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """What a user's password is checked with."""
+    """The data that a user's password is verified with."""
 
     user: str
     mechanism: str
@@ -159,7 +159,7 @@ class RemoveUserScramCredential(msgspec.Struct, frozen=True, array_like=True, ta
 
 
 class ClientQuota(msgspec.Struct, frozen=True, array_like=True, tag=14):
-    """A quota was set, or removed by None. An entity is sorted (type, name) pairs."""
+    """A quota was set or, with None, removed. An entity is sorted (type, name) pairs."""
 
     entity: tuple[tuple[str, str | None], ...]
     key: str
@@ -188,10 +188,10 @@ _decode = msgspec.msgpack.Decoder(list[MetadataRecord]).decode
 
 
 def encode_records(records: Iterable[MetadataRecord]) -> bytes:
-    """The value of an entry."""
+    """Encode the value of an entry."""
     return _encode(list(records))
 
 
 def decode_records(value: bytes) -> list[MetadataRecord]:
-    """The records of an entry; raises msgspec.DecodeError or msgspec.ValidationError."""
+    """Decode the records of an entry; raises msgspec.DecodeError or msgspec.ValidationError."""
     return _decode(value)

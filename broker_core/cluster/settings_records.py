@@ -1,7 +1,7 @@
-"""Settings as the image holds them, in the form that the objects which use them store.
+"""Conversion of settings between the image and the objects that use them.
 
-Those objects (users, quotas, authorizer) load and save one plain value each; what a client changed
-of it becomes records by comparing two such values.
+Those objects (users, quotas, authorizer) load and save one plain value each. A client's change
+becomes records through a comparison of two such values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from broker_core.cluster.records import (
 
 
 def stored_acls(image: ClusterImage) -> list[list[Any]]:
-    """The rules, as an authorizer loads them."""
+    """Return the ACLs in the form that an authorizer loads."""
     return sorted(
         [
             each.resource_type,
@@ -39,7 +39,7 @@ def stored_acls(image: ClusterImage) -> list[list[Any]]:
 
 
 def acl_records(image: ClusterImage, stored: list[list[Any]]) -> Iterator[MetadataRecord]:
-    """What makes the image's rules those that are stored."""
+    """Yield the records that change the image's ACLs to `stored`."""
     before = set(image.acls)
     after = {AccessControlEntry(*each) for each in stored}
     for gone in sorted(before - after, key=repr):
@@ -48,7 +48,7 @@ def acl_records(image: ClusterImage, stored: list[list[Any]]) -> Iterator[Metada
 
 
 def stored_scram_users(image: ClusterImage) -> dict[str, dict[str, dict[str, Any]]]:
-    """The credentials by user and mechanism."""
+    """Return the credentials by user and mechanism."""
     users: dict[str, dict[str, dict[str, Any]]] = {}
     for each in image.scram_users.values():
         users.setdefault(each.user, {})[each.mechanism] = {
@@ -63,7 +63,7 @@ def stored_scram_users(image: ClusterImage) -> dict[str, dict[str, dict[str, Any
 def scram_records(
     image: ClusterImage, stored: dict[str, dict[str, dict[str, Any]]]
 ) -> Iterator[MetadataRecord]:
-    """What makes the image's credentials those that are stored."""
+    """Yield the records that change the image's credentials to `stored`."""
     before = stored_scram_users(image)
     for user, mechanism in sorted(image.scram_users):
         if mechanism not in stored.get(user, {}):
@@ -82,12 +82,12 @@ def scram_records(
 
 
 def stored_quotas(image: ClusterImage) -> list[Any]:
-    """The quotas by entity."""
+    """Return the quotas by entity."""
     return [[list(map(list, entity)), values] for entity, values in image.quotas.items()]
 
 
 def quota_records(image: ClusterImage, stored: list[Any]) -> Iterator[MetadataRecord]:
-    """What makes the image's quotas those that are stored."""
+    """Yield the records that change the image's quotas to `stored`."""
     after = {
         tuple((kind, name) for kind, name in entity): dict(values) for entity, values in stored
     }

@@ -1,4 +1,4 @@
-"""An image as the records that make it, which is what a snapshot of the metadata log holds."""
+"""Snapshots of the metadata log: an image, encoded as the records that produce it."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def _records(image: ClusterImage) -> Iterator[MetadataRecord]:
 
 
 def encode_image(image: ClusterImage) -> bytes:
-    """The data of a snapshot; the same image always gives the same bytes."""
+    """Encode an image as the data of a snapshot; equal images give equal bytes."""
     return encode_records(_records(image))
 
 
 def decode_image(data: bytes, end_offset: int) -> ClusterImage:
-    """The image before `end_offset`. Raises msgspec.DecodeError, ImageError."""
+    """Decode the image of a snapshot. Raises msgspec.DecodeError, ImageError."""
     image = ClusterImage()
     image.apply(end_offset - 1, decode_records(data))
     return image

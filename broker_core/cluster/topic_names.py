@@ -1,4 +1,4 @@
-"""Which names topics may have."""
+"""Rules for the names of topics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def check_name(name: str) -> None:
-    """Raises InvalidTopic for a name that Kafka would refuse."""
+    """Raise InvalidTopic for a name that Kafka would refuse."""
     if name in {".", ".."} or not _LEGAL_NAME.fullmatch(name):
         raise InvalidTopic(
             f"the topic name {name!r} is not allowed: 1 to 249 letters, digits, '.', '_' and '-'"
@@ -20,9 +20,9 @@ def check_name(name: str) -> None:
 
 
 def check_new_name(name: str, present: Iterable[str]) -> None:
-    """Raises InvalidTopic, and TopicAlreadyExists, for a name that no new topic may have."""
+    """Raise InvalidTopic or TopicAlreadyExists for a name that a new topic cannot have."""
     check_name(name)
-    # Metrics of Kafka write '.' as '_': two such names would be one there.
+    # Kafka's metrics replace '.' by '_': two such names would collide there.
     plain = name.replace(".", "_")
     for each in present:
         if each == name:

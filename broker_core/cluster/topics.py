@@ -1,4 +1,4 @@
-"""What the controller does with topics and their settings."""
+"""The controller's handling of topics and their settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from broker_core.log.config import LogConfig
 
 
 class TopicControl:
-    """Creates, grows, changes and deletes topics. Methods raise BrokerError."""
+    """Creates, extends, configures and deletes topics. Methods raise BrokerError."""
 
     def __init__(
         self, writer: MetadataWriter, settings: ControllerSettings, randomness: random.Random
@@ -39,7 +39,7 @@ class TopicControl:
         return self._writer.image
 
     def find(self, name: str | None, topic_id: bytes) -> TopicImage:
-        """A topic by name, or by id where there is no name."""
+        """Find a topic by name, or by id if the name is None."""
         if name is None:
             topic = self._image.topic_by_id(topic_id)
             if topic is None:
@@ -60,7 +60,7 @@ class TopicControl:
         *,
         validate_only: bool,
     ) -> TopicImage:
-        """A new topic; -1 partitions or replicas are the default, assignments stand above both."""
+        """Create a topic; -1 partitions or replicas mean the default, assignments override both."""
         check_new_name(name, self._image.topics)
         LogConfig.from_properties(overrides, self._settings.topic_defaults)
         if assignments:
@@ -102,7 +102,8 @@ class TopicControl:
     ) -> list[PartitionRecord]:
         records = []
         for index, each in enumerate(replicas, first):
-            # A broker that is down is not in sync; where all are, the first is asked for later.
+            # A broker that is down is not in sync. If all are down, the first one that is back
+            # leads.
             isr = tuple(broker for broker in each if self._image.is_active(broker))
             leader = isr[0] if isr else NO_LEADER
             records.append(PartitionRecord(topic_id, index, each, isr or each, leader))
@@ -142,7 +143,7 @@ class TopicControl:
         *,
         validate_only: bool,
     ) -> None:
-        """Add partitions up to `count`."""
+        """Add partitions until there are `count`."""
         present = len(topic.partitions)
         if assignments is None:
             self._check_room(count - present)
@@ -171,7 +172,7 @@ class TopicControl:
             ConfigRecord(resource_type, name, key, properties.get(key)) for key in changed
         ]
         if MIN_INSYNC_REPLICAS in changed:
-            # From now on something may be committed that who is eligible lacks.
+            # From now on records may be committed that eligible leader replicas lack.
             records += [
                 PartitionChange(topic.id, index, elr=())
                 for topic, index, partition in self._image.partitions()
@@ -180,7 +181,7 @@ class TopicControl:
         self._writer.write(records)
 
     def check_resource(self, resource_type: int, name: str) -> None:
-        """Raises where a resource cannot have settings."""
+        """Raise BrokerError if a resource does not exist or cannot have settings."""
         if resource_type == TOPIC_RESOURCE:
             self.find(name, b"")
         elif name and not (name.isdigit() and int(name) in self._image.brokers):

@@ -1,1 +1,1 @@
-"""The settings of a broker: property file, names of properties, listeners."""
+"""The settings of a broker: property file, property names, listeners."""

@@ -1,6 +1,6 @@
 """The settings of one broker, with Apache Kafka's property names and defaults.
 
-Where a default is not Kafka's, the field says why.
+Where a default differs from Kafka's, the field gives the reason.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 _LONG_MAX: Final = 2**63 - 1
 
-#: Broker properties that are the defaults of a topic's properties, in the order of precedence
-#: where several set the same one: (broker's name, topic's name, factor to the topic's unit).
+#: Broker properties that set defaults of topic properties. If several set the same one, the last
+#: wins: (broker property, topic property, factor to the unit of the topic property).
 TOPIC_DEFAULTS: Final = (
     ("log.retention.hours", "retention.ms", _HOUR_MS),
     ("log.retention.minutes", "retention.ms", _MINUTE_MS),
@@ -108,7 +108,7 @@ def _migration_policy(text: str) -> MigrationPolicy:
 
 
 class IpOverrides(tuple[tuple[str, int], ...]):
-    """(address, connections that it may have), ..."""
+    """(address, maximum number of its connections) pairs."""
 
     __slots__ = ()
 
@@ -124,7 +124,7 @@ def _overrides(text: str) -> IpOverrides:
 
 
 class Voters(tuple[tuple[int, Endpoint], ...]):
-    """(node id, where its controller listens), ..."""
+    """(node id, address of its controller listener) pairs."""
 
     __slots__ = ()
 
@@ -172,9 +172,9 @@ def _setting(name: str, default: T, parse: Callable[[str], T], *, low: int | Non
 
 @dataclass(frozen=True)
 class BrokerConfig:
-    """One broker's settings; see `from_properties`."""
+    """The settings of one broker; see `from_properties`."""
 
-    #: Identity of this node; `broker.id` is understood too. aiokafka's own test suite wants 0.
+    #: Id of this node, also set by `broker.id`. aiokafka's own test suite requires 0.
     node_id: int = _setting("node.id", 0, int, low=0)
     listeners: tuple[ListenerConfig, ...] = DEFAULT_LISTENERS
     log_dir: Path = _setting("log.dirs", Path("data/broker/0/logs"), Path)  # noqa: RUF009
@@ -185,31 +185,32 @@ class BrokerConfig:
     socket_request_max_bytes: int = _setting(
         "socket.request.max.bytes", 100 * 1024 * 1024, int, low=1
     )
-    #: Before a client of a SASL listener has logged in.
+    #: Largest request in bytes before a client of a SASL listener has logged in.
     sasl_server_max_receive_bytes: int = _setting(
         "sasl.server.max.receive.size", 512 * 1024, int, low=1
     )
-    #: How often it is looked whether files with certificates have changed (ours: Kafka is told).
+    #: Milliseconds between checks for changed certificate files. Not a property of Kafka, which is
+    #: told about changes.
     ssl_store_check_interval_ms: int = _setting("ssl.store.check.interval.ms", 10_000, int, low=10)
-    #: Bytes of requests that have not arrived completely, of all connections. Kafka has no limit
-    #: unless told.
+    #: Limit in bytes of all requests, over all connections, that have not arrived completely.
+    #: Kafka has no limit by default.
     queued_max_request_bytes: int = _setting(
         "queued.max.request.bytes", 128 * 1024 * 1024, int, low=1024
     )
     connections_max_idle_ms: int = _setting("connections.max.idle.ms", 10 * _MINUTE_MS, int, low=1)
-    #: Kafka has no limit unless told; a limit by default keeps descriptors for segments.
+    #: Kafka has no limit by default; this one keeps file descriptors free for segments.
     max_connections: int = _setting("max.connections", 4096, int, low=1)
     max_connections_per_ip: int = _setting("max.connections.per.ip", 2**31 - 1, int, low=0)
     max_connections_per_ip_overrides: IpOverrides = _setting(  # noqa: RUF009
         "max.connections.per.ip.overrides", IpOverrides(), _overrides
     )
-    #: Connections a second.
+    #: New connections per second.
     max_connection_creation_rate: int = _setting(
         "max.connection.creation.rate", 2**31 - 1, int, low=1
     )
-    #: Ours: until TLS and login are done and a first request has come.
+    #: Not a property of Kafka: time in ms for TLS, login and the first request.
     connection_setup_timeout_ms: int = _setting("connection.setup.timeout.ms", 30_000, int, low=1)
-    #: How long the answer to a wrong password waits.
+    #: Delay in ms of the response to a wrong password.
     failed_authentication_delay_ms: int = _setting(
         "connection.failed.authentication.delay.ms", 100, int, low=0
     )
@@ -220,20 +221,23 @@ class BrokerConfig:
     )
     quota_window_num: int = _setting("quota.window.num", 11, int, low=1)
     quota_window_size_seconds: int = _setting("quota.window.size.seconds", 1, int, low=1)
-    #: Ours: where Prometheus fetches the metrics; None is nowhere.
-    metrics_listener: Endpoint | None = _setting("metrics.listener", None, parse_endpoint)  # noqa: RUF009
-    #: Ours: names by which Prometheus may ask for them, beside the machine's own and addresses.
+    #: Not a property of Kafka: address where Prometheus fetches the metrics; None disables it.
+    metrics_listener: Endpoint | None = _setting(  # noqa: RUF009
+        "metrics.listener", None, parse_endpoint
+    )
+    #: Not a property of Kafka: host names for metrics requests, beside the machine's own names and
+    #: addresses.
     metrics_hosts: tuple[str, ...] = _setting("metrics.hosts", _NO_HOSTS, _host_names)
-    #: Ours: the file with the token that they are asked for with; None is `metrics.token` in
-    #: log.dirs. It is made where it is missing.
+    #: Not a property of Kafka: file with the token for metrics requests; None is `metrics.token`
+    #: in log.dirs. A missing file is created.
     metrics_token_file: Path | None = _setting("metrics.token.file", None, Path)  # noqa: RUF009
-    #: Ours: `public` has them told to whoever asks.
+    #: Not a property of Kafka: with `public`, metrics need no token.
     metrics_access: str = _setting("metrics.access", "token", _metrics_access)
     fetch_max_bytes: int = _setting("fetch.max.bytes", 55 * 1024 * 1024, int, low=1024)
     fetch_session_slots: int = _setting(
         "max.incremental.fetch.session.cache.slots", 1000, int, low=0
     )
-    #: Requests of one connection that may wait for their response before we stop reading it.
+    #: Requests of a connection that may wait for their responses before it is not read any more.
     queued_max_requests: int = _setting("queued.max.requests", 500, int, low=1)
 
     flush_scheduler_interval_ms: int = _setting(
@@ -245,8 +249,8 @@ class BrokerConfig:
     cleaner_enable: bool = _setting("log.cleaner.enable", True, _boolean)
     cleaner_backoff_ms: int = _setting("log.cleaner.backoff.ms", 15_000, int, low=10)
 
-    #: Kafka has 50; one broker has no other to share the groups with, and every partition costs
-    #: a directory and descriptors.
+    #: Kafka has 50. A single broker does not share its groups with others, and every partition
+    #: costs a directory and file descriptors.
     offsets_topic_partitions: int = _setting("offsets.topic.num.partitions", 4, int, low=1)
     offsets_topic_segment_bytes: int = _setting(
         "offsets.topic.segment.bytes", 100 * 1024 * 1024, int, low=1024
@@ -272,7 +276,7 @@ class BrokerConfig:
         "group.consumer.heartbeat.interval.ms", 5_000, int, low=1
     )
     group_consumer_max_size: int = _setting("group.consumer.max.size", 2**31 - 1, int, low=1)
-    #: Groups may change over to the consumer protocol, and back, while members are in them.
+    #: Whether groups with members may change to the consumer protocol, and back.
     group_consumer_migration_policy: MigrationPolicy = _setting(  # noqa: RUF009
         "group.consumer.migration.policy", MigrationPolicy.BIDIRECTIONAL, _migration_policy
     )
@@ -298,7 +302,7 @@ class BrokerConfig:
     group_share_record_locks_max: int = _setting(
         "group.share.partition.max.record.locks", 2_000, int, low=100
     )
-    #: Kafka has 50, see offsets.topic.num.partitions.
+    #: Kafka has 50; see offsets.topic.num.partitions.
     share_state_topic_partitions: int = _setting(
         "share.coordinator.state.topic.num.partitions", 4, int, low=1
     )
@@ -309,7 +313,7 @@ class BrokerConfig:
         "share.coordinator.state.topic.segment.bytes", 100 * 1024 * 1024, int, low=1024
     )
 
-    #: Kafka has 50, see offsets.topic.num.partitions.
+    #: Kafka has 50; see offsets.topic.num.partitions.
     transaction_topic_partitions: int = _setting(
         "transaction.state.log.num.partitions", 4, int, low=1
     )
@@ -326,15 +330,15 @@ class BrokerConfig:
         "producer.id.expiration.ms", 24 * _HOUR_MS, int, low=1
     )
 
-    #: Of this node; a controller has a vote about the metadata. Nodes that are controllers only are
-    #: not served: a broker costs little beside it.
+    #: Roles of this node; a controller is a voter of the metadata quorum. A node cannot be a
+    #: controller only: a broker beside it costs little.
     roles: frozenset[str] = _setting("process.roles", frozenset({"broker"}), _roles)
-    #: The nodes that keep the metadata; with none, this broker is a cluster of its own.
+    #: The nodes that store the metadata; without any, this broker is a cluster of its own.
     voters: Voters = _setting("controller.quorum.voters", Voters(), _voters)  # noqa: RUF009
     controller_listener: ListenerConfig | None = None
-    #: `ssl.*` properties of connections to controllers; None: they are not encrypted.
+    #: `ssl.*` properties of connections to controllers; None if they are not encrypted.
     controller_tls: Mapping[str, str] | None = field(default=None, repr=False)
-    #: As whom this node logs in to controllers.
+    #: The login of this node at controllers.
     controller_login: SaslCredentials | None = field(default=None, repr=False)
     rack: str | None = _setting("broker.rack", None, str)
     default_replication_factor: int = _setting("default.replication.factor", 1, int, low=1)
@@ -345,7 +349,7 @@ class BrokerConfig:
         "transaction.state.log.replication.factor", 3, int, low=1
     )
     #: Kafka has 2 s and 9 s. A broker that was killed is fenced when its address refuses
-    #: connections; these are for one that hangs, or whose machine is gone.
+    #: connections; these timeouts are for a broker that hangs, or whose machine is gone.
     heartbeat_interval_ms: int = _setting("broker.heartbeat.interval.ms", 500, int, low=10)
     session_timeout_ms: int = _setting("broker.session.timeout.ms", 3000, int, low=100)
     election_timeout_ms: int = _setting("controller.quorum.election.timeout.ms", 1000, int, low=10)
@@ -358,41 +362,41 @@ class BrokerConfig:
         "leader.imbalance.check.interval.seconds", 300, int, low=1
     )
     controlled_shutdown: bool = _setting("controlled.shutdown.enable", True, _boolean)
-    #: The listener on which brokers reach each other; the first one where there is no name.
+    #: The listener for connections between brokers; None is the first one.
     inter_broker_listener_name: str | None = _setting("inter.broker.listener.name", None, str.upper)
-    #: A follower that has not caught up for so long is not in sync.
+    #: Milliseconds without catching up after which a follower is removed from the ISR.
     replica_lag_time_max_ms: int = _setting("replica.lag.time.max.ms", 30_000, int, low=10)
     replica_fetch_max_bytes: int = _setting("replica.fetch.max.bytes", 1024 * 1024, int, low=1024)
     replica_fetch_response_max_bytes: int = _setting(
         "replica.fetch.response.max.bytes", 10 * 1024 * 1024, int, low=1024
     )
-    #: Which replica a consumer that says where it is reads from; None is the leader.
+    #: Class that selects the replica for a consumer with a rack; None selects the leader.
     replica_selector: str | None = _setting("replica.selector.class", None, _replica_selector)
     replica_fetch_wait_max_ms: int = _setting("replica.fetch.wait.max.ms", 500, int, low=1)
     replica_fetch_min_bytes: int = _setting("replica.fetch.min.bytes", 1, int, low=1)
-    #: Bytes a second of replicas that catch up, where a topic's settings name them (KIP-73).
+    #: Bytes per second of replicas that catch up and are named in a topic's settings (KIP-73).
     leader_replication_throttled_rate: int = _setting(
         "leader.replication.throttled.rate", UNLIMITED, int, low=0
     )
     follower_replication_throttled_rate: int = _setting(
         "follower.replication.throttled.rate", UNLIMITED, int, low=0
     )
-    #: Not one of Kafka's: so long appends gather, where they come fast, before followers are told.
+    #: Not a property of Kafka: ms for which fast appends are gathered before followers get them.
     replica_fetch_linger_ms: int = _setting("replica.fetch.linger.ms", 10, int, low=0)
 
-    #: Defaults of topics, by the topic's property names ("retention.ms").
+    #: Defaults of topics, by topic property ("retention.ms").
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     #: All properties as they were given, for DescribeConfigs.
     properties: Mapping[str, str] = field(default_factory=dict)
-    #: What is to be said of names that have no effect.
+    #: Warnings about properties that have no effect.
     warnings: tuple[str, ...] = ()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """Read Kafka's property names; those without effect are in `warnings`.
+        """Read Kafka's properties; those without effect are in `warnings`.
 
-        Raises ConfigError when a value is malformed or out of its range, and where safety hangs on
-        a name that is not served.
+        Raises ConfigError if a value is malformed or out of range, or if a property that matters
+        for safety is not supported.
         """
         given = dict(properties)
         warnings = check_names(given, cls._served(), addresses_of(given))
@@ -439,17 +443,17 @@ class BrokerConfig:
 
     @property
     def is_controller(self) -> bool:
-        """Tell whether this node has a vote about the metadata."""
+        """Tell whether this node is a voter of the metadata quorum."""
         return "controller" in self.roles
 
     @property
     def selects_replicas_by_rack(self) -> bool:
-        """Tell whether consumers are sent to replicas in their own rack."""
+        """Tell whether consumers are directed to replicas in their own rack."""
         return self.replica_selector is not None
 
     @property
     def broker_principal(self) -> Principal:
-        """In whose name this broker asks for what it needs itself."""
+        """The principal of this broker's own requests."""
         return min(self.super_users, key=str, default=ANONYMOUS)
 
     def _check_quorum(self) -> None:
@@ -459,7 +463,7 @@ class BrokerConfig:
                     "process.roles=broker without controller.quorum.voters is a broker of no "
                     "cluster; give the voters, or no process.roles for a broker alone"
                 )
-            # `process.roles=broker,controller` without voters: one node, as Kafka's quick start.
+            # `process.roles=broker,controller` without voters: one node, as in Kafka's quick start.
             return
         votes = self.node_id in dict(self.voters)
         if votes != self.is_controller:
@@ -473,7 +477,7 @@ class BrokerConfig:
             )
 
     def describe(self) -> Iterator[tuple[str, str, bool]]:
-        """(property, value, whether it was given) of everything that this broker knows."""
+        """Yield (property, value, whether it was given) for all known properties with a value."""
         for name, attribute in self.__dataclass_fields__.items():
             property_name = attribute.metadata.get("property")
             if property_name is None:
@@ -487,7 +491,7 @@ class BrokerConfig:
         for name in ("listeners", "listener.security.protocol.map", "local.accounts"):
             if name in self.properties:
                 yield name, self.properties[name], True
-        # Clients look for it whether it was given or not.
+        # Clients look for it in any case.
         advertised = self.properties.get("advertised.listeners")
         yield (
             "advertised.listeners",
@@ -512,6 +516,6 @@ def _topic_defaults(given: Mapping[str, str]) -> dict[str, str]:
             value = int(text)
         except ValueError as error:
             raise ConfigError(f"{name}={text}: a number is expected") from error
-        # -1 is "no limit" and has no unit.
+        # -1 means "no limit" and has no unit.
         defaults[topic_name] = str(value if value < 0 else min(value * factor, _LONG_MAX))
     return defaults

@@ -1,4 +1,4 @@
-"""The listeners of a broker: where they are, what clients are told, what protects them."""
+"""The listeners of a broker: addresses, advertised addresses, and security settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JAAS_USER: Final = re.compile(r'\buser_([^\s="]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 class SecurityProtocol(Enum):
-    """Tell whether a listener encrypts, and whether clients log in."""
+    """The security of a listener: with or without TLS, and with or without SASL login."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -31,7 +31,7 @@ class SecurityProtocol(Enum):
 
     @property
     def uses_tls(self) -> bool:
-        """Tell whether the connection is encrypted."""
+        """Tell whether connections are encrypted."""
         return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
 
     @property
@@ -44,20 +44,20 @@ class SecurityProtocol(Enum):
 class ListenerConfig:
     """One listener.
 
-    `advertised` is what its clients are told to connect to, None the address it listens on.
+    `advertised` is the address that clients are told, None for the address it listens on.
     """
 
     name: str
     protocol: SecurityProtocol
     endpoint: Endpoint
     advertised: Endpoint | None
-    #: `ssl.*` and `sasl.*` properties as they hold here.
+    #: `ssl.*` and `sasl.*` properties that apply to this listener.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     sasl_mechanisms: tuple[str, ...] = ()
     #: Passwords of SASL PLAIN by user.
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
     session_ms_max: int = 0
-    #: The uids that may connect from this machine; None is everybody.
+    #: The uids that may connect from this machine; None allows all.
     local_accounts: frozenset[int] | None = None
 
 
@@ -71,7 +71,7 @@ DEFAULT_LISTENERS: Final = (
 def parse_listeners(given: Mapping[str, str]) -> tuple[ListenerConfig, ...]:
     """Read the listeners from a broker's properties; raises ConfigError.
 
-    Listeners of controllers (`controller.listener.names`) are left out: one node needs none.
+    Listeners of controllers (`controller.listener.names`) are left out: clients do not use them.
     """
     text = given.get("listeners") or "PLAINTEXT://127.0.0.1:9092"
     protocols = _protocols(given)
@@ -96,16 +96,16 @@ def parse_listeners(given: Mapping[str, str]) -> tuple[ListenerConfig, ...]:
 
 
 def addresses_of(given: Mapping[str, str]) -> Mapping[str, Endpoint]:
-    """Where each listener is, by its name, those of controllers too; raises ConfigError."""
+    """Return the address of each listener, also of controllers, by name; raises ConfigError."""
     named = _addresses("listeners", given.get("listeners") or "PLAINTEXT://127.0.0.1:9092")
-    # A broker that is no controller says here how it reaches those that are.
+    # A broker that is no controller names here the listener by which it reaches controllers.
     words = given.get("controller.listener.names", "").split(",")
     others = {word.strip().upper(): Endpoint("", 0) for word in words if word.strip()}
     return others | named
 
 
 def parse_controller_listener(given: Mapping[str, str]) -> ListenerConfig | None:
-    """The listener on which this node is asked as a controller, if it has one.
+    """Return this node's listener for controller requests, None if it has none.
 
     Raises ConfigError.
     """
@@ -114,13 +114,13 @@ def parse_controller_listener(given: Mapping[str, str]) -> ListenerConfig | None
     name = next((each for each in names if each in addresses), None)
     if name is None:
         return None
-    # Kafka's default: a listener of controllers that has no protocol is not protected.
+    # Kafka's default: a controller listener without a protocol is not protected.
     protocols = {name: SecurityProtocol.PLAINTEXT} | _protocols(given)
     endpoint = addresses[name]
-    # Nobody is told this address: others have it from controller.quorum.voters.
+    # This address is not advertised: other nodes have it from controller.quorum.voters.
     listener = _listener(name, endpoint, Endpoint("controller", endpoint.port), protocols, given)
     if listener.protocol.uses_sasl and PLAIN not in listener.sasl_mechanisms:
-        # What SCRAM needs is in the metadata, which controllers cannot agree on before they meet.
+        # SCRAM credentials are in the metadata, which controllers cannot read before they connect.
         raise ConfigError(
             f"listener {name}: controllers know each other by certificates (SSL) or by SASL PLAIN"
         )
@@ -128,7 +128,7 @@ def parse_controller_listener(given: Mapping[str, str]) -> ListenerConfig | None
 
 
 def controller_tls(given: Mapping[str, str]) -> Mapping[str, str] | None:
-    """The `ssl.*` properties with which controllers are asked; None where that is not encrypted.
+    """Return the `ssl.*` properties of connections to controllers; None without encryption.
 
     Raises ConfigError.
     """
@@ -138,7 +138,7 @@ def controller_tls(given: Mapping[str, str]) -> Mapping[str, str] | None:
 
 
 def controller_login(given: Mapping[str, str]) -> SaslCredentials | None:
-    """As whom controllers are asked; None where they want no login. Raises ConfigError."""
+    """Return the login of this node at controllers, None if there is none; raises ConfigError."""
     name = given.get("controller.listener.names", "").split(",")[0].strip().upper()
     protocol = _protocols(given).get(name, SecurityProtocol.PLAINTEXT)
     if not protocol.uses_sasl:
@@ -150,9 +150,9 @@ def controller_login(given: Mapping[str, str]) -> SaslCredentials | None:
 
 
 def login_of(name: str, properties: Mapping[str, str], chosen_by: str) -> SaslCredentials:
-    """As whom this node logs in to others at a listener; raises ConfigError.
+    """Return the login of this node at other nodes' listeners; raises ConfigError.
 
-    As in Kafka, `username` and `password` stand in the same JAAS entry as the listener's users.
+    As in Kafka, `username` and `password` are in the same JAAS entry as the listener's users.
     """
     mechanism = properties.get(chosen_by, "")
     if mechanism not in _SASL_MECHANISMS:
@@ -189,7 +189,7 @@ def _addresses(what: str, text: str) -> dict[str, Endpoint]:
             endpoint = parse_endpoint(address)
         except ConfigError as error:
             raise ConfigError(f"{what}: {error}") from None
-        # `PLAINTEXT://:9092` is every address in Kafka, not the loopback interface.
+        # In Kafka, `PLAINTEXT://:9092` means every address, not the loopback interface.
         found[name] = Endpoint("", endpoint.port) if address.startswith(":") else endpoint
     return found
 
@@ -262,7 +262,7 @@ def _local_accounts(name: str, properties: Mapping[str, str]) -> frozenset[int] 
 
 
 def _properties_of(name: str, given: Mapping[str, str]) -> dict[str, str]:
-    """What holds for one listener: `listener.name.NAME.ssl.x` stands above `ssl.x`."""
+    """Return the properties of one listener: `listener.name.NAME.ssl.x` overrides `ssl.x`."""
     wanted = (
         *("ssl.", "sasl.", "plain.", "scram-", "oauthbearer."),
         *("connections.max.reauth.ms", "local.accounts"),

@@ -1,7 +1,8 @@
-"""The names in a broker's property file: which are served, which are not, which are misspelt.
+"""The names in a broker's property file: supported, not supported, or misspelt.
 
-Kafka passes over a name that it does not know. A misspelt voter, listener or right is no matter of
-taste, though: where safety hangs on a name the broker does not start, anything else is a warning.
+Kafka ignores a name that it does not know. A misspelt voter, listener or permission is dangerous,
+though: the broker does not start if a name that matters for safety is wrong. Any other wrong name
+only gives a warning.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 from waylog.config import ConfigError
 
-#: Without these a node is another node, in another cluster, or open to others than was meant.
+#: Without these a node may join another cluster, take another identity, or be open to others.
 SAFETY: Final = frozenset(
     {
         "advertised.listeners",
@@ -43,7 +44,7 @@ SAFETY: Final = frozenset(
     }
 )
 
-#: Of listeners, beside the fields of BrokerConfig.
+#: Properties of listeners; the others are fields of BrokerConfig.
 OF_LISTENERS: Final = frozenset(
     {
         "advertised.listeners",
@@ -75,7 +76,7 @@ OF_LISTENERS: Final = frozenset(
 )
 _SERVED_PREFIXES: Final = ("plain.", "scram-", "oauthbearer.", "sasl.oauthbearer.")
 
-#: Kafka's names that mean something only to its threads, buffers and Java.
+#: Prefixes of Kafka's properties that only concern its own threads, buffers and Java.
 _KAFKAS_PREFIXES: Final = (
     "controlled.shutdown.", "controller.quorum.", "controller.socket.", "delegation.token.",
     "group.coordinator.", "group.streams.", "kafka.metrics.", "log.cleaner.", "log.flush.",
@@ -115,10 +116,10 @@ _CLOSE: Final = 0.86
 def check_names(
     given: Mapping[str, str], served: Collection[str], listeners: Iterable[str]
 ) -> tuple[str, ...]:
-    """Look at all names; returns a warning for each kind of those that have no effect.
+    """Check all names; return a warning for each kind of name that has no effect.
 
-    `served`: what the broker serves beside its listeners, by their `listeners`' names. Raises
-    ConfigError where safety hangs on a name that is not served or misspelt.
+    `served` are the supported properties besides those of listeners; `listeners` are the names of
+    the listeners. Raises ConfigError if a name that matters for safety is misspelt or unsupported.
     """
     _check_unserved(given)
     known = OF_LISTENERS | set(served)
@@ -152,7 +153,7 @@ def check_names(
 
 
 def _check_unserved(given: Mapping[str, str]) -> None:
-    """Raise ConfigError for what is asked for in Kafka's words and would silently not be had."""
+    """Raise ConfigError for settings of Kafka that are not supported and must not be ignored."""
     if given.get(_BOOTSTRAP) and not given.get(_VOTERS):
         raise ConfigError(
             f"{_BOOTSTRAP}={given[_BOOTSTRAP]}: the voters have to be known from the start; give "

@@ -1,4 +1,4 @@
-"""Gives partitions to the members of a group, as the broker decides (KIP-848)."""
+"""Assignors: they distribute partitions over the members of a group (KIP-848, on the broker)."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-#: A partition by its topic's id.
+#: A partition, identified by its topic's id.
 TopicPartition = tuple[bytes, int]
 Assignment = dict[str, frozenset[TopicPartition]]
 
 
 @dataclass(frozen=True, slots=True)
 class Subscriptions:
-    """What an assignor decides by: topic ids by member, and partition counts by topic id."""
+    """The input of an assignor: topic ids by member, and partition counts by topic id."""
 
     topics: Mapping[str, frozenset[bytes]]
     partitions: Mapping[bytes, int]
 
 
 def assign_ranges(subscriptions: Subscriptions, _present: Assignment) -> Assignment:
-    """Neighbouring partitions of each topic to each member, so that topics can be joined."""
+    """Assign consecutive partitions of each topic to each member, so that topics can be joined."""
     assigned: dict[str, set[TopicPartition]] = {member: set() for member in subscriptions.topics}
     for topic_id, count in sorted(subscriptions.partitions.items()):
         members = sorted(
@@ -35,7 +35,7 @@ def assign_ranges(subscriptions: Subscriptions, _present: Assignment) -> Assignm
 
 
 def assign_uniformly(subscriptions: Subscriptions, present: Assignment) -> Assignment:
-    """As many partitions to each member as its subscription allows, moving as few as possible."""
+    """Assign partitions as evenly as subscriptions allow, and move as few as possible."""
     topics = subscriptions.topics
     subscribers: dict[bytes, list[str]] = {
         topic_id: sorted(member for member, chosen in topics.items() if topic_id in chosen)
@@ -65,7 +65,7 @@ def assign_uniformly(subscriptions: Subscriptions, present: Assignment) -> Assig
 
 
 def _balance(subscribers: Mapping[bytes, list[str]], held: dict[str, set[TopicPartition]]) -> None:
-    """Move partitions from who has many to who has at least two fewer, until nobody has."""
+    """Move partitions to members that have at least two fewer, until no such move is left."""
     is_moving = True
     while is_moving:
         is_moving = False
@@ -81,5 +81,5 @@ def _balance(subscribers: Mapping[bytes, list[str]], held: dict[str, set[TopicPa
 
 Assignor = Callable[[Subscriptions, Assignment], Assignment]
 
-#: By the names that clients choose with `group.remote.assignor`; the first is used without choice.
+#: Assignors by the name in `group.remote.assignor`; the first is the default.
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}

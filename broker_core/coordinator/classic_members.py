@@ -1,8 +1,8 @@
 """Members of the classic protocol in a group of the consumer protocol (KIP-848, "migration").
 
-The broker assigns for them as well: JoinGroup does what a heartbeat that says everything does, and
-names no leader; SyncGroup fetches what they were given, and Heartbeat tells them to join again when
-there is something new. A member's generation is its epoch.
+The broker assigns partitions for these members as well. JoinGroup does what a full heartbeat does
+and names no leader. SyncGroup returns the member's assignment. Heartbeat tells the member to join
+again when its assignment changes. A member's generation is its member epoch.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _NO_MEMBER_YET: Final = ""
 def join(
     group: ConsumerGroup, request: JoinRequest, new_id: Callable[[], str], now: Moment
 ) -> tuple[dict[str, Any], list[StoredRecord]]:
-    """JoinGroup; returns the response and what has to be stored before it is sent.
+    """Handle JoinGroup; return the response and the records to store before it is sent.
 
-    Raises BrokerError, and then nothing has changed.
+    Raises BrokerError, and then the group is unchanged.
     """
     subscription = _check_join(group, request)
     is_unknown = request.member_id == _NO_MEMBER_YET
@@ -69,7 +69,7 @@ def join(
         "generation_id": after.epoch,
         "protocol_type": CONSUMER,
         "protocol_name": classic.protocols[0][0],
-        # The broker leads.
+        # The broker is the leader.
         "leader": "",
         "member_id": member_id,
         "members": [],
@@ -114,7 +114,7 @@ def _find(
 
 
 def sync(group: ConsumerGroup, request: dict[str, Any], now: Moment) -> dict[str, Any]:
-    """SyncGroup; returns the response, or raises BrokerError."""
+    """Handle SyncGroup; return the response, or raise BrokerError."""
     member, classic = _expect(
         group, request["member_id"], request["group_instance_id"], request["generation_id"]
     )
@@ -127,7 +127,7 @@ def sync(group: ConsumerGroup, request: dict[str, Any], now: Moment) -> dict[str
             f"Member {member.member_id} has joined with the protocol {protocol}."
         )
     if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        # One that has partitions to give up has joined already, and begins with that.
+        # A member that still has to revoke partitions has joined again, and does that first.
         _expect_join(group, member, now)
         raise errors.RebalanceInProgress(f"Member {member.member_id} has to join again.")
     group.deadlines.clear(member.member_id, Wait.SYNC)
@@ -143,7 +143,7 @@ def sync(group: ConsumerGroup, request: dict[str, Any], now: Moment) -> dict[str
 def heartbeat(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Moment
 ) -> None:
-    """Heartbeat; raises BrokerError, RebalanceInProgress where the member has to join again."""
+    """Handle Heartbeat; raises BrokerError: RebalanceInProgress if the member has to rejoin."""
     member, classic = _expect(group, member_id, instance_id, generation)
     _heard(group, member, classic, now)
     can_get_more = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(

@@ -1,9 +1,9 @@
 """The state machine of one group of the consumer protocol (KIP-848).
 
-Members send heartbeats with their subscription; the broker decides who gets what (the target
-assignment), and leads every member to it step by step: a partition is given to its new owner after
-the old one has let go of it. Three epochs say how far that is: the group's (what is subscribed),
-that of the target assignment, and each member's.
+Members send heartbeats with their subscription. The broker computes who gets which partitions (the
+target assignment) and moves every member towards it step by step: a partition goes to its new owner
+only after the old one has revoked it. Three epochs track this: that of the group (its
+subscriptions), that of the target assignment, and that of each member.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ConsumerGroupSettings(NamedTuple):
 
 
 class ConsumerGroup(GroupOffsets):
-    """One group; see the module. Every step returns the records that it is made of."""
+    """One consumer group; every step returns the records to be stored."""
 
     protocol_type: Final = "consumer"
 
@@ -55,20 +55,20 @@ class ConsumerGroup(GroupOffsets):
         self.epoch = 0
         self.target_epoch = 0
         self.target: Assignment = {}
-        #: Wall ms when the last member went, for the expiry of offsets.
+        #: Wall ms when the last member left; offsets expire from then on.
         self.state_changed_ms = -1
         self.settings = settings
         self.topics = topics
         self.deadlines = MemberDeadlines()
         self._static_members: dict[str, str] = {}
         self._owners: dict[TopicPartition, str] = {}
-        # Partition counts of what is subscribed, by topic id, as of a version of the topics.
+        # Partition counts of the subscribed topics, by topic id, for a version of the topic view.
         self._shape: dict[bytes, int] | None = None
         self._topics_version = -1
 
     @property
     def state(self) -> GroupState:
-        """How far the group has come."""
+        """The state of the group, derived from its members and epochs."""
         if not self.members:
             return GroupState.EMPTY
         if self.epoch > self.target_epoch:
@@ -79,12 +79,12 @@ class ConsumerGroup(GroupOffsets):
 
     @property
     def assignor(self) -> str:
-        """The assignor that most members want."""
+        """The assignor that most members ask for."""
         wanted = Counter(each.assignor for each in self.members.values() if each.assignor)
         return wanted.most_common(1)[0][0] if wanted else _DEFAULT_ASSIGNOR
 
     def is_subscribed(self, topic: str) -> bool:
-        """Tell whether a member reads a topic."""
+        """Tell whether a member subscribes to a topic."""
         return any(
             topic in member.topic_names
             or (member.topic_regex and compile_regex(member.topic_regex).fullmatch(topic))
@@ -96,9 +96,9 @@ class ConsumerGroup(GroupOffsets):
     def heartbeat(
         self, asked: ConsumerHeartbeat, now: Moment
     ) -> tuple[dict[str, Any], list[StoredRecord]]:
-        """A member joins, lives or is away for a while; returns the response and what to store.
+        """Handle a heartbeat, also of a new member; return the response and the records to store.
 
-        Raises BrokerError, and then nothing has changed.
+        Raises BrokerError, and then the group is unchanged.
         """
         if asked.epoch == LEAVES_FOR_A_WHILE:
             return self._leave_for_a_while(asked)
@@ -124,7 +124,7 @@ class ConsumerGroup(GroupOffsets):
         return response, records
 
     def _find(self, asked: ConsumerHeartbeat, records: list[StoredRecord]) -> ConsumerMember:
-        """The member that speaks; a new one is not in `members` yet."""
+        """Return the member that sent the heartbeat; a new one is not in `members` yet."""
         if asked.epoch != 0:
             known = self.expect(asked.member_id, asked.instance_id)
             self._check_epoch(known, asked)
@@ -142,7 +142,7 @@ class ConsumerGroup(GroupOffsets):
         return self.replace_static(static, asked.member_id, records)
 
     def find_or_begin(self, member_id: str) -> ConsumerMember:
-        """A member or a new one, which is not in `members` yet; raises GroupMaxSizeReached."""
+        """Return a member or a new one that is not in `members` yet; raises GroupMaxSizeReached."""
         known = self.members.get(member_id)
         if known is not None:
             return known
@@ -151,7 +151,7 @@ class ConsumerGroup(GroupOffsets):
         return ConsumerMember(member_id)
 
     def check_size(self) -> None:
-        """Raise GroupMaxSizeReached where nobody else may join."""
+        """Raise GroupMaxSizeReached if the group is full."""
         if len(self.members) >= self.settings.size_max:
             raise errors.GroupMaxSizeReached(
                 f"The consumer group has reached its maximum capacity of "
@@ -159,11 +159,11 @@ class ConsumerGroup(GroupOffsets):
             )
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
-        """The member that has an instance id."""
+        """Return the static member with an instance id."""
         return self.members.get(self._static_members.get(instance_id, ""))
 
     def expect(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """The member of this name; raises UnknownMemberId or FencedInstanceId."""
+        """Return the member with these ids; raises UnknownMemberId or FencedInstanceId."""
         known = self.members.get(member_id)
         if instance_id is not None:
             known = self.static_member(instance_id)
@@ -183,7 +183,7 @@ class ConsumerGroup(GroupOffsets):
     def _check_epoch(self, member: ConsumerMember, asked: ConsumerHeartbeat) -> None:
         if asked.epoch == member.epoch:
             return
-        # The response with the new epoch may have been lost on its way.
+        # The response with the new epoch may have been lost.
         is_late = (
             asked.epoch == member.previous_epoch
             and asked.owned is not None
@@ -198,7 +198,7 @@ class ConsumerGroup(GroupOffsets):
     def replace_static(
         self, old: ConsumerMember, member_id: str, records: list[StoredRecord]
     ) -> ConsumerMember:
-        """An instance is back: it takes over what it had."""
+        """Let a static member that returns with a new id take over its old partitions."""
         new = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
         records += stored.member_tombstones(self.group_id, old.member_id)
         target = self.target.pop(old.member_id, NO_PLACES)
@@ -241,7 +241,7 @@ class ConsumerGroup(GroupOffsets):
     def subscribe(
         self, before: ConsumerMember, after: ConsumerMember, records: list[StoredRecord]
     ) -> ConsumerMember:
-        """Take over what a member says about itself, and see what everybody is to read now."""
+        """Store a member's new subscription, and recompute the target assignment if necessary."""
         is_new = after.member_id not in self.members
         if after != before or is_new:
             records.append(stored.member_record(self.group_id, after))
@@ -257,12 +257,12 @@ class ConsumerGroup(GroupOffsets):
         return after
 
     def _assign(self, records: list[StoredRecord], *, is_resubscribed: bool) -> None:
-        """Compute the target assignment where the members or their topics have changed."""
+        """Compute the target assignment if the members or their topics have changed."""
         is_outdated = is_resubscribed
         if is_resubscribed or self._topics_version != self.topics.version:
             shape = self._subscribed_shape()
             if self._shape is None:
-                # After a restart: is it still what the target assignment was computed for?
+                # After a restart: compare with what the stored target assignment covers.
                 targeted = {place for places in self.target.values() for place in places}
                 is_outdated |= targeted != _places(shape)
             else:
@@ -316,7 +316,7 @@ class ConsumerGroup(GroupOffsets):
         records: list[StoredRecord],
         now: Moment,
     ) -> ConsumerMember:
-        """Lead a member a step towards its target; see ConsumerMember.reconcile."""
+        """Move a member one step towards its target assignment; see ConsumerMember.reconcile."""
         after = member.reconcile(
             self.target.get(member.member_id, NO_PLACES),
             self.target_epoch,
@@ -336,7 +336,7 @@ class ConsumerGroup(GroupOffsets):
         return after
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Tell whether somebody still has what a member is to get."""
+        """Tell whether another member still holds a partition that this member is to get."""
         missing = self.target.get(member.member_id, NO_PLACES) - member.assigned
         return any(place in self._owners for place in missing)
 
@@ -364,7 +364,7 @@ class ConsumerGroup(GroupOffsets):
         return left(asked), [stored.current_record(self.group_id, after)]
 
     def remove(self, member: ConsumerMember, now: Moment) -> list[StoredRecord]:
-        """A member is gone for good; returns what has to be stored."""
+        """Remove a member for good; return the records to store."""
         logger.info("group %s: %s leaves", self.group_id, member.member_id)
         del self.members[member.member_id]
         if self._static_members.get(member.instance_id or "") == member.member_id:
@@ -380,13 +380,13 @@ class ConsumerGroup(GroupOffsets):
         return records
 
     def next_deadline(self) -> int | None:
-        """Monotonic ms at which a member is given up unless it is heard of; None if never."""
+        """Return the monotonic ms when the next deadline of a member passes; None if never."""
         return self.deadlines.next_deadline()
 
     # ------------------------------------------------------------------------------------ offsets
 
     def check_commit(self, member_id: str, instance_id: str | None, epoch: int, now: Moment) -> int:
-        """Tell whether offsets may be committed; returns an error code."""
+        """Return an error code, NONE if the member may commit offsets."""
         if epoch < 0 and not self.members:
             return errors.NONE
         return self.check_member(member_id, epoch)
@@ -394,14 +394,14 @@ class ConsumerGroup(GroupOffsets):
     def check_transactional_commit(
         self, member_id: str, instance_id: str | None, epoch: int
     ) -> int:
-        """Tell whether a transaction may commit offsets; returns an error code."""
+        """Return an error code, NONE if a transaction may commit offsets for the member."""
         if epoch < 0 and not member_id and instance_id is None:
             return errors.NONE
         code = self.check_member(member_id, epoch)
         return errors.IllegalGeneration.code if code == errors.StaleMemberEpoch.code else code
 
     def check_member(self, member_id: str, epoch: int) -> int:
-        """The error code for who says to be a member of an epoch, NONE if it is one."""
+        """Return NONE for a member with its current epoch, otherwise an error code."""
         member = self.members.get(member_id)
         if member is None:
             return errors.UnknownMemberId.code
@@ -414,7 +414,7 @@ class ConsumerGroup(GroupOffsets):
     # ------------------------------------------------------------------------------------ loading
 
     def restore(self, key: stored.ConsumerGroupKey, value: bytes | None) -> None:
-        """Take over a record; raises RemoteProtocolError."""
+        """Apply a stored record; raises RemoteProtocolError."""
         member_id = key.member_id
         fields = {} if value is None else stored.decode_value(key.kind, value)
         if key.kind == stored.GROUP and value is not None:
@@ -435,7 +435,7 @@ class ConsumerGroup(GroupOffsets):
             self.members[member_id] = stored.member_with_assignment(member, fields)
 
     def finish_loading(self, now: Moment) -> None:
-        """Members are as they were stored: each gets a whole session to be heard of."""
+        """Begin after loading: every restored member gets a full session timeout."""
         for member in self.members.values():
             if member.instance_id is not None:
                 self._static_members[member.instance_id] = member.member_id
@@ -454,7 +454,7 @@ class ConsumerGroup(GroupOffsets):
 
 
 def left(asked: ConsumerHeartbeat) -> dict[str, Any]:
-    """The answer to a member that leaves."""
+    """Return the response to a member that leaves."""
     return {
         "error_code": errors.NONE,
         "member_id": asked.member_id,

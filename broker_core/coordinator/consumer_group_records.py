@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol as records of `__consumer_offsets`, in Kafka's own formats."""
+"""Groups of the consumer protocol as records of `__consumer_offsets`, in Kafka's formats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker_core.coordinator.consumer_member import (
 from broker_core.coordinator.stored import decode_stored, encode_stored, stored_version
 from broker_core.protocol.schema import StoredMessage
 
-#: Kinds of keys: the version that the key begins with.
+#: Kinds of records: the version number that their key begins with.
 GROUP: Final = 3
 MEMBER: Final = 5
 TARGET: Final = 6
@@ -92,7 +92,7 @@ StoredRecord = tuple[bytes, bytes | None]
 
 
 class StoredGroup(Protocol):
-    """What the records of a group are made of."""
+    """The parts of a group that its records hold."""
 
     group_id: str
     epoch: int
@@ -102,7 +102,7 @@ class StoredGroup(Protocol):
 
 
 class ConsumerGroupKey(NamedTuple):
-    """What a record is about; `member_id` is empty where it is about the group."""
+    """The key of a record; `member_id` is empty in records of the whole group."""
 
     kind: int
     group_id: str
@@ -110,24 +110,24 @@ class ConsumerGroupKey(NamedTuple):
 
 
 def encode_key(kind: int, group_id: str, member_id: str = "") -> bytes:
-    """A record key."""
+    """Encode a record key."""
     return encode_stored(_KEY_MESSAGES[kind], kind, {"group_id": group_id, "member_id": member_id})
 
 
 def decode_key(key: bytes) -> ConsumerGroupKey:
-    """Read a key of one of `KINDS`; raises RemoteProtocolError."""
+    """Decode a key of one of `KINDS`; raises RemoteProtocolError."""
     kind = stored_version(key)
     fields = decode_stored(_KEY_MESSAGES[kind], key)
     return ConsumerGroupKey(kind, fields["group_id"], fields.get("member_id", ""))
 
 
 def decode_value(kind: int, value: bytes) -> dict[str, Any]:
-    """Read a value; raises RemoteProtocolError."""
+    """Decode a value; raises RemoteProtocolError."""
     return decode_stored(_VALUE_MESSAGES[kind], value)
 
 
 def group_places(places: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    """Partitions by topic, as messages have them."""
+    """Group partitions by topic, as messages and records list them."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(places):
         topics.setdefault(topic_id, []).append(partition)
@@ -135,25 +135,25 @@ def group_places(places: Iterable[TopicPartition]) -> list[dict[str, Any]]:
 
 
 def read_places(topics: Iterable[dict[str, Any]]) -> Places:
-    """The reverse of `group_places`."""
+    """Parse what `group_places` returned."""
     return frozenset(
         (each["topic_id"], partition) for each in topics for partition in each["partitions"]
     )
 
 
 def epoch_record(group_id: str, epoch: int) -> StoredRecord:
-    """The group's epoch."""
+    """Return the record of a group's epoch."""
     return encode_key(GROUP, group_id), encode_stored(_VALUE_MESSAGES[GROUP], 0, {"epoch": epoch})
 
 
 def target_epoch_record(group_id: str, epoch: int) -> StoredRecord:
-    """The group epoch that the target assignment was computed for."""
+    """Return the record of the group epoch that the target assignment was computed for."""
     value = encode_stored(_VALUE_MESSAGES[TARGET], 0, {"assignment_epoch": epoch})
     return encode_key(TARGET, group_id), value
 
 
 def target_record(group_id: str, member_id: str, places: Places) -> StoredRecord:
-    """A member's target assignment."""
+    """Return the record of a member's target assignment."""
     value = encode_stored(
         _VALUE_MESSAGES[TARGET_OF_MEMBER], 0, {"topic_partitions": group_places(places)}
     )
@@ -161,7 +161,7 @@ def target_record(group_id: str, member_id: str, places: Places) -> StoredRecord
 
 
 def member_record(group_id: str, member: ConsumerMember) -> StoredRecord:
-    """What a member has said about itself."""
+    """Return the record of a member's metadata: its subscription and client."""
     value = encode_stored(
         _VALUE_MESSAGES[MEMBER],
         0,
@@ -201,7 +201,7 @@ def _read_classic(fields: dict[str, Any] | None) -> ClassicMetadata | None:
 
 
 def current_record(group_id: str, member: ConsumerMember) -> StoredRecord:
-    """What a member has."""
+    """Return the record of a member's current assignment."""
     value = encode_stored(
         _VALUE_MESSAGES[CURRENT],
         0,
@@ -217,7 +217,7 @@ def current_record(group_id: str, member: ConsumerMember) -> StoredRecord:
 
 
 def group_records(group: StoredGroup) -> list[StoredRecord]:
-    """Everything of a group."""
+    """Return all records of a group."""
     group_id = group.group_id
     members = group.members.values()
     return [
@@ -230,7 +230,7 @@ def group_records(group: StoredGroup) -> list[StoredRecord]:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[StoredRecord]:
-    """A member is gone."""
+    """Return the tombstones of a member that has left."""
     return [
         (encode_key(kind, group_id, member_id), None)
         for kind in (CURRENT, TARGET_OF_MEMBER, MEMBER)
@@ -238,12 +238,12 @@ def member_tombstones(group_id: str, member_id: str) -> list[StoredRecord]:
 
 
 def group_tombstones(group_id: str) -> list[StoredRecord]:
-    """A group is gone."""
+    """Return the tombstones of a group that is removed."""
     return [(encode_key(kind, group_id), None) for kind in (TARGET, GROUP)]
 
 
 def member_with_metadata(member: ConsumerMember, fields: dict[str, Any]) -> ConsumerMember:
-    """Take over a record of what a member said about itself."""
+    """Return the member with the metadata of a stored record."""
     return replace(
         member,
         instance_id=fields["instance_id"],
@@ -259,7 +259,7 @@ def member_with_metadata(member: ConsumerMember, fields: dict[str, Any]) -> Cons
 
 
 def member_with_assignment(member: ConsumerMember, fields: dict[str, Any]) -> ConsumerMember:
-    """Take over a record of what a member has."""
+    """Return the member with the current assignment of a stored record."""
     return replace(
         member,
         epoch=fields["member_epoch"],

@@ -1,4 +1,4 @@
-"""The request by which a member of the consumer protocol joins, lives and leaves (KIP-848)."""
+"""The heartbeat request of the consumer protocol, also for joining and leaving (KIP-848)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker_core.coordinator.consumer_member import LEAVES, LEAVES_FOR_A_WHILE
 
 @dataclass(slots=True)
 class ConsumerHeartbeat:
-    """A ConsumerGroupHeartbeat request; None stands for "as before"."""
+    """A ConsumerGroupHeartbeat request; None means unchanged since the last one."""
 
     group_id: str
     member_id: str
@@ -29,7 +29,7 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """True if the member says all there is to say, so that it wants to know all as well."""
+        """True if the request has all fields: the response then includes the whole assignment."""
         return self.epoch == 0 or (
             self.rebalance_timeout_ms != -1
             and (self.topic_names is not None or self.topic_regex is not None)
@@ -38,7 +38,7 @@ class ConsumerHeartbeat:
 
 
 def check_heartbeat(asked: ConsumerHeartbeat, *, needs_member_id: bool) -> None:
-    """Raise InvalidRequest or UnsupportedAssignor for a heartbeat that says nothing sensible."""
+    """Raise InvalidRequest or UnsupportedAssignor if a heartbeat is invalid."""
     problem = None
     if not asked.group_id:
         problem = "GroupId can't be empty."

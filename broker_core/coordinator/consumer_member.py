@@ -1,4 +1,4 @@
-"""One member of a group of the consumer protocol (KIP-848), and its way to its assignment."""
+"""One member of a consumer group (KIP-848), and its steps towards its target assignment."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from broker_core.coordinator.assignors import TopicPartition
 Places = frozenset[TopicPartition]
 NO_PLACES: Final[Places] = frozenset()
 
-#: Member epochs of who leaves for good, and of a static member that will be back.
+#: Member epochs of requests: the member leaves for good; a static member leaves for a while.
 LEAVES: Final = -1
 LEAVES_FOR_A_WHILE: Final = -2
 
 
 class MemberState(IntEnum):
-    """Numbers as in Kafka's records."""
+    """States of a member, with the numbers of Kafka's records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -26,10 +26,10 @@ class MemberState(IntEnum):
 
 
 class ClassicMetadata(NamedTuple):
-    """What a member said that speaks the classic protocol in a group of the consumer protocol."""
+    """The JoinGroup data of a classic-protocol member in a group of the consumer protocol."""
 
     session_timeout_ms: int
-    #: Name and metadata of each assignment protocol, the member's favourite first.
+    #: Name and metadata of each assignment protocol, in the member's order of preference.
     protocols: tuple[tuple[str, bytes], ...]
 
 
@@ -49,19 +49,19 @@ class ConsumerMember:
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
-    #: What it may consume, and what it has been told to give up but has not yet.
+    #: Partitions that it may consume, and those that it was told to revoke but still has.
     assigned: Places = NO_PLACES
     pending_revocation: Places = NO_PLACES
-    #: None where it speaks the consumer protocol.
+    #: None for a member of the consumer protocol.
     classic: ClassicMetadata | None = None
 
     @property
     def holds(self) -> Places:
-        """What nobody else may get."""
+        """The partitions that no other member may get."""
         return self.assigned | self.pending_revocation
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Tell whether it has what the group's target assignment gives it."""
+        """Tell whether it has the partitions of the group's target assignment."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def reconcile(
@@ -71,9 +71,9 @@ class ConsumerMember:
         owned: Collection[TopicPartition] | None,
         is_free: Callable[[TopicPartition], bool],
     ) -> ConsumerMember:
-        """The next step towards a target: give up first, then take what others have given up.
+        """Return the member after its next step: revoke first, then take what others have released.
 
-        `owned` is what the member says it has, None where it says nothing of it.
+        `owned` are the partitions that the member reports, None if it does not report any.
         """
         if self.state is MemberState.STABLE:
             if self.epoch == target_epoch:

@@ -1,4 +1,4 @@
-"""What the coordinator wants done; the server does it, the simulation pretends to."""
+"""Effects: actions that a coordinator requests. The server performs them; simulations fake them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Token = object
 
 
 class Moment(NamedTuple):
-    """The time of a step: `monotonic_ms` measures durations, `wall_ms` goes into records."""
+    """The time of a step: `monotonic_ms` measures durations, `wall_ms` is for records."""
 
     monotonic_ms: int
     wall_ms: int
 
 
 class Respond(NamedTuple):
-    """Send a response: the members of the newest version; the codec leaves out the rest."""
+    """Send a response with the fields of the newest version; the codec omits what others lack."""
 
     token: Token
     response: dict[str, Any]
@@ -30,44 +30,44 @@ class Respond(NamedTuple):
 class Append:
     """Append records to the group's partition of `__consumer_offsets`.
 
-    Without records, for those that were appended before. When they are acknowledged the server
-    calls `GroupCoordinator.appended(effect)`, otherwise `append_failed(effect)`; responses that
-    depend on it come out of those.
+    An empty list waits for the records appended before. When the append is acknowledged, the server
+    calls `GroupCoordinator.appended(effect)`, otherwise `append_failed(effect)`; these produce the
+    responses that depend on it.
     """
 
     group_id: str
-    #: Key and value; None as a value is a tombstone.
+    #: Keys and values; the value None is a tombstone.
     records: list[tuple[bytes, bytes | None]]
     responses: list[Respond] = field(default_factory=list)
-    #: Offsets that others may see once they are stored; None removes one.
+    #: Offsets that become visible when they are stored; None removes one.
     offsets: dict[tuple[str, int], CommittedOffset | None] = field(default_factory=dict)
-    #: The generation that becomes stable by this append.
+    #: The generation that becomes stable with this append.
     stabilises: int | None = None
-    #: Producer id and epoch of the transaction that decides about the offsets.
+    #: Producer id and epoch of the transaction that commits or aborts the offsets.
     producer: tuple[int, int] | None = None
-    #: What the records say holds only when they are stored; otherwise it holds already.
+    #: True if the change takes effect when it is stored, False if it already has.
     is_awaited: bool = True
 
 
 @dataclass(slots=True)
 class StoreTransaction:
-    """Append a transactional id's new state to its partition of `__transaction_state`.
+    """Append the new state of a transactional id to its partition of `__transaction_state`.
 
-    When it is acknowledged the server calls `TransactionCoordinator.stored(effect)`, otherwise
-    `store_failed(effect)`.
+    When the append is acknowledged the server calls `TransactionCoordinator.stored(effect)`,
+    otherwise `store_failed(effect)`.
     """
 
     transactional_id: str
     #: None removes the id.
     transaction: Transaction | None
     responses: list[Respond] = field(default_factory=list)
-    #: Says whether the state holds only when it is stored; otherwise it holds already.
+    #: True if the change takes effect when it is stored, False if it already has.
     is_awaited: bool = True
 
 
 @dataclass(slots=True)
 class WriteMarkers:
-    """Write the end of a transaction into its partitions.
+    """Write the end of a transaction, its markers, to its partitions.
 
     When all of them are durable the server calls `TransactionCoordinator.markers_written(effect)`.
     """

@@ -3,8 +3,8 @@
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable
       ^________________|___________________|________________|     (the last member leaves)
 
-A step is handed a request and the time and appends effects to `effects`. Members and their metadata
-are opaque: Kafka Connect and others bring protocols of their own.
+A step takes a request and the time and appends effects to `effects`. The metadata of members is
+opaque: Kafka Connect and others use protocols of their own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from broker_core.coordinator.states import GroupState
 
 logger = logging.getLogger(__name__)
 
-#: How long a new member may wait for a rebalance before it is given up (as in Kafka).
+#: Time in ms that a new member may wait for a rebalance before it is removed (as in Kafka).
 _NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60_000
 
 
@@ -41,44 +41,44 @@ class Group(GroupOffsets):
     ) -> None:
         super().__init__(group_id)
         self.state = GroupState.EMPTY
-        #: Only grows; names one assignment of partitions.
+        #: Only increases; identifies one assignment of partitions.
         self.generation = 0
         self.protocol: str | None = None
         self.roster = Roster()
-        #: Wall ms of the last change of state, for the expiry of offsets.
+        #: Wall ms of the last change of state; offsets expire from then on.
         self.state_changed_ms = -1
         self._effects = effects
         self._new_id = new_id
         self._initial_rebalance_delay_ms = initial_rebalance_delay_ms
         self._size_max = size_max
-        # Monotonic ms when the running rebalance stops waiting for members.
+        # Monotonic ms when the current rebalance stops waiting for members.
         self._join_deadline: int | None = None
-        # While a group forms, a rebalance waits for members that nobody knows of yet.
+        # While a group forms, the rebalance also waits for members that have not joined yet.
         self._forming = False
         self._forming_until = 0
         self._joined_while_forming = False
-        # Members that owe a SyncGroup, and until when.
+        # Monotonic ms until which all members have to send SyncGroup.
         self._sync_deadline: int | None = None
 
     @property
     def members(self) -> dict[str, Member]:
-        """The members by their ids."""
+        """The members by member id."""
         return self.roster.members
 
     @property
     def protocol_type(self) -> str | None:
-        """What kind of group it is ("consumer", "connect"); None before the first member."""
+        """The type of the group ("consumer", "connect"); None before the first member."""
         return self.roster.protocol_type
 
     @property
     def leader(self) -> str | None:
-        """The member that assigns the partitions."""
+        """The id of the member that assigns the partitions."""
         return self.roster.leader
 
     # ------------------------------------------------------------------------------------ joining
 
     def join(self, request: JoinRequest, token: Token, now: Moment) -> None:
-        """A member joins, or joins again."""
+        """Handle JoinGroup of a new or a known member."""
         if not self.roster.supports(request):
             self._respond(
                 token, join_error(errors.InconsistentGroupProtocol.code, request.member_id)
@@ -100,7 +100,7 @@ class Group(GroupOffsets):
     def _join_new(self, request: JoinRequest, token: Token, now: Moment) -> None:
         member_id = f"{request.client_id}-{self._new_id()}"
         if request.require_known_member_id:
-            # A client that lost the response to its first join would leave a ghost behind.
+            # A client that lost the response to its first join would leave an unused member behind.
             self.roster.pending[member_id] = now.monotonic_ms + request.session_timeout_ms
             self._respond(token, join_error(errors.MemberIdRequired.code, member_id))
         else:
@@ -120,11 +120,11 @@ class Group(GroupOffsets):
         was_leader = self.leader == old_id
         self.roster.rename(member, member_id)
         if self.state is GroupState.STABLE and member.protocols == request.protocols:
-            # The instance takes over its predecessor's assignment: no rebalance.
+            # The instance keeps its predecessor's assignment, without a rebalance.
             member.heard(now.monotonic_ms)
             response = self._join_response(member, skip_assignment=was_leader)
             if was_leader and not request.supports_skipping_assignment:
-                # An older client would compute an assignment that nobody waits for.
+                # An older client would compute an assignment that the group does not need.
                 response["leader"] = old_id
             self._persist([Respond(token, response)], now)
             return
@@ -142,7 +142,7 @@ class Group(GroupOffsets):
         member = self.members[request.member_id]
         unchanged = member.protocols == request.protocols
         if self.state is GroupState.COMPLETING_REBALANCE and unchanged:
-            # The response to its join was lost on the way.
+            # The response to its JoinGroup was lost.
             self._respond(token, self._join_response(member))
         elif self.state is GroupState.STABLE and unchanged and self.leader != member.member_id:
             self._respond(token, self._join_response(member))
@@ -171,7 +171,7 @@ class Group(GroupOffsets):
         self, member: Member, request: JoinRequest, token: Token, now: Moment
     ) -> None:
         if member.join_token is not None:
-            # The client gave up on its first request and asks again.
+            # The client gave up on its first request and tries again.
             self._respond(
                 member.join_token, join_error(errors.RebalanceInProgress.code, member.member_id)
             )
@@ -186,7 +186,7 @@ class Group(GroupOffsets):
     # -------------------------------------------------------------------------------- rebalancing
 
     def _rebalance(self, now: Moment) -> None:
-        """Start a rebalance unless one is collecting members, and end it if all are here."""
+        """Start a rebalance unless one is waiting for members; complete it if all have joined."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             self._start_rebalance(now)
         self._complete_join_if_all_here(now)
@@ -214,7 +214,7 @@ class Group(GroupOffsets):
 
     def _join_deadline_passed(self, now: Moment) -> None:
         if self._forming and self._joined_while_forming:
-            # Somebody came: wait once more for others, within the rebalance timeout.
+            # A member joined: wait once more for others, within the rebalance timeout.
             self._joined_while_forming = False
             again = min(now.monotonic_ms + self._initial_rebalance_delay_ms, self._forming_until)
             if again > now.monotonic_ms:
@@ -223,7 +223,7 @@ class Group(GroupOffsets):
         self._complete_join(now)
 
     def _complete_join(self, now: Moment) -> None:
-        """Everybody who is coming is here: a new generation begins."""
+        """Begin a new generation with the members that have joined."""
         for member in list(self.members.values()):
             if member.join_token is None and member.instance_id is None:
                 logger.info("group %s: %s did not rejoin", self.group_id, member.member_id)
@@ -231,8 +231,8 @@ class Group(GroupOffsets):
         self._forming = False
         joined = [each for each in self.members.values() if each.join_token is not None]
         if self.members and not joined:
-            # Only static members are left and none of them is here: they keep their places until
-            # their sessions end.
+            # Only static members are left and none has rejoined: they stay members until their
+            # sessions time out.
             self._join_deadline = now.monotonic_ms + self.roster.rebalance_timeout_ms()
             return
         self._join_deadline = None
@@ -293,7 +293,7 @@ class Group(GroupOffsets):
         token: Token,
         now: Moment,
     ) -> None:
-        """A member asks for its assignment; the leader brings everybody's."""
+        """Handle SyncGroup: a member asks for its assignment; the leader sends all of them."""
         error = self.roster.check(member_id, instance_id) or self._check_generation(generation)
         if not error and any(
             given is not None and given != own
@@ -319,17 +319,17 @@ class Group(GroupOffsets):
                 self._persist([], now, stabilises=self.generation)
 
     def stabilise(self, generation: int, now: Moment) -> None:
-        """The assignment is stored: hand it out."""
+        """Hand out the assignment, which is stored now."""
         if self.state is not GroupState.COMPLETING_REBALANCE or generation != self.generation:
             return
         self._change_state(GroupState.STABLE, now)
         for member in self.members.values():
             self._hand_out(member, now)
-        # Whoever has not asked yet gets it at its SyncGroup, or is given up at its session's end.
+        # Other members get it with their SyncGroup, or are removed when their sessions time out.
         self._sync_deadline = None
 
     def cannot_stabilise(self, generation: int, now: Moment) -> None:
-        """The assignment could not be stored: the members have to begin again."""
+        """Start a rebalance because the assignment could not be stored."""
         if self.state is GroupState.COMPLETING_REBALANCE and generation == self.generation:
             self._cancel_sync(errors.NotCoordinator.code)
             self._rebalance(now)
@@ -361,7 +361,7 @@ class Group(GroupOffsets):
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation: int, now: Moment
     ) -> int:
-        """A member lives; returns the error code of its answer."""
+        """Handle Heartbeat; return the error code of the response."""
         error = self.roster.check(member_id, instance_id) or self._check_generation(generation)
         if error:
             return error
@@ -371,13 +371,13 @@ class Group(GroupOffsets):
         return errors.NONE
 
     def leave(self, member_id: str, instance_id: str | None, now: Moment) -> int:
-        """A member goes; returns the error code of its answer."""
+        """Remove a member that leaves; return the error code of the response."""
         if member_id in self.roster.pending:
             del self.roster.pending[member_id]
             self._complete_join_if_all_here(now)
             return errors.NONE
         if instance_id is not None and not member_id:
-            # An administrator removes a static member by the name it has in the configuration.
+            # An administrator removes a static member by its instance id.
             member_id = self.roster.static_members.get(instance_id, "")
         error = self.roster.check(member_id, instance_id)
         if not error:
@@ -397,7 +397,7 @@ class Group(GroupOffsets):
         self._refuse_waiting(member, errors.UnknownMemberId.code)
 
     def refuse_all_waiting(self, code: int) -> None:
-        """Answer everybody who waits for the group with an error."""
+        """Answer all waiting requests with an error."""
         for member in self.members.values():
             self._refuse_waiting(member, code)
 
@@ -410,7 +410,7 @@ class Group(GroupOffsets):
             member.sync_token = None
 
     def next_deadline(self) -> int | None:
-        """Monotonic ms at which `tick` has something to do; None if never."""
+        """Return the monotonic ms at which `tick` has something to do; None if never."""
         deadlines = self.roster.deadlines()
         if self._join_deadline is not None:
             deadlines.append(self._join_deadline)
@@ -419,7 +419,7 @@ class Group(GroupOffsets):
         return min(deadlines, default=None)
 
     def tick(self, now: Moment) -> None:
-        """Do what is due: sessions and rebalances end."""
+        """End the sessions and rebalances that are due."""
         for member_id, deadline in list(self.roster.pending.items()):
             if deadline <= now.monotonic_ms:
                 del self.roster.pending[member_id]
@@ -445,9 +445,9 @@ class Group(GroupOffsets):
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, now: Moment
     ) -> int:
-        """Tell whether offsets may be committed; returns an error code."""
+        """Return an error code, NONE if offsets may be committed."""
         if generation < 0 and self.state is GroupState.EMPTY:
-            # A consumer that assigns its partitions itself uses the group as a place for offsets.
+            # A consumer that assigns its own partitions uses the group only to store offsets.
             return errors.NONE
         if generation < 0 and not member_id and instance_id is None:
             return errors.UnknownMemberId.code
@@ -462,16 +462,16 @@ class Group(GroupOffsets):
     def check_transactional_commit(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> int:
-        """Tell whether a transaction may commit offsets; returns an error code.
+        """Return an error code, NONE if a transaction may commit offsets.
 
-        A producer that does not say whose offsets it commits (before KIP-447) is believed.
+        A producer that does not name the member (before KIP-447) is accepted.
         """
         if generation < 0 and not member_id and instance_id is None:
             return errors.NONE
         return self.roster.check(member_id, instance_id) or self._check_generation(generation)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Tell whether a member reads a topic, or might."""
+        """Tell whether a member subscribes to a topic, or may do so."""
         return self.roster.is_subscribed(topic)
 
     # ------------------------------------------------------------------------------------- shared
@@ -495,14 +495,14 @@ class Group(GroupOffsets):
         )
 
     def stored_record(self, *, generations_later: int = 0) -> tuple[bytes, bytes]:
-        """The group as a record, as if it was some generations later."""
+        """Return the record of the group, with its generation increased by `generations_later`."""
         value = self.roster.encode(
             self.generation + generations_later, self.protocol, self.state_changed_ms
         )
         return encode_group_key(self.group_id), value
 
     def begin_with(self, members: list[Member], generation: int, now: Moment) -> None:
-        """Go on with members that were in another group, which nobody else is in any more."""
+        """Start with the members of another group that has been converted to this one."""
         for member in members:
             member.heard(now.monotonic_ms)
             self.roster.add(member)
@@ -511,11 +511,11 @@ class Group(GroupOffsets):
         self._change_state(GroupState.STABLE, now)
 
     def ask_to_join_again(self, now: Moment) -> None:
-        """Begin a new generation."""
+        """Start a rebalance, so that all members join again."""
         self._rebalance(now)
 
     def restore(self, fields: dict[str, Any], now: Moment) -> None:
-        """Take over what `_persist` stored; every member gets a whole session to be heard of."""
+        """Load what `_persist` stored; every member gets a full session timeout."""
         self.roster.restore(fields, now.monotonic_ms)
         self.generation = fields["generation"]
         self.protocol = fields["protocol"]

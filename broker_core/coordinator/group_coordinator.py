@@ -1,4 +1,4 @@
-"""All groups of one broker: finds the group of a request, keeps deadlines."""
+"""The group coordinator of one broker: it routes requests to groups and keeps deadlines."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ logger = logging.getLogger(__name__)
 
 
 class GroupCoordinator(OffsetCoordinator):
-    """The groups; a step returns nothing, its effects are in `take_effects()`."""
+    """All groups of one broker; a step returns no effects, `take_effects()` does."""
 
     def __init__(
         self, settings: GroupSettings, *, topics: TopicView, new_id: Callable[[], str]
     ) -> None:
         super().__init__(settings, topics=topics, new_id=new_id)
-        # (monotonic ms, group id). An entry may be too early, never too late: heartbeats only move
-        # deadlines away, and `_schedule` adds an entry when one has moved closer.
+        # (monotonic ms, group id). An entry may be too early, never too late: heartbeats only
+        # postpone deadlines, and `_schedule` adds an entry when one has moved closer.
         self._deadlines: list[tuple[int, str]] = []
         self._scheduled: dict[str, int] = {}
 
     # -------------------------------------------------------------------------------------- steps
 
     def join_group(self, request: JoinRequest, token: Token, now: Moment) -> None:
-        """JoinGroup."""
+        """Handle JoinGroup."""
         settings = self._settings
         code = errors.NONE
         if not request.group_id:
@@ -55,7 +55,7 @@ class GroupCoordinator(OffsetCoordinator):
         ):
             code = errors.InvalidSessionTimeout.code
         elif request.member_id and request.group_id not in self.groups:
-            # The id is from another life of this group: the client has to ask for a new one.
+            # The group has been removed since it gave out this id: the client has to get a new one.
             code = errors.UnknownMemberId.code
         if code:
             self._effects.append(Respond(token, join_error(code, request.member_id)))
@@ -70,7 +70,7 @@ class GroupCoordinator(OffsetCoordinator):
         self._schedule(group)
 
     def sync_group(self, request: dict[str, Any], token: Token, now: Moment) -> None:
-        """SyncGroup."""
+        """Handle SyncGroup."""
         group = self.groups.get(request["group_id"])
         if isinstance(group, ConsumerGroup):
             try:
@@ -102,7 +102,7 @@ class GroupCoordinator(OffsetCoordinator):
         generation: int,
         now: Moment,
     ) -> int:
-        """Heartbeat; returns the error code of the answer."""
+        """Handle Heartbeat; return the error code of the response."""
         group = self.groups.get(group_id)
         if group is None:
             return errors.UnknownMemberId.code
@@ -118,7 +118,7 @@ class GroupCoordinator(OffsetCoordinator):
     def leave_group(
         self, group_id: str, members: Iterable[tuple[str, str | None]], now: Moment
     ) -> list[int]:
-        """LeaveGroup; returns one error code a member."""
+        """Handle LeaveGroup; return one error code for each member."""
         group = self.groups.get(group_id)
         if group is None:
             return [errors.UnknownMemberId.code for _ in members]
@@ -132,7 +132,7 @@ class GroupCoordinator(OffsetCoordinator):
         return codes
 
     def consumer_heartbeat(self, asked: ConsumerHeartbeat, token: Token, now: Moment) -> None:
-        """ConsumerGroupHeartbeat; responds with "error_code", and "error_message" of a refusal."""
+        """Handle ConsumerGroupHeartbeat; a refusal has "error_code" and "error_message"."""
         records: list[tuple[bytes, bytes | None]] = []
         try:
             group = self._consumer_group(asked, records, now)
@@ -149,7 +149,7 @@ class GroupCoordinator(OffsetCoordinator):
             return
         self.groups[group.group_id] = group
         if not was_known or made:
-            # Otherwise the deadlines have only moved away.
+            # Otherwise deadlines have only been postponed.
             self._schedule(group)
         self._append_records(group, records + made, [Respond(token, response)])
 
@@ -183,7 +183,7 @@ class GroupCoordinator(OffsetCoordinator):
         )
 
     def _become_classic(self, group: ConsumerGroup) -> Group:
-        """A group that nobody is in can go on with the other protocol."""
+        """Convert an empty group to the classic protocol."""
         new = self._new_classic(group.group_id)
         new.take_offsets(group)
         self.groups[group.group_id] = new
@@ -208,7 +208,7 @@ class GroupCoordinator(OffsetCoordinator):
             return
         becomes: Group | ConsumerGroup = group
         if is_last:
-            # An instance is back with the other protocol: its place is what it was.
+            # A static member returns with the classic protocol; it keeps its partitions.
             becomes = classic = self._new_classic(group.group_id)
             records += downgrade(group, classic, now, without=None)
             self.groups[group.group_id] = classic
@@ -220,7 +220,7 @@ class GroupCoordinator(OffsetCoordinator):
     ) -> int:
         group = self.groups[group_id]
         if isinstance(group, Group):
-            # It has become classic when the member before this one left.
+            # The group became classic when the previous member in the request left.
             return group.leave(member_id, instance_id, now)
         if instance_id is not None and not member_id:
             static = group.static_member(instance_id)
@@ -235,7 +235,7 @@ class GroupCoordinator(OffsetCoordinator):
     def _give_up(
         self, group: ConsumerGroup, member: ConsumerMember, now: Moment, responses: list[Respond]
     ) -> None:
-        """A member is gone for good; the group becomes classic where only such members are left."""
+        """Remove a member; the group becomes classic if only classic members are left."""
         if (
             self._settings.migration.allows_downgrade
             and is_classic_without(group, member)
@@ -256,12 +256,12 @@ class GroupCoordinator(OffsetCoordinator):
         records: list[tuple[bytes, bytes | None]],
         responses: list[Respond],
     ) -> None:
-        # Also where there is nothing to store: what is answered may have been stored a moment ago.
+        # Also without records: the response may rely on records that were appended just before.
         if records or responses:
             self._effects.append(Append(group.group_id, records, responses, is_awaited=False))
 
     def appended(self, append: Append, now: Moment) -> None:
-        """The records of an effect are stored."""
+        """Apply an effect whose records are stored."""
         group = self.groups.get(append.group_id)
         if group is not None:
             if append.producer is not None:
@@ -282,7 +282,7 @@ class GroupCoordinator(OffsetCoordinator):
     def append_failed(
         self, append: Append, now: Moment, code: int = errors.CoordinatorNotAvailable.code
     ) -> None:
-        """The records of an effect could not be stored: nothing of it has happened."""
+        """Answer with an error: the records of an effect were not stored."""
         for token, response in append.responses:
             if "codes" in response:
                 failed: dict[str, Any] = {"codes": dict.fromkeys(response["codes"], code)}
@@ -299,7 +299,7 @@ class GroupCoordinator(OffsetCoordinator):
     # --------------------------------------------------------------------------------------- time
 
     def next_deadline(self) -> int | None:
-        """Monotonic ms at which `tick` should be called; None if nothing is waited for."""
+        """Return the monotonic ms at which `tick` should be called; None if nothing is due."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def tick(self, now: Moment) -> None:
@@ -336,11 +336,11 @@ class GroupCoordinator(OffsetCoordinator):
     # ------------------------------------------------------------------------ loading and unloading
 
     def begin_loading(self) -> GroupLoader:
-        """Takes over the records of a partition of `__consumer_offsets`, in the log's order."""
+        """Return a loader for the records of a partition of `__consumer_offsets`, in log order."""
         return GroupLoader(self._new_classic, self._new_consumer)
 
     def adopt(self, loader: GroupLoader, now: Moment) -> None:
-        """All records of a partition have been taken over: its groups' sessions begin."""
+        """Take over the groups of a partition that is loaded; their sessions begin."""
         self.groups.update(loader.groups)
         for group in loader.groups.values():
             if isinstance(group, ConsumerGroup):
@@ -348,7 +348,7 @@ class GroupCoordinator(OffsetCoordinator):
             self._schedule(group)
 
     def unload(self, is_concerned: Callable[[str], bool]) -> None:
-        """Another broker coordinates some groups now: their members have to look for it."""
+        """Drop groups that another broker coordinates now; members that wait get NotCoordinator."""
         for group_id in [each for each in self.groups if is_concerned(each)]:
             group = self.groups.pop(group_id)
             self._scheduled.pop(group_id, None)

@@ -1,4 +1,4 @@
-"""Groups from the records of `__consumer_offsets`, in the order of the log."""
+"""Loading of groups from the records of `__consumer_offsets`, in log order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class GroupLoader:
-    """Takes the records of one partition over; nobody sees the groups before it is finished."""
+    """Collects the groups of one partition; they are not visible before it is complete."""
 
     def __init__(
         self,
@@ -37,18 +37,18 @@ class GroupLoader:
 
     @property
     def groups(self) -> dict[str, Group | ConsumerGroup]:
-        """What has been read so far."""
+        """The groups read so far."""
         return self._groups
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """The partition has the marker of a transaction."""
+        """Apply a transaction marker of the partition."""
         for group in self._groups.values():
             group.end_transaction(producer_id, committed)
 
     def load(self, key: bytes, value: bytes | None, now: Moment, producer_id: int | None) -> None:
-        """Take over one record; one that cannot be read is skipped.
+        """Apply one record; skip one that cannot be read.
 
-        `producer_id` is that of the transaction that decides about the record.
+        `producer_id` is that of the transaction that commits or aborts the record.
         """
         try:
             if stored_version(key) in consumer_group_records.KINDS:
@@ -85,7 +85,7 @@ class GroupLoader:
             classic.restore(decode_group_value(value), now)
             self._groups[group_id] = classic
         elif isinstance(group, Group) and not group.has_offsets:
-            # Otherwise it went on with the other protocol.
+            # Otherwise the group continues with the other protocol.
             del self._groups[group_id]
 
     def _load_consumer_group(self, key: ConsumerGroupKey, value: bytes | None) -> None:

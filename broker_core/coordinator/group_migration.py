@@ -1,4 +1,4 @@
-"""Groups that change their protocol while members are in them (KIP-848, "online migration")."""
+"""Conversion of groups between protocols while they have members (KIP-848, "online migration")."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 def upgrade(classic: Group, new: ConsumerGroup, now: Moment) -> list[StoredRecord]:
-    """Fill `new` with what `classic` is; members that wait are told to join again.
+    """Convert `classic` into `new`; members whose requests wait are told to join again.
 
-    Returns what has to be stored. Raises GroupIdNotFound where members do not say in the way of
-    consumers what they read, or an assignor tells them more, and then nothing has changed.
+    Returns the records to store. Raises GroupIdNotFound if the metadata of members is not that of
+    consumers, or if an assignor has added user data; then nothing has changed.
     """
     try:
         subscriptions = {
@@ -81,9 +81,9 @@ def _favourite(member: Member) -> str:
 def _holdings(
     classic: Group, subscriptions: Mapping[str, Subscription], new: ConsumerGroup
 ) -> dict[str, Places]:
-    """What each member reads at this moment: it was given it, or joined with it and still has it.
+    """Return the partitions that each member consumes: assigned, or still owned when it joined.
 
-    Members that cooperate go on while a group rebalances; nobody else must get what they have.
+    Cooperative members keep consuming during a rebalance; no other member may get their partitions.
     """
     given = {
         member_id: decode_assignment(member.assignment, new.topics)
@@ -104,7 +104,7 @@ def _holdings(
 
 
 def is_classic_without(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Tell whether nobody of the consumer protocol is left when a member goes, but somebody is."""
+    """Tell whether only classic members, at least one, are left if a member leaves."""
     return (
         member.classic is None
         and len(group.members) > 1
@@ -115,9 +115,9 @@ def is_classic_without(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def downgrade(
     group: ConsumerGroup, new: Group, now: Moment, *, without: ConsumerMember | None
 ) -> list[StoredRecord]:
-    """Fill `new` with the members of `group` but one, all of the classic protocol.
+    """Convert `group` into `new`, without the member `without`; the others must be classic.
 
-    Returns what has to be stored.
+    Returns the records to store.
     """
     logger.info("group %s: goes on with the classic protocol", group.group_id)
     records = [
@@ -140,8 +140,8 @@ def downgrade(
         each.assignment = encode_assignment(
             group.target.get(member_id, ()), each.metadata(new.protocol or ""), group.topics
         )
-    # What a member leaves behind belongs to nobody until all have joined again. Should that be
-    # interrupted by a restart, nobody is a member of the generation that is read back.
+    # Nobody owns the partitions of the leaving member until all have joined again. If a restart
+    # interrupts that, the loaded generation is one that no member has.
     records.append(new.stored_record(generations_later=0 if without is None else 1))
     return records
 

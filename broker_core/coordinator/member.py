@@ -1,4 +1,4 @@
-"""One member of a consumer group."""
+"""One member of a classic consumer group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_core.coordinator.effects import Token
 
 @dataclass(slots=True)
 class Member:
-    """What the coordinator knows about a member. Metadata and assignment are opaque bytes."""
+    """The coordinator's data about a member. Metadata and assignment are opaque bytes."""
 
     member_id: str
     instance_id: str | None
@@ -19,47 +19,50 @@ class Member:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     protocol_type: str
-    #: Name and metadata of each assignment protocol, the member's favourite first.
+    #: Name and metadata of each assignment protocol, in the member's order of preference.
     protocols: list[tuple[str, bytes]]
     assignment: bytes = b""
-    #: Monotonic ms; counts only while the member is not waiting for a response of ours.
+    #: Monotonic ms; counts only while no request of the member waits for a response.
     session_deadline: int = 0
     #: The JoinGroup request that waits for the rebalance.
     join_token: Token | None = None
     #: The SyncGroup request that waits for the leader's assignment.
     sync_token: Token | None = None
-    #: Monotonic ms after which a member that joined without a known id is given up even while it
-    #: waits: it may have retried under another id, and nobody would ever tell us.
+    #: Monotonic ms after which a member that joined without an id is removed even while its request
+    #: waits: the client may have retried, got another id, and would never use this one.
     new_member_deadline: int | None = None
 
     @property
     def waiting(self) -> bool:
-        """Tell whether a request of the member is parked here."""
+        """Tell whether a request of the member waits for a response."""
         return self.join_token is not None or self.sync_token is not None
 
     @property
     def deadline(self) -> int | None:
-        """When the member is dead unless it is heard of; None while it waits for us."""
+        """Monotonic ms when the member times out.
+
+        While a request of the member waits this is None, or the deadline of a new member.
+        """
         if self.waiting:
             return self.new_member_deadline if self.join_token is not None else None
         return self.session_deadline
 
     def metadata(self, protocol: str) -> bytes:
-        """What the member says about itself under one protocol."""
+        """Return the member's metadata for one assignment protocol, empty if it has none."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The member's favourite among protocols that all members support."""
+        """Return the protocol that the member prefers among those that all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def heard(self, now_ms: int) -> None:
-        """The member has shown that it lives."""
+        """Restart the session timeout: the member has sent a request."""
         self.session_deadline = now_ms + self.session_timeout_ms
 
 
 @dataclass(slots=True)
 class JoinRequest:
-    """A JoinGroup request, whatever its version."""
+    """A JoinGroup request of any version."""
 
     group_id: str
     member_id: str
@@ -77,7 +80,7 @@ class JoinRequest:
 
 
 def join_error(code: int, member_id: str = "") -> dict[str, Any]:
-    """A JoinGroup response that refuses."""
+    """Return a JoinGroup response with an error."""
     return {
         "error_code": code,
         "generation_id": -1,
@@ -90,7 +93,7 @@ def join_error(code: int, member_id: str = "") -> dict[str, Any]:
 
 
 def sync_error(code: int) -> dict[str, Any]:
-    """A SyncGroup response that refuses."""
+    """Return a SyncGroup response with an error."""
     return {
         "error_code": code,
         "protocol_type": None,

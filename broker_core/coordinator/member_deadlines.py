@@ -1,4 +1,4 @@
-"""Until when the members of a group have to do what they owe it."""
+"""Deadlines by which members of a consumer group have to act."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Wait(Enum):
-    """What a member owes; the values are what the log says of one that did not."""
+    """An action that a member has to take; the values are log texts for members that did not."""
 
     SESSION = "was not heard of"
     REVOCATION = "did not give up its partitions"
@@ -16,34 +16,34 @@ class Wait(Enum):
 
 
 class MemberDeadlines:
-    """Ends of waits in monotonic ms, by member and kind."""
+    """Deadlines in monotonic ms, by member and kind."""
 
     def __init__(self) -> None:
         self._ends: dict[Wait, dict[str, int]] = {wait: {} for wait in Wait}
 
     def set(self, member_id: str, wait: Wait, end_ms: int) -> None:
-        """Begin to wait, or wait longer."""
+        """Set or replace a deadline."""
         self._ends[wait][member_id] = end_ms
 
     def set_if_absent(self, member_id: str, wait: Wait, end_ms: int) -> None:
-        """Begin to wait unless that has begun."""
+        """Set a deadline unless it is set already."""
         self._ends[wait].setdefault(member_id, end_ms)
 
     def clear(self, member_id: str, *waits: Wait) -> None:
-        """The member has done it, or is no longer asked."""
+        """Remove deadlines that the member has met or that no longer apply."""
         for wait in waits:
             self._ends[wait].pop(member_id, None)
 
     def forget(self, member_id: str) -> None:
-        """The member is gone."""
+        """Remove all deadlines of a member."""
         self.clear(member_id, *Wait)
 
     def next_deadline(self) -> int | None:
-        """When the next wait ends; None if nobody is waited for."""
+        """Return the next deadline; None if there is none."""
         return min((end for ends in self._ends.values() for end in ends.values()), default=None)
 
     def due(self, now_ms: int) -> list[tuple[str, Wait]]:
-        """The members that have waited too long."""
+        """Return the members whose deadlines have passed, with the action that they missed."""
         return [
             (member_id, wait)
             for wait, ends in self._ends.items()

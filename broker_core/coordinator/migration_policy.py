@@ -1,4 +1,4 @@
-"""Which way a group may change its protocol while members are in it."""
+"""The directions in which a group with members may change its protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class MigrationPolicy(Enum):
-    """`group.consumer.migration.policy`: which way a group with members may go."""
+    """Values of `group.consumer.migration.policy`."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -15,10 +15,10 @@ class MigrationPolicy(Enum):
 
     @property
     def allows_upgrade(self) -> bool:
-        """Tell whether the first member of the consumer protocol takes a classic group over."""
+        """Tell whether a classic group is converted when a member with the new protocol joins."""
         return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
 
     @property
     def allows_downgrade(self) -> bool:
-        """True if a group becomes classic when its last member of the consumer protocol goes."""
+        """True if a group becomes classic when its last member of the consumer protocol leaves."""
         return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}

@@ -1,4 +1,4 @@
-"""What the groups of one broker have committed: kept, expired, deleted."""
+"""Commit, expiry and deletion of the offsets of all groups of one broker."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class GroupSettings(NamedTuple):
 
 
 class OffsetCoordinator:
-    """The groups as places of offsets, whoever their members are; see GroupCoordinator."""
+    """The part of GroupCoordinator that handles offsets, for groups of both protocols."""
 
     def __init__(
         self, settings: GroupSettings, *, topics: TopicView, new_id: Callable[[], str]
     ) -> None:
         self._settings = settings
-        #: Where single groups of the consumer protocol have settings of their own.
+        #: Returns the settings of a group, if single groups can have their own.
         self.consumer_settings: Callable[[str], ConsumerGroupSettings] | None = None
         self._topics = topics
         self._new_id = new_id
@@ -56,7 +56,7 @@ class OffsetCoordinator:
         self.groups: dict[str, Group | ConsumerGroup] = {}
 
     def take_effects(self) -> list[Effect]:
-        """What the steps since the last call want done, in order."""
+        """Return and clear the effects of the steps since the last call, in order."""
         effects = self._effects[:]
         self._effects.clear()
         return effects
@@ -71,7 +71,7 @@ class OffsetCoordinator:
         token: Token,
         now: Moment,
     ) -> None:
-        """OffsetCommit by `member` = (member id, instance id, generation).
+        """Handle OffsetCommit of `member` = (member id, instance id, generation).
 
         Responds to `token` with error codes by (topic, partition) under "codes".
         """
@@ -95,9 +95,9 @@ class OffsetCoordinator:
         token: Token,
         now: Moment,
     ) -> None:
-        """TxnOffsetCommit by `producer` = (id, epoch) on behalf of `member`.
+        """Handle TxnOffsetCommit of `producer` = (id, epoch) on behalf of `member`.
 
-        The offsets count when `end_transaction` says that the transaction is committed.
+        The offsets take effect when `end_transaction` commits the transaction.
         """
         group = self.groups.get(group_id)
         error = errors.NONE
@@ -143,7 +143,7 @@ class OffsetCoordinator:
     def end_transaction(
         self, producer_id: int, committed: bool, is_concerned: Callable[[str], bool]
     ) -> None:
-        """A marker of a transaction is stored that concerns the groups of some partition."""
+        """Apply a stored transaction marker to the groups for which `is_concerned` is true."""
         for group in self.groups.values():
             if producer_id in group.pending_offsets and is_concerned(group.group_id):
                 group.end_transaction(producer_id, committed)
@@ -151,7 +151,7 @@ class OffsetCoordinator:
     # ------------------------------------------------------------------------------ administration
 
     def delete_group(self, group_id: str, token: Token) -> None:
-        """DeleteGroups, one group; responds with its "error_code"."""
+        """Handle DeleteGroups for one group; responds with its "error_code"."""
         group = self.groups.get(group_id)
         code = errors.NONE
         if group is None:
@@ -171,14 +171,14 @@ class OffsetCoordinator:
     def delete_offsets(
         self, group_id: str, places: Iterable[tuple[str, int]], token: Token
     ) -> None:
-        """OffsetDelete; responds with "error_code" and codes by (topic, partition)."""
+        """Handle OffsetDelete; responds with "error_code" and codes by (topic, partition)."""
         group = self.groups.get(group_id)
         if group is None:
             response = {"error_code": errors.GroupIdNotFound.code, "codes": {}}
             self._effects.append(Respond(token, response))
             return
         if isinstance(group, Group) and group.members and group.protocol_type != CONSUMER:
-            # Only of consumers it is known where they say what they read.
+            # Only the metadata of consumers has a known format that tells their topics.
             response = {"error_code": errors.NonEmptyGroup.code, "codes": {}}
             self._effects.append(Respond(token, response))
             return
@@ -195,10 +195,10 @@ class OffsetCoordinator:
         self._effects.append(append if removed else done)
 
     def expire_offsets(self, now: Moment) -> None:
-        """Remove offsets that nobody has needed for `offsets.retention.minutes`, and empty groups.
+        """Remove offsets that are unused for `offsets.retention.minutes`, and empty groups.
 
-        The time runs from when the group became empty, or, for a group that never had members, from
-        the commit. A group with members loses those of topics that nobody in it reads any more.
+        The time runs from when the group became empty; for a group that never had members, from the
+        commit. A group with members loses the offsets of topics that no member subscribes to.
         """
         limit = now.wall_ms - self._settings.offsets_retention_ms
         for group in list(self.groups.values()):
@@ -241,7 +241,7 @@ class OffsetCoordinator:
             self._effects.append(self._removal(group, unread))
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: its offsets mean nothing any more."""
+        """Remove the offsets of a deleted topic."""
         for group in self.groups.values():
             places = [place for place in group.offsets if place[0] == topic]
             if places:
@@ -281,7 +281,7 @@ class OffsetCoordinator:
 
 
 def _tombstones(group: Group | ConsumerGroup) -> list[tuple[bytes, bytes | None]]:
-    """A group is gone."""
+    """Return the tombstones of a group's metadata."""
     if isinstance(group, ConsumerGroup):
         return consumer_group_records.group_tombstones(group.group_id)
     return [(encode_group_key(group.group_id), None)]

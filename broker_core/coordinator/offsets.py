@@ -1,7 +1,7 @@
 """Committed offsets and group metadata as records of the topic `__consumer_offsets`.
 
-Keys and values are Kafka's own (OffsetCommitKey, OffsetCommitValue, GroupMetadataKey,
-GroupMetadataValue), so that its tools and ours can read each other's logs.
+Keys and values have Kafka's formats (OffsetCommitKey, OffsetCommitValue, GroupMetadataKey,
+GroupMetadataValue), so that Kafka and this broker can read each other's logs.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ _GROUP_METADATA_VALUE = StoredMessage(
 """,
 )
 
-#: Version 3 of both is what Apache Kafka 2.3 to 3.x write and every version reads.
+#: Version 3 of both is written by Apache Kafka 2.3 to 3.x and read by every version.
 _VALUE_VERSION: Final = 3
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has come in one partition. `commit_timestamp` is in ms since 1970."""
+    """A committed offset of one partition. `commit_timestamp` is in ms since 1970."""
 
     offset: int
     leader_epoch: int
@@ -87,7 +87,7 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetToCommit(NamedTuple):
-    """One partition of an OffsetCommit request; `error` refuses it before it gets here."""
+    """One partition of an OffsetCommit request; `error` is set if it was refused before."""
 
     topic: str
     partition: int
@@ -112,19 +112,19 @@ class GroupKey(NamedTuple):
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The record key of a committed offset."""
+    """Encode the record key of a committed offset."""
     return encode_stored(
         _OFFSET_COMMIT_KEY, 1, {"group": group_id, "topic": topic, "partition": partition}
     )
 
 
 def encode_offset_value(committed: CommittedOffset) -> bytes:
-    """The record value of a committed offset."""
+    """Encode the record value of a committed offset."""
     return encode_stored(_OFFSET_COMMIT_VALUE, _VALUE_VERSION, committed._asdict())
 
 
 def decode_offset_value(value: bytes) -> CommittedOffset:
-    """Read a committed offset; raises RemoteProtocolError."""
+    """Decode a committed offset; raises RemoteProtocolError."""
     fields = decode_stored(_OFFSET_COMMIT_VALUE, value)
     return CommittedOffset(
         fields["offset"],
@@ -135,22 +135,22 @@ def decode_offset_value(value: bytes) -> CommittedOffset:
 
 
 def encode_group_key(group_id: str) -> bytes:
-    """The record key of a group's metadata."""
+    """Encode the record key of a group's metadata."""
     return encode_stored(_GROUP_METADATA_KEY, _GROUP_KEY_VERSION, {"group": group_id})
 
 
 def encode_group_value(fields: dict[str, Any]) -> bytes:
-    """The record value of a group's metadata."""
+    """Encode the record value of a group's metadata."""
     return encode_stored(_GROUP_METADATA_VALUE, _VALUE_VERSION, fields)
 
 
 def decode_group_value(value: bytes) -> dict[str, Any]:
-    """Read a group's metadata; raises RemoteProtocolError."""
+    """Decode a group's metadata; raises RemoteProtocolError."""
     return decode_stored(_GROUP_METADATA_VALUE, value)
 
 
 def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
-    """Read a record key; None for kinds that this version does not know (KIP-848, share groups)."""
+    """Decode a record key; None for other kinds (consumer protocol, share groups)."""
     version = stored_version(key)
     if version in _OFFSET_KEY_VERSIONS:
         fields = decode_stored(_OFFSET_COMMIT_KEY, key)

@@ -1,4 +1,4 @@
-"""The members of a group, and what follows from them alone."""
+"""The members of a classic group, and what can be derived from them alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker_core.coordinator.subscription import subscribed_topics
 
 
 class Roster:
-    """The members of a group. It knows nothing of generations and rebalances."""
+    """The members of a classic group, without generations and rebalances."""
 
     def __init__(self) -> None:
         self.protocol_type: str | None = None
@@ -19,11 +19,11 @@ class Roster:
         self.members: dict[str, Member] = {}
         #: Static members by their instance id; every value is a key of `members`.
         self.static_members: dict[str, str] = {}
-        #: Ids handed out that have not joined yet, and until when (monotonic ms) they may.
+        #: Member ids that were given out but have not joined; monotonic ms until when they may.
         self.pending: dict[str, int] = {}
 
     def add(self, member: Member) -> None:
-        """A new member; the first one leads."""
+        """Add a new member; the first one becomes leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
         self.members[member.member_id] = member
@@ -33,7 +33,7 @@ class Roster:
             self.leader = member.member_id
 
     def remove(self, member: Member) -> None:
-        """A member goes; if it led, the one that is here longest leads."""
+        """Remove a member; if it was the leader, the longest-serving member becomes leader."""
         del self.members[member.member_id]
         if member.instance_id is not None:
             del self.static_members[member.instance_id]
@@ -41,7 +41,7 @@ class Roster:
             self.leader = next(iter(self.members), None)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """A static member is back under a new id; the old one is nobody from now on."""
+        """Give a static member that returned its new id; the old id becomes unknown."""
         del self.members[member.member_id]
         if self.leader == member.member_id:
             self.leader = member_id
@@ -51,7 +51,7 @@ class Roster:
             self.static_members[member.instance_id] = member_id
 
     def check(self, member_id: str, instance_id: str | None) -> int:
-        """The error code for who says to be a member, NONE if it is one."""
+        """Return NONE for the ids of a member, otherwise an error code."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is not None and current != member_id:
@@ -61,7 +61,7 @@ class Roster:
         return errors.NONE
 
     def supports(self, request: JoinRequest) -> bool:
-        """Tell whether who asks to join has a protocol that all others have."""
+        """Tell whether a joining member shares a protocol with all others."""
         if not request.protocol_type or not request.protocols:
             return False
         if not self.members:
@@ -77,7 +77,7 @@ class Roster:
         )
 
     def elect_protocol(self) -> str:
-        """The protocol that most members like best of those that all have."""
+        """Return the protocol with most votes among those that all members support."""
         candidates = self._common_protocols()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -86,15 +86,15 @@ class Roster:
         return max(votes, key=lambda name: votes[name])
 
     def rebalance_timeout_ms(self) -> int:
-        """How long the slowest member may take to join again."""
+        """Return the largest rebalance timeout of the members."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     def all_joined(self) -> bool:
-        """Tell whether every member waits for the next generation."""
+        """Tell whether all members have sent JoinGroup for the next generation."""
         return all(member.join_token is not None for member in self.members.values())
 
     def deadlines(self) -> list[int]:
-        """When (monotonic ms) somebody is given up unless it is heard of."""
+        """Return the deadlines (monotonic ms) of members and of ids that have not joined."""
         alive = [
             deadline
             for member in self.members.values()
@@ -103,7 +103,7 @@ class Roster:
         return alive + list(self.pending.values())
 
     def is_subscribed(self, topic: str) -> bool:
-        """True if a member reads a topic, or might: metadata that cannot be read could say so."""
+        """True if a member subscribes to a topic, or may do so: its metadata is unreadable."""
         for member in self.members.values():
             topics = subscribed_topics(member.protocols[0][1] if member.protocols else b"")
             if topics is None or topic in topics:
@@ -111,7 +111,7 @@ class Roster:
         return False
 
     def encode(self, generation: int, protocol: str | None, state_changed_ms: int) -> bytes:
-        """The record value of a group with these members."""
+        """Encode the record value of a group with these members."""
         return encode_group_value(
             {
                 "protocol_type": self.protocol_type or "",
@@ -124,7 +124,7 @@ class Roster:
         )
 
     def to_fields(self, protocol: str | None) -> list[dict[str, Any]]:
-        """The members as GroupMetadataValue has them."""
+        """Return the members as fields of a GroupMetadataValue."""
         return [
             {
                 "member_id": member.member_id,
@@ -140,7 +140,7 @@ class Roster:
         ]
 
     def restore(self, fields: dict[str, Any], now_ms: int) -> None:
-        """Take over a GroupMetadataValue; every member gets a whole session to be heard of."""
+        """Load the fields of a GroupMetadataValue; every member gets a full session timeout."""
         self.members.clear()
         self.static_members.clear()
         self.pending.clear()

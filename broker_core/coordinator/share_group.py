@@ -1,7 +1,7 @@
-"""The members of a share group, and which partitions each of them reads (KIP-932).
+"""The members of a share group and their partitions (KIP-932).
 
-Several members may read a partition at a time, so that nobody has to wait until another has let go
-of it. Members are in memory alone: after a restart they join again.
+Several members may read a partition at the same time, so no member waits until another has released
+it. Members are kept in memory only: after a restart they join again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ASSIGNOR: Final = "simple"
 
 
 class ShareGroupSettings(NamedTuple):
-    """The broker's `group.share.*` properties that concern members."""
+    """The broker's `group.share.*` properties for members."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -32,7 +32,7 @@ class ShareGroupSettings(NamedTuple):
 
 @dataclass(slots=True)
 class ShareHeartbeat:
-    """A ShareGroupHeartbeat request; None stands for "as before"."""
+    """A ShareGroupHeartbeat request; None means unchanged since the last one."""
 
     group_id: str
     member_id: str
@@ -43,7 +43,7 @@ class ShareHeartbeat:
     topic_names: Collection[str] | None
 
     def check(self) -> None:
-        """Raise InvalidRequest for a heartbeat that says nothing sensible."""
+        """Raise InvalidRequest if the heartbeat is invalid."""
         problem = None
         if not self.group_id:
             problem = "GroupId can't be empty."
@@ -75,14 +75,14 @@ class ShareMember:
 
 
 class ShareAnswer(NamedTuple):
-    """What a member is told; `assigned` is None where it knows."""
+    """The response to a heartbeat; `assigned` is None if the member knows its assignment."""
 
     epoch: int
     assigned: Places | None
 
 
 class ShareGroup:
-    """One group; see the module. Times are monotonic ms."""
+    """One share group. Times are monotonic ms."""
 
     protocol_type: Final = "share"
 
@@ -97,13 +97,13 @@ class ShareGroup:
 
     @property
     def state(self) -> GroupState:
-        """Tell whether there is anybody."""
+        """STABLE if the group has members, otherwise EMPTY."""
         return GroupState.STABLE if self.members else GroupState.EMPTY
 
     def heartbeat(
         self, asked: ShareHeartbeat, settings: ShareGroupSettings, now_ms: int
     ) -> ShareAnswer:
-        """A member joins, lives or leaves; raises BrokerError, and then nothing has changed."""
+        """Let a member join, stay or leave; raises BrokerError, and then nothing has changed."""
         if asked.epoch == LEAVES:
             self._find(asked)
             self._remove(asked.member_id)
@@ -154,7 +154,7 @@ class ShareGroup:
             logger.info("share group %s: %s joins", self.group_id, asked.member_id)
             return ShareMember(asked.member_id)
         member = self._find(asked)
-        # The response with the new epoch may have been lost on its way.
+        # The response with the new epoch may have been lost.
         if asked.epoch not in {member.epoch, member.previous_epoch}:
             raise errors.FencedMemberEpoch(
                 f"The share group member has epoch {asked.epoch}, the group coordinator knows "
@@ -190,15 +190,15 @@ class ShareGroup:
         self._assign()
 
     def places(self) -> frozenset[TopicPartition]:
-        """All that members are to read."""
+        """Return all partitions that members are assigned."""
         return frozenset(place for places in self.target.values() for place in places)
 
     def next_deadline(self) -> int | None:
-        """When the next member is missed."""
+        """Return when the next session times out; None if there are no members."""
         return min((each.session_ends_ms for each in self.members.values()), default=None)
 
     def tick(self, now_ms: int) -> None:
-        """Remove who has not been heard of."""
+        """Remove members whose sessions have timed out."""
         for member in [each for each in self.members.values() if each.session_ends_ms <= now_ms]:
             self._remove(member.member_id)
 
@@ -206,7 +206,10 @@ class ShareGroup:
 def assign_simply(
     topics: Mapping[str, frozenset[bytes]], partitions: Mapping[bytes, int]
 ) -> Assignment:
-    """Each partition to one member at least, each member to one partition of a topic at least."""
+    """Assign each partition to at least one member, and each member at least one partition.
+
+    The latter holds for each topic to which a member subscribes.
+    """
     assigned: dict[str, set[TopicPartition]] = {member: set() for member in topics}
     for topic_id, count in sorted(partitions.items()):
         members = sorted(member for member, chosen in topics.items() if topic_id in chosen)

@@ -1,7 +1,7 @@
-"""What a share group has of one partition: which records are out, and which are done (KIP-932).
+"""The delivery state of one partition in a share group (KIP-932).
 
-Records are handed to members under a lock that ends by itself; a member accepts, releases or
-rejects them. What is released is delivered again, up to a number of times.
+Members acquire records under a lock with a time limit, and accept, release or reject them. Released
+records are delivered again, up to a maximum number of deliveries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker_core.errors import InvalidRecordState, InvalidRequest
 
 
 class DeliveryState(IntEnum):
-    """Numbers as in Kafka's records."""
+    """Delivery states, with the numbers of Kafka's records."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -25,7 +25,7 @@ class DeliveryState(IntEnum):
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says of a record."""
+    """The types of acknowledgement of a record."""
 
     GAP = 0
     ACCEPT = 1
@@ -43,22 +43,22 @@ _ANSWERS: Final = {
 }
 
 
-#: Offsets in flight at most: 10,000 records (share.partition.max.record.locks), and the gaps that
+#: Most offsets in flight: 10,000 records (share.partition.max.record.locks), and the gaps that
 #: compaction leaves between them.
 _SPAN_MAX: Final = 1_000_000
 
 
 class SharePartitionSettings(NamedTuple):
-    """The broker's `group.share.*` properties that concern records."""
+    """The broker's `group.share.*` properties for records."""
 
     lock_ms: int = 30_000
     deliveries_max: int = 5
-    #: Records that may be out or done out of order at a time.
+    #: Records that may be in flight: acquired, or done before others that are not.
     in_flight_max: int = 2_000
 
 
 class StateBatch(NamedTuple):
-    """Neighbouring records in one state."""
+    """Consecutive records with the same state."""
 
     first_offset: int
     last_offset: int
@@ -67,7 +67,7 @@ class StateBatch(NamedTuple):
 
 
 class AcquiredRecords(NamedTuple):
-    """Neighbouring records that a member has got."""
+    """Consecutive records that a member has acquired."""
 
     first_offset: int
     last_offset: int
@@ -75,7 +75,7 @@ class AcquiredRecords(NamedTuple):
 
 
 class LogBatch(NamedTuple):
-    """A record batch that was read; of one that is not `is_visible` members get nothing."""
+    """A record batch that was read; records of a batch that is not `is_visible` are skipped."""
 
     first_offset: int
     last_offset: int
@@ -83,7 +83,7 @@ class LogBatch(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """What a member says of neighbouring records: one type for all, or one for each."""
+    """A member's acknowledgement of consecutive records: one type for all, or one for each."""
 
     first_offset: int
     last_offset: int
@@ -99,10 +99,10 @@ class _Record:
 
 
 class SharePartition:
-    """One partition for one group; see the module. Times are monotonic ms.
+    """One partition in one share group. Times are monotonic ms.
 
-    Invariant: start_offset <= every offset in flight < end_offset, and the record at start_offset,
-    if there is one, is not done.
+    Invariant: start_offset <= every offset in flight < end_offset; a record at start_offset, if
+    there is one, is not done.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class SharePartition:
         settings: SharePartitionSettings,
         batches: Iterable[StateBatch] = (),
     ) -> None:
-        #: Before it everything is done.
+        #: All records before it are done.
         self.start_offset = start_offset
-        #: From it on nothing has been delivered yet.
+        #: No record from it on has been delivered.
         self.end_offset = start_offset
         self.settings = settings
         self._records: dict[int, _Record] = {}
-        # (end, first, last) in the order of their ends; one that has been answered is passed over.
+        # (end, first, last) by end; an entry whose records have been acknowledged is skipped.
         self._locks: deque[tuple[int, int, int]] = deque()
         for batch in batches:
             for offset in range(max(batch.first_offset, start_offset), batch.last_offset + 1):
@@ -127,17 +127,17 @@ class SharePartition:
         self._advance()
 
     def _fill(self, offset: int) -> None:
-        # What lies between the batches that were stored has been out, or nobody knows of it.
+        # Records between the stored batches were acquired, or their state is unknown.
         for missing in range(self.end_offset, offset):
             self._records[missing] = _Record(DeliveryState.AVAILABLE)
 
     @property
     def in_flight(self) -> int:
-        """Records that are out, or done before others that are not."""
+        """The number of records that are acquired or done, from the start offset on."""
         return len(self._records)
 
     def next_offset(self) -> int | None:
-        """Where to read for a member; None while too many records are out."""
+        """Return the offset to read from next; None while too many records are in flight."""
         for offset, record in self._records.items():
             if record.state is DeliveryState.AVAILABLE:
                 return offset
@@ -154,9 +154,9 @@ class SharePartition:
         *,
         is_strict: bool = False,
     ) -> list[AcquiredRecords]:
-        """Give a member what is available of batches that have been read, in their order.
+        """Acquire, for a member, the available records of batches that were read, in their order.
 
-        A batch is not divided to keep to `records_max`, unless that `is_strict`.
+        `records_max` does not divide a batch unless `is_strict`.
         """
         ends = now_ms + self.settings.lock_ms
         acquired: list[AcquiredRecords] = []
@@ -202,7 +202,7 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int
     ) -> bool:
-        """Take a member's answers, all of them or none; returns whether something may be delivered.
+        """Apply all acknowledgements of a member or none; return whether records became available.
 
         Raises InvalidRequest, InvalidRecordState.
         """
@@ -241,9 +241,9 @@ class SharePartition:
         return not is_over
 
     def release(self, member_id: str) -> bool:
-        """A member is gone: others get what it has not answered, as what it released.
+        """Release, for a member that is gone, the records that it has not acknowledged.
 
-        Returns whether something may be delivered.
+        Returns whether records became available.
         """
         is_available = False
         for record in self._records.values():
@@ -253,11 +253,11 @@ class SharePartition:
         return is_available
 
     def next_deadline(self) -> int | None:
-        """When the next lock may end."""
+        """Return when the next lock may end; None if there are no locks."""
         return self._locks[0][0] if self._locks else None
 
     def tick(self, now_ms: int) -> bool:
-        """End the locks that are due; returns whether something may be delivered."""
+        """End the locks that are due; return whether records became available."""
         is_available = False
         while self._locks and self._locks[0][0] <= now_ms:
             ends, first, last = self._locks.popleft()
@@ -273,7 +273,7 @@ class SharePartition:
         return is_available
 
     def begin_at(self, offset: int) -> None:
-        """What lies before is gone from the log."""
+        """Move the start to an offset: the log has deleted the records before it."""
         if offset <= self.start_offset:
             return
         for gone in [each for each in self._records if each < offset]:
@@ -291,7 +291,7 @@ class SharePartition:
     # ------------------------------------------------------------------------------------ storing
 
     def batches(self) -> list[StateBatch]:
-        """What has to be stored; who has a record is forgotten by a restart."""
+        """Return the state to store; the owners of acquired records are not stored."""
         found: list[StateBatch] = []
         for offset, record in self._records.items():
             state, count = record.state, record.delivery_count
@@ -307,7 +307,7 @@ class SharePartition:
 
 
 def check_acknowledgements(acknowledgements: Sequence[Acknowledgement]) -> None:
-    """Raise InvalidRequest for what no sensible member says."""
+    """Raise InvalidRequest if the acknowledgements are not valid."""
     before = -1
     for each in acknowledgements:
         if each.first_offset > each.last_offset or each.first_offset <= before:
@@ -320,7 +320,7 @@ def check_acknowledgements(acknowledgements: Sequence[Acknowledgement]) -> None:
 
 
 def check_batches(start_offset: int, batches: Sequence[StateBatch]) -> None:
-    """Raise InvalidRequest for what no leader stores: each record in flight takes memory."""
+    """Raise InvalidRequest for batches that no leader stores: they could take much memory."""
     before = start_offset - 1
     for each in batches:
         if not before < each.first_offset <= each.last_offset < start_offset + _SPAN_MAX:

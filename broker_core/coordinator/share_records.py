@@ -1,7 +1,7 @@
-"""What is stored of share groups, in Kafka's formats.
+"""The stored records of share groups, in Kafka's formats.
 
-What a group has of a partition is a record of `__share_group_state`; that there is the group, and
-which partitions it reads, are records of `__consumer_offsets`.
+The delivery state of a partition is a record of `__share_group_state`; the group itself and the
+partitions that it reads are records of `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _VALUE: Final = StoredMessage(
 
 
 class SharePlace(NamedTuple):
-    """One partition for one group."""
+    """One partition in one share group."""
 
     group_id: str
     topic_id: bytes
@@ -55,37 +55,37 @@ class SharePlace(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """What a record says."""
+    """The content of a state record."""
 
     start_offset: int
     batches: list[StateBatch]
-    #: Grows when an administrator sets the offset; what was read before may not be written again.
+    #: Increases when an administrator sets the offset; states read before may not be written then.
     state_epoch: int = 0
-    #: Of the partition's leader that has read or written this last.
+    #: Leader epoch of the partition's leader that has last read or written the state.
     leader_epoch: int = 0
 
     @property
     def delivery_complete_count(self) -> int:
-        """Records behind the start offset that are done."""
+        """The number of done records behind the start offset."""
         return sum(
             each.last_offset - each.first_offset + 1 for each in self.batches if each.state in DONE
         )
 
 
 def encode_key(place: SharePlace) -> bytes:
-    """A record key."""
+    """Encode a record key."""
     return encode_stored(_KEY, 0, place._asdict())
 
 
 def decode_key(key: bytes) -> SharePlace | None:
-    """Read a key; None for kinds that this version does not know. Raises RemoteProtocolError."""
+    """Decode a key; None for kinds that are not known here. Raises RemoteProtocolError."""
     if stored_version(key) != 0:
         return None
     return SharePlace(**decode_stored(_KEY, key))
 
 
 def encode_value(state: StoredState, now_ms: int) -> bytes:
-    """A record value; `now_ms` is wall time."""
+    """Encode a record value; `now_ms` is wall time."""
     return encode_stored(
         _VALUE,
         0,
@@ -102,7 +102,7 @@ def encode_value(state: StoredState, now_ms: int) -> bytes:
 
 
 def decode_value(value: bytes) -> StoredState:
-    """Read a value; raises RemoteProtocolError."""
+    """Decode a value; raises RemoteProtocolError."""
     fields = decode_stored(_VALUE, value)
     return StoredState(
         fields["start_offset"],
@@ -113,7 +113,7 @@ def decode_value(value: bytes) -> StoredState:
 
 
 def batch_fields(batches: Iterable[StateBatch]) -> list[dict[str, int]]:
-    """Batches as in records and requests."""
+    """Return batches as fields of records and requests."""
     return [
         {
             "first_offset": each.first_offset,
@@ -126,7 +126,7 @@ def batch_fields(batches: Iterable[StateBatch]) -> list[dict[str, int]]:
 
 
 def batches_of(fields: Iterable[Mapping[str, int]]) -> list[StateBatch]:
-    """What `batch_fields` gave; raises ValueError for a state that there is not."""
+    """Parse what `batch_fields` returned; raises ValueError for an unknown state."""
     return [
         StateBatch(
             each["first_offset"],
@@ -143,7 +143,7 @@ def batches_of(fields: Iterable[Mapping[str, int]]) -> list[StateBatch]:
 _METADATA: Final = 11
 _PARTITIONS: Final = 15
 
-#: Kinds of keys of `__consumer_offsets` that are about share groups.
+#: Kinds of keys of `__consumer_offsets` that belong to share groups.
 KINDS: Final = frozenset({_METADATA, _PARTITIONS})
 
 _GROUP_KEYS: Final = {
@@ -187,16 +187,16 @@ _PARTITIONS_VALUE: Final = StoredMessage(
 
 
 class StoredGroup(NamedTuple):
-    """What is known of a group wherever it is coordinated."""
+    """The stored part of a group, which every coordinator of it needs."""
 
     epoch: int
-    places: frozenset[tuple[bytes, int]]  # (topic id, partition) that it has been told to read
+    places: frozenset[tuple[bytes, int]]  # (topic id, partition) pairs assigned to its members
 
 
 def group_records(
     group_id: str, group: StoredGroup | None, name_of: Mapping[bytes, str]
 ) -> list[tuple[bytes, bytes | None]]:
-    """Keys and values that store a group, or forget it."""
+    """Return keys and values that store a group, or tombstones if it is None."""
     keys = {
         kind: encode_stored(message, kind, {"group_id": group_id})
         for kind, message in _GROUP_KEYS.items()
@@ -225,7 +225,7 @@ def group_records(
 def read_group_record(
     key: bytes, value: bytes | None, known: Mapping[str, StoredGroup]
 ) -> tuple[str, StoredGroup | None]:
-    """A group after one of its records, whose kind is of KINDS; raises RemoteProtocolError."""
+    """Apply one record, of one of KINDS; return the group after it. Raises RemoteProtocolError."""
     kind = stored_version(key)
     group_id: str = decode_stored(_GROUP_KEYS[kind], key)["group_id"]
     if value is None:

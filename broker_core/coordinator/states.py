@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class GroupState(Enum):
-    """The states, under the names that DescribeGroups shows."""
+    """The states, with the names that DescribeGroups shows."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

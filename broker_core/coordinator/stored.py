@@ -1,4 +1,4 @@
-"""Keys and values of the coordinators' own records: an int16 version, then the fields."""
+"""Keys and values of the coordinators' records: an int16 version, then the fields."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _VERSION_BYTES: Final = 2
 
 
 def stored_version(data: bytes) -> int:
-    """The version that a key or value begins with."""
+    """Return the version that a key or value begins with."""
     return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
 
 
 def encode_stored(message: StoredMessage, version: int, fields: dict[str, Any]) -> bytes:
-    """Write a key or value."""
+    """Encode a key or value."""
     return version.to_bytes(_VERSION_BYTES, "big") + primitives.encode(
         message.plan(version), fields
     )
 
 
 def decode_stored(message: StoredMessage, data: bytes) -> dict[str, Any]:
-    """Read a key or value; raises RemoteProtocolError."""
+    """Decode a key or value; raises RemoteProtocolError."""
     version = stored_version(data)
     if not message.versions[0] <= version <= message.versions[1]:
         raise RemoteProtocolError(f"{message.name} of unknown version {version}")

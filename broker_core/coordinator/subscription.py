@@ -1,8 +1,8 @@
-"""What members of classic consumer groups tell each other: subscriptions and assignments.
+"""Subscriptions and assignments that members of classic consumer groups send each other.
 
-Metadata of members is opaque to the coordinator of a classic group. This reads and writes what
-consumers put there (ConsumerProtocolSubscription, ConsumerProtocolAssignment), for an
-administrator's questions and for groups in which members of both protocols meet (KIP-848).
+They are opaque to the coordinator of a classic group. This module decodes and encodes what
+consumers put there (ConsumerProtocolSubscription, ConsumerProtocolAssignment), for administrators'
+requests and for groups with members of both protocols (KIP-848).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker_core.protocol import primitives
 from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.protocol.schema import StoredMessage
 
-#: Protocol type of members whose metadata these are.
+#: The protocol type of members with this metadata.
 CONSUMER: Final = "consumer"
 
 _VERSIONS: Final = (0, 3)
@@ -52,7 +52,7 @@ _ASSIGNMENT: Final = StoredMessage(
 
 
 class Subscription(NamedTuple):
-    """What a member reads, and which partitions it has not given up."""
+    """The topics that a member subscribes to, and the partitions that it still owns."""
 
     topics: frozenset[str]
     owned: frozenset[tuple[str, int]]
@@ -68,7 +68,7 @@ def _decode(message: StoredMessage, data: bytes) -> dict[str, Any]:
 
 
 def decode_subscription(metadata: bytes) -> Subscription:
-    """Read a member's metadata; raises RemoteProtocolError."""
+    """Decode a member's metadata; raises RemoteProtocolError."""
     fields = _decode(_SUBSCRIPTION, metadata)
     return Subscription(
         frozenset(fields["topics"]),
@@ -82,7 +82,7 @@ def decode_subscription(metadata: bytes) -> Subscription:
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics, or None where the metadata is something else."""
+    """Return the subscribed topics, or None if the metadata has another format."""
     try:
         return decode_subscription(metadata).topics
     except RemoteProtocolError:
@@ -90,13 +90,13 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 class CustomUserData(ValueError):
-    """An assignment says more than partitions: something of an assignor's own."""
+    """An assignment has user data of a custom assignor."""
 
 
 def decode_assignment(assignment: bytes, topics: TopicView) -> frozenset[TopicPartition]:
-    """Read what a member was given, without what is deleted.
+    """Decode a member's assignment, without partitions of deleted topics.
 
-    Raises RemoteProtocolError, and CustomUserData where something would be lost.
+    Raises RemoteProtocolError, and CustomUserData if user data would be lost.
     """
     if not assignment:
         return frozenset()
@@ -114,7 +114,7 @@ def decode_assignment(assignment: bytes, topics: TopicView) -> frozenset[TopicPa
 
 
 def with_ids(places: Iterable[tuple[str, int]], topics: TopicView) -> frozenset[TopicPartition]:
-    """Partitions by topic id, without those of topics that are no more."""
+    """Return the partitions by topic id, without those of deleted topics."""
     return frozenset(
         (found[0], partition)
         for name, partition in places
@@ -125,7 +125,7 @@ def with_ids(places: Iterable[tuple[str, int]], topics: TopicView) -> frozenset[
 def encode_assignment(
     places: Iterable[TopicPartition], metadata: bytes, topics: TopicView
 ) -> bytes:
-    """What a member is given, in the version of its own metadata."""
+    """Encode a member's assignment, in the version of its own metadata."""
     version = max(min(stored_version(metadata), _VERSIONS[1]), 0)
     by_name: dict[str, list[int]] = {}
     for topic_id, partition in sorted(places):

@@ -1,4 +1,4 @@
-"""The topics as groups see them, and which of them a regular expression of a member means."""
+"""The topics as groups see them, and matching of topics by regular expressions."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _QUIET.log_errors = False
 
 
 class TopicView(Protocol):
-    """What there is to subscribe to."""
+    """The topics that can be subscribed to."""
 
     @property
     def version(self) -> int:
-        """Another number after every change."""
+        """A number that is different after every change."""
 
     def names(self) -> Iterable[str]:
-        """All topics but the broker's own."""
+        """Return all topics except the broker's internal ones."""
 
     def find(self, name: str) -> tuple[bytes, int] | None:
-        """A topic's id and its number of partitions."""
+        """Return a topic's id and its number of partitions."""
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The name of a topic."""
+        """Return the name of a topic."""
 
 
 @lru_cache(64)
 def compile_regex(pattern: str) -> Any:
-    """A regular expression of RE2, which takes linear time; raises InvalidRegularExpression."""
+    """Compile with RE2, which matches in linear time; raises InvalidRegularExpression."""
     try:
         return re2.compile(pattern, options=_QUIET)
     except re2.error as error:

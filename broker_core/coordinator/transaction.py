@@ -1,6 +1,6 @@
-"""One transactional id: its producer, its state, and how both are kept in `__transaction_state`.
+"""One transactional id: its producer, its state, and its records in `__transaction_state`.
 
-Keys and values are Kafka's own (TransactionLogKey, TransactionLogValue).
+Keys and values have Kafka's formats (TransactionLogKey, TransactionLogValue).
 
     Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing ...
                     `-> PrepareAbort  -> CompleteAbort  -> Ongoing ...
@@ -18,11 +18,11 @@ from broker_core.protocol.schema import StoredMessage
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
-#: A client never gets the largest epoch: there is always one more to fence it with.
+#: A client never gets the largest epoch: it is reserved for fencing that client.
 EPOCH_MAX: Final = 2**15 - 1
 
-#: From this version of the transaction protocol on every transaction has an epoch of its own, so
-#: that a request of the one before is never taken for one of the next (KIP-890).
+#: From this version of the transaction protocol on every transaction has its own epoch, so a late
+#: request of one transaction is never taken for one of the next (KIP-890).
 EPOCH_PER_TRANSACTION: Final = 2
 
 Place = tuple[str, int]  # topic and partition
@@ -58,7 +58,7 @@ _VALUE: Final = StoredMessage(
 
 
 class TransactionState(Enum):
-    """The states, under the names that DescribeTransactions shows."""
+    """The states, with the names that DescribeTransactions shows."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -70,7 +70,7 @@ class TransactionState(Enum):
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
 
-#: The numbers of the states in the log.
+#: The states in the order of their numbers in the log.
 _STATES: Final = list(TransactionState)
 
 PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
@@ -84,7 +84,7 @@ class TransactionSettings(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """The producer that a transactional request names."""
+    """The producer that sends a transactional request."""
 
     transactional_id: str
     producer_id: int
@@ -93,22 +93,22 @@ class Producer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transactional id. Times are wall ms; -1 stands for none."""
+    """A transactional id. Times are wall ms; -1 means none."""
 
     transactional_id: str
     producer_id: int
     timeout_ms: int
     epoch: int = -1
-    #: The epoch that a repeated InitProducerId may still name.
+    #: The epoch that a repeated InitProducerId may still send.
     last_epoch: int = -1
     previous_producer_id: int = -1
-    #: Takes over when the markers are written, where the epochs of the present one are used up.
+    #: Becomes the producer id when the markers are written, if the current one has no epochs left.
     next_producer_id: int = -1
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[Place] = frozenset()
     started_ms: int = -1
     updated_ms: int = -1
-    #: Of the transaction protocol, as the client spoke it last.
+    #: Version of the transaction protocol that the client used last.
     version: int = 0
 
     @property
@@ -118,27 +118,27 @@ class Transaction:
 
     @property
     def has_epoch_per_transaction(self) -> bool:
-        """Tell whether ending the transaction has changed the epoch."""
+        """Tell whether the epoch increases at the end of the transaction."""
         return self.version >= EPOCH_PER_TRANSACTION
 
     def may_continue(self, expected: tuple[int, int] | None) -> bool:
-        """True if this producer id and epoch have the transactional id, or had it last."""
+        """True if the transactional id has this producer id and epoch, or had them last."""
         if expected is None or expected[0] == self.producer_id:
             return True
         return expected[0] == self.previous_producer_id and expected[1] == self.last_epoch
 
     def ended_response(self) -> dict[str, Any]:
-        """What EndTxn answers: the producer that the next transaction has."""
+        """Return the EndTxn response: producer id and epoch for the next transaction."""
         return {"error_code": NONE, "producer_id": self.producer_id, "producer_epoch": self.epoch}
 
 
 def encode_transaction_key(transactional_id: str) -> bytes:
-    """The record key of a transactional id."""
+    """Encode the record key of a transactional id."""
     return encode_stored(_KEY, 0, {"transactional_id": transactional_id})
 
 
 def decode_transaction_key(key: bytes) -> str | None:
-    """The transactional id of a record; None for a kind of key that we do not know."""
+    """Decode the transactional id of a record; None for an unknown kind of key."""
     if stored_version(key) != 0:
         return None
     transactional_id: str = decode_stored(_KEY, key)["transactional_id"]
@@ -146,7 +146,7 @@ def decode_transaction_key(key: bytes) -> str | None:
 
 
 def encode_transaction(transaction: Transaction) -> bytes:
-    """The record value of a transactional id."""
+    """Encode the record value of a transactional id."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(partition)
@@ -172,7 +172,7 @@ def encode_transaction(transaction: Transaction) -> bytes:
 
 
 def decode_transaction(transactional_id: str, value: bytes) -> Transaction:
-    """Read a record value; raises RemoteProtocolError."""
+    """Decode a record value; raises RemoteProtocolError."""
     fields: dict[str, Any] = decode_stored(_VALUE, value)
     return Transaction(
         transactional_id,

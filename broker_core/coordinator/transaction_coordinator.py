@@ -1,8 +1,8 @@
-"""All transactional ids of one broker (KIP-98, 360, 588, 890).
+"""The transaction coordinator of one broker (KIP-98, 360, 588, 890).
 
-A step is handed a request and the time; its effects are in `take_effects()`. A transition holds
-when it is stored; requests that arrive meanwhile wait for it, where Kafka lets clients ask again.
-Times of transactions are measured by the monotonic clock, so that a clock that jumps aborts none.
+A step takes a request and the time; `take_effects()` returns its effects. A transition takes effect
+when it is stored; requests that arrive in the meantime wait for it, where Kafka would make clients
+retry. The monotonic clock measures transaction timeouts, so a jump of the wall clock aborts none.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ logger = logging.getLogger(__name__)
 
 _Step = Callable[[Moment], None]
 
-#: Requests for one transactional id that may wait for a transition of it.
+#: Most requests for one transactional id that may wait for a transition of it.
 _WAITING_MAX: Final = 64
 
 
 class TransactionCoordinator:
-    """The transactional ids; see the module."""
+    """All transactional ids of one broker."""
 
     def __init__(
         self, settings: TransactionSettings, *, new_producer_id: Callable[[], int]
     ) -> None:
         self._settings = settings
-        # Raises BrokerError where none can be given.
+        # Raises BrokerError if no producer id is available.
         self._new_producer_id = new_producer_id
         self._effects: list[TransactionEffect] = []
         self.transactions: dict[str, Transaction] = {}
         # Ids whose transition is being stored or whose markers are being written, with the
-        # requests that wait for the end of it.
+        # requests that wait for its end.
         self._busy: dict[str, deque[tuple[_Step, Token]]] = {}
         # Transactions whose markers are being written, by transactional id.
         self._marking: dict[str, WriteMarkers] = {}
-        # (monotonic ms, id, when it started): transactions that time out unless they have ended.
+        # (monotonic ms, id, start of the transaction): it times out unless it has ended.
         self._deadlines: list[tuple[int, str, int]] = []
 
     def take_effects(self) -> list[TransactionEffect]:
-        """What the steps since the last call want done, in order."""
+        """Return and clear the effects of the steps since the last call, in order."""
         effects = self._effects[:]
         self._effects.clear()
         return effects
@@ -80,9 +80,9 @@ class TransactionCoordinator:
         token: Token,
         now: Moment,
     ) -> None:
-        """InitProducerId: a new epoch, which fences whoever had the id before.
+        """Handle InitProducerId: assign a new epoch, which fences the previous producer.
 
-        `expected` are producer id and epoch of a producer that goes on after an error (KIP-360).
+        `expected` has the id and epoch of a producer that continues after an error (KIP-360).
         """
         if not transactional_id:
             self._refuse(token, errors.InvalidRequest.code)
@@ -144,7 +144,7 @@ class TransactionCoordinator:
         token: Token,
         now: Moment,
     ) -> None:
-        """Go on with an initialisation that had to abort a transaction first."""
+        """Continue InitProducerId after it had to abort a transaction."""
         if self.transactions[transactional_id].state is TransactionState.ONGOING:
             self._refuse(token, errors.CoordinatorNotAvailable.code)
         elif expected is not None:
@@ -160,7 +160,7 @@ class TransactionCoordinator:
         expected: tuple[int, int] | None,
         now: Moment,
     ) -> Transaction:
-        """Raises BrokerError."""
+        """Return the transactional id with its next epoch; raises BrokerError."""
         if present is None:
             return Transaction(
                 transactional_id,
@@ -190,13 +190,16 @@ class TransactionCoordinator:
         if expected[1] == present.epoch:
             return replace(empty, epoch=present.epoch + 1, last_epoch=present.epoch)
         if expected[1] == present.last_epoch:
-            return empty  # the answer to the same request was lost on its way
+            return empty  # the response to the same request was lost
         raise errors.ProducerFenced()
 
     def add_partitions(
         self, producer: Producer, places: Iterable[Place], token: Token, now: Moment
     ) -> None:
-        """AddPartitionsToTxn, AddOffsetsToTxn, and what a version 2 client leaves to the broker."""
+        """Handle AddPartitionsToTxn and AddOffsetsToTxn.
+
+        For clients of version 2 of the transaction protocol, the broker calls it by itself.
+        """
         self._run(
             producer.transactional_id, partial(self._add, producer, set(places), token), token, now
         )
@@ -223,7 +226,7 @@ class TransactionCoordinator:
         self._store(after, [done])
 
     def verify(self, producer: Producer, place: Place) -> int:
-        """Tell whether a partition belongs to the producer's transaction; returns an error code."""
+        """Return an error code, NONE if a partition belongs to the producer's transaction."""
         found = self._find(producer)
         if isinstance(found, int):
             return found
@@ -236,9 +239,10 @@ class TransactionCoordinator:
     def end_transaction(
         self, producer: Producer, committed: bool, version: int, token: Token, now: Moment
     ) -> None:
-        """EndTxn; `version` is that of the client's transaction protocol (0 or 2).
+        """Handle EndTxn; `version` is the client's version of the transaction protocol (0 or 2).
 
-        Answers when the partitions have their markers: the next transaction then waits for nobody.
+        The response is sent when all partitions have their markers, so that the next transaction
+        never has to wait.
         """
         self._run(
             producer.transactional_id,
@@ -262,13 +266,13 @@ class TransactionCoordinator:
         ):
             self._effects.append(Respond(token, found.ended_response()))
         elif not committed and not is_repeated and version >= EPOCH_PER_TRANSACTION:
-            # The client does not know whether one of its requests has begun a transaction.
+            # The client does not know whether one of its requests began a transaction.
             self._prepare(found, committed, version, [Respond(token, {})], now)
         else:
             self._refuse(token, errors.InvalidTxnState.code)
 
     def _find_ending(self, producer: Producer) -> Transaction | int:
-        """As `_find`, but a repeated EndTxn still has the epoch before."""
+        """Find a transaction as `_find` does; a repeated EndTxn may have the previous epoch."""
         found = self.transactions.get(producer.transactional_id)
         if (
             found is not None
@@ -322,7 +326,7 @@ class TransactionCoordinator:
         )
 
     def _fence(self, found: Transaction, now: Moment) -> None:
-        """Abort a transaction whose producer is not heard of any more, and never listen to it."""
+        """Abort the transaction of a silent producer, and fence that producer."""
         self._store(
             replace(
                 found,
@@ -336,7 +340,7 @@ class TransactionCoordinator:
         )
 
     def _find(self, producer: Producer) -> Transaction | int:
-        """The producer's transaction, or the error code of who is not its producer."""
+        """Return the producer's transaction, or an error code if the producer is not current."""
         if not producer.transactional_id:
             return errors.InvalidRequest.code
         found = self.transactions.get(producer.transactional_id)
@@ -370,7 +374,7 @@ class TransactionCoordinator:
         self._effects.append(StoreTransaction(after.transactional_id, after, responses))
 
     def stored(self, effect: StoreTransaction, now: Moment) -> None:
-        """The new state of an effect is stored."""
+        """Apply an effect whose new state is stored."""
         after = effect.transaction
         if after is None or not effect.is_awaited:
             return
@@ -387,7 +391,7 @@ class TransactionCoordinator:
         now: Moment,
         code: int = errors.CoordinatorNotAvailable.code,
     ) -> None:
-        """The new state could not be stored: the old one still holds."""
+        """Answer with an error: the new state was not stored, and the old one remains valid."""
         if not effect.is_awaited:
             return
         self._effects += [Respond(each.token, _refusal(code)) for each in effect.responses]
@@ -403,14 +407,14 @@ class TransactionCoordinator:
         self._effects.append(effect)
 
     def is_marking(self, effect: WriteMarkers) -> bool:
-        """Tell whether the markers of an effect are still to be written from here."""
+        """Tell whether this coordinator still has to write the markers of an effect."""
         return self._marking.get(effect.transaction.transactional_id) is effect
 
     def markers_written(self, effect: WriteMarkers, now: Moment) -> None:
-        """All partitions of a transaction have their markers: it has ended."""
+        """End a transaction: all of its partitions have their markers."""
         before = effect.transaction
         if not self.is_marking(effect):
-            return  # another broker coordinates it now, or this one does again
+            return  # another broker coordinates it, or this one has loaded it again
         del self._marking[before.transactional_id]
         after = replace(
             before,
@@ -428,7 +432,7 @@ class TransactionCoordinator:
                 last_epoch=before.epoch,
             )
         self.transactions[after.transactional_id] = after
-        # Nobody waits for this record: without it the markers are written once more.
+        # This record need not be awaited: without it the markers are written once more.
         self._effects.append(StoreTransaction(after.transactional_id, after, is_awaited=False))
         self._effects += [Respond(each.token, after.ended_response()) for each in effect.responses]
         self._go_on(after.transactional_id, now)
@@ -439,11 +443,11 @@ class TransactionCoordinator:
     # --------------------------------------------------------------------------------------- time
 
     def next_deadline(self) -> int | None:
-        """Monotonic ms at which `tick` should be called; None if no transaction is open."""
+        """Return the monotonic ms at which `tick` should be called; None if nothing is due."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def tick(self, now: Moment) -> None:
-        """Abort what has taken longer than its client said it would."""
+        """Abort transactions that have exceeded their client's timeout."""
         while self._deadlines and self._deadlines[0][0] <= now.monotonic_ms:
             _, transactional_id, started_ms = heapq.heappop(self._deadlines)
             found = self.transactions.get(transactional_id)
@@ -453,7 +457,7 @@ class TransactionCoordinator:
                 and found.started_ms == started_ms
             ):
                 if transactional_id in self._busy:
-                    # Something is being stored, the end perhaps: look again a little later.
+                    # A state is being stored, perhaps the end: check again a little later.
                     heapq.heappush(
                         self._deadlines, (now.monotonic_ms + 100, transactional_id, started_ms)
                     )
@@ -472,7 +476,7 @@ class TransactionCoordinator:
         )
 
     def expire_ids(self, now: Moment) -> None:
-        """Forget ids that have done nothing for `transactional.id.expiration.ms`."""
+        """Forget ids that were inactive for `transactional.id.expiration.ms`."""
         limit = now.wall_ms - self._settings.id_expiration_ms
         for transactional_id, transaction in list(self.transactions.items()):
             if (
@@ -486,7 +490,7 @@ class TransactionCoordinator:
     # ------------------------------------------------------------------------ loading and unloading
 
     def adopt(self, transactions: dict[str, Transaction], now: Moment) -> None:
-        """A partition of `__transaction_state` has been read: what was decided is carried out."""
+        """Take over a loaded partition of `__transaction_state`; write missing markers."""
         self.transactions.update(transactions)
         for transaction in transactions.values():
             if transaction.state in PREPARED:
@@ -496,7 +500,7 @@ class TransactionCoordinator:
                 self._await_end(transaction, now)
 
     def unload(self, is_concerned: Callable[[str], bool]) -> None:
-        """Another broker coordinates some ids now: their producers have to look for it."""
+        """Drop ids that another broker coordinates now; waiting requests get NotCoordinator."""
         for transactional_id in [each for each in self._busy if is_concerned(each)]:
             for _, token in self._busy.pop(transactional_id):
                 self._refuse(token, errors.NotCoordinator.code)
@@ -513,7 +517,7 @@ class TransactionCoordinator:
 
 
 def load_transaction(transactions: dict[str, Transaction], key: bytes, value: bytes | None) -> None:
-    """Take over one record of `__transaction_state`; call in the order of the log."""
+    """Apply one record of `__transaction_state`; call it in log order."""
     try:
         transactional_id = decode_transaction_key(key)
         if transactional_id is None:

@@ -1,4 +1,4 @@
-"""Which transactions of a segment were aborted, so that readers of committed records skip them.
+"""The aborted transactions of a segment, which readers of committed records skip.
 
 File format as Kafka's `.txnindex`: entries of 34 bytes, big-endian: version, producer id, first
 offset, last offset (that of the marker), and the last stable offset when the marker was written.
@@ -19,16 +19,16 @@ class AbortedTransaction(NamedTuple):
 
     producer_id: int
     first_offset: int
-    last_offset: int  # of the marker, whose segment has the entry
-    last_stable_offset: int  # every transaction that begins before it was decided by then
+    last_offset: int  # of the abort marker, which lies in the segment that has this entry
+    last_stable_offset: int  # when the marker was written; earlier transactions are all decided
 
 
 def to_bytes(entries: Iterable[AbortedTransaction]) -> bytes:
-    """The file's content."""
+    """Return the content of the index file."""
     return b"".join(_ENTRY.pack(0, *entry) for entry in entries)
 
 
 def from_bytes(data: bytes) -> list[AbortedTransaction]:
-    """Read a file's content; what is behind the last whole entry is left out."""
+    """Parse the content of an index file; ignore an incomplete entry at its end."""
     whole = len(data) // ENTRY_BYTES * ENTRY_BYTES
     return [AbortedTransaction(*entry[1:]) for entry in _ENTRY.iter_unpack(data[:whole])]

@@ -1,7 +1,7 @@
-"""Small facts about a log that outlive the process: recovery point, log start, clean shutdown.
+"""Checkpoint files of a log: recovery point, log start offset, clean shutdown.
 
-One file each in the log's directory. Kafka keeps the first two in one file for all logs of a disk;
-a file a log needs no lock and no rewriting of everybody's figures.
+Each is a file of its own in the log's directory. Kafka keeps the first two in one file for all logs
+of a disk; separate files need no lock, and no log rewrites the offsets of the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CLEAN_SHUTDOWN: Final = "clean-shutdown"
 
 
 def load_offset(disk: Disk, directory: Path, name: str) -> int:
-    """Read an offset; 0 where there is none or it cannot be read."""
+    """Read an offset; return 0 if the file is missing or cannot be parsed."""
     path = directory / name
     if disk.size(path) is None:
         return 0
@@ -35,11 +35,11 @@ def save_offset(disk: Disk, directory: Path, name: str, offset: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CleanShutdown:
-    """Where a log ended when it was closed with everything on the medium.
+    """The end of a log that was closed with all of its data on disk.
 
-    It stays until the log is changed, so that one that is only read is closed without any work. It
-    holds only for a last segment of exactly this length: if the removal of the file did not
-    survive a power cut but appends did, the lengths differ.
+    The file stays until the log is changed, so closing a log that was only read costs nothing. The
+    mark is valid only if the last segment still has exactly this length: if the removal of the file
+    did not survive a power cut but appends did, the lengths differ.
     """
 
     segment_base_offset: int
@@ -53,7 +53,7 @@ class CleanShutdown:
 
     @classmethod
     def load(cls, disk: Disk, directory: Path) -> CleanShutdown | None:
-        """Read the mark; None where there is none or it cannot be read."""
+        """Read the mark; return None if the file is missing or cannot be parsed."""
         path = directory / CLEAN_SHUTDOWN
         if disk.size(path) is None:
             return None
@@ -65,5 +65,5 @@ class CleanShutdown:
 
     @staticmethod
     def remove(disk: Disk, directory: Path) -> None:
-        """Remove the mark, before the log is changed; raises OSError."""
+        """Remove the mark before the log is changed; raises OSError."""
         disk.remove(directory / CLEAN_SHUTDOWN)

@@ -1,13 +1,15 @@
 """Keep the newest record of each key: Kafka's log cleaner for one log.
 
-Closed segments are read twice: once for the newest offset of every key, once to write what stays
-into new segments. Offsets never change; batches keep their first and last offset, and with it their
-producer's sequence. What aborted transactions wrote is dropped, their markers when nothing of the
-transaction is left. A tombstone (a record without value) stays for `delete.retention.ms` after the
-first compaction that saw it, so that a reader has that long to learn of the deletion (KIP-534).
+Compaction reads closed segments twice: first to find the newest offset of every key, then to write
+the records that stay into new segments. Offsets never change; batches keep their first and last
+offset, and so their producer's sequence numbers. Records of aborted transactions are dropped; a
+transaction's marker is dropped once none of its records are left. A tombstone (a record without
+value) stays for `delete.retention.ms` after the first compaction that saw it, so that a reader has
+that long to learn of the deletion (KIP-534).
 
-A crash is safe at any moment: new batches are written to `.log.cleaned`, which a start deletes;
-once durable it is renamed to `.log.swap`, which a start puts in the place of the old segments.
+A crash is safe at any moment: new batches are written to `.log.cleaned`, which the next start
+deletes; once durable, that file is renamed to `.log.swap`, which the next start puts in the place
+of the old segments.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ CLEANED_SUFFIX: Final = ".log.cleaned"
 SWAP_SUFFIX: Final = ".log.swap"
 FIRST_DIRTY_OFFSET: Final = "cleaner-offset"
 
-KEYS_MAX: Final = 200_000  # in one pass, about 35 MB; the next pass goes on behind them
+KEYS_MAX: Final = 200_000  # keys per pass, about 35 MB; the next pass continues after them
 _WRITE_BYTES: Final = 1024 * 1024
 _DELETE_HORIZON_BIT: Final = 0x40
 _LOG_APPEND_TIME_BIT: Final = 0x08
@@ -50,16 +52,16 @@ _LOG_APPEND_TIME_BIT: Final = 0x08
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What one compaction did."""
+    """The result of one compaction."""
 
     bytes_before: int
     bytes_after: int
     segments_before: int
     segments_after: int
-    first_dirty_offset: int  # where the next one begins
+    first_dirty_offset: int  # where the next compaction begins
 
 
-# Puts a new segment in the place of old ones; answers False if they are not in the log any more.
+# Puts a new segment in the place of old ones; returns False if those have left the log.
 Replace = Callable[[list[Segment], Segment], bool]
 
 
@@ -91,16 +93,16 @@ class Compaction:
         self._aborted: dict[int, list[AbortedTransaction]] = {}
         for each in aborted:
             self._aborted.setdefault(each.producer_id, []).append(each)
-        # Producers of whose running transaction a record stays, in the order of the log.
+        # Producers whose current transaction has at least one record that stays, in log order.
         self._has_records: set[int] = set()
         self._is_stopped = is_stopped
         self._newest: dict[bytes, int] = {}  # key's digest -> offset of its newest record
 
     def run(self, segments: list[Segment], replace: Replace) -> CompactionResult | None:
-        """Compact closed, durable, committed segments; None where nothing is due.
+        """Compact closed, durable, committed segments; return None if no compaction is due.
 
-        None also where `is_stopped` said so; what is done by then stays. Raises OSError,
-        KafkaStorageError for a segment that cannot be read.
+        Also returns None if `is_stopped` interrupted it; the segments done by then stay compacted.
+        Raises OSError, and KafkaStorageError for a segment that cannot be read.
         """
         try:
             return self._run(segments, replace)
@@ -136,7 +138,7 @@ class Compaction:
         return CompactionResult(bytes_before, bytes_after, len(segments), segments_after, end)
 
     def _without_young(self, segments: list[Segment]) -> list[Segment]:
-        """Records are promised to stay for min.compaction.lag.ms, whatever follows them."""
+        """Leave out records younger than min.compaction.lag.ms: that setting promises they stay."""
         lag_ms = self._config.min_compaction_lag_ms
         count = 0
         for segment in segments:
@@ -154,7 +156,7 @@ class Compaction:
         return self._now_ms - oldest > self._config.max_compaction_lag_ms
 
     def _find_newest(self, dirty: list[Segment], first_dirty: int) -> int:
-        """Learn each key's newest offset; returns up to which offset that is known."""
+        """Collect the newest offset of each key; return the offset up to which keys are known."""
         newest = self._newest
         end = first_dirty
         for segment in dirty:
@@ -171,7 +173,7 @@ class Compaction:
         return end
 
     def _groups(self, segments: list[Segment]) -> Iterable[list[Segment]]:
-        """Neighbours that fit into one segment: compaction leaves small ones behind."""
+        """Group neighbouring segments that fit into one: compaction leaves small segments."""
         group: list[Segment] = []
         size = 0
         for segment in segments:
@@ -193,7 +195,7 @@ class Compaction:
                 raise _Stopped
             yield header, data
         if scan.problem is not None:
-            # Rewriting would make the damage the truth; a replica may still hold the batch.
+            # A rewrite would make the damage permanent; a replica may still hold the batch.
             raise KafkaStorageError(f"{segment.path} is damaged: {scan.problem}")
 
     def _records(self, header: BatchHeader, data: bytes) -> list[_Record]:
@@ -211,7 +213,7 @@ class Compaction:
             return []
 
     def _rewrite(self, group: list[Segment]) -> Segment | None:
-        """Write what stays to a `.log.swap` file; None where all of one segment stays."""
+        """Write what stays to a `.log.swap` file; return None if one segment stays as it is."""
         first, last = group[0], group[-1]
         cleaned = segment_path(self._directory, first.base_offset, CLEANED_SUFFIX)
         new = Segment(
@@ -262,7 +264,7 @@ class Compaction:
     def _retain(
         self, header: BatchHeader, data: bytes, original: bytes
     ) -> bytes | bytearray | None:
-        """The batch with what stays of it: as it is, built again, or None."""
+        """Return the batch as it is, rebuilt with the records that stay, or None."""
         if header.is_control:
             return self._retain_marker(header, data, original)
         if self._is_aborted(header):
@@ -275,7 +277,7 @@ class Compaction:
     def _retain_marker(
         self, header: BatchHeader, data: bytes, original: bytes
     ) -> bytes | bytearray | None:
-        """A marker stays with its transaction's records, and then as long as a tombstone."""
+        """Keep a marker as long as records of its transaction, and then as long as a tombstone."""
         if header.producer_id in self._has_records:
             self._has_records.remove(header.producer_id)
             return original
@@ -346,27 +348,27 @@ def _digest(key: bytes) -> bytes:
 
 
 def adopt(disk: Disk, directory: Path, old: list[Segment], new: Segment) -> None:
-    """Make the swap file the segment in the place of the old ones; raises OSError."""
+    """Replace the old segments by the swap file; raises OSError."""
     _swap(disk, directory, new.base_offset, [segment.base_offset for segment in old])
 
 
 def finish_swap(disk: Disk, directory: Path, base_offset: int, bases: list[int]) -> None:
-    """At a start: complete what a crash interrupted; `bases` are those of all segments.
+    """Complete, at start-up, a swap that a crash interrupted; raises OSError.
 
-    Raises OSError.
+    `bases` are the base offsets of all segments.
     """
     path = segment_path(directory, base_offset, SWAP_SUFFIX)
     size = disk.size(path) or 0
     end = base_offset + 1
     for header, _, _ in Scan(disk.open(path), size, check_crc=False):
         end = header.next_offset
-    # Segments behind the last batch that stayed may be left over; the next compaction takes them.
+    # Segments behind the last batch that stayed may be left; the next compaction handles them.
     _swap(disk, directory, base_offset, [base for base in bases if base_offset <= base < end])
 
 
 def _swap(disk: Disk, directory: Path, base_offset: int, replaced: list[int]) -> None:
-    # The indexes first: they must never be taken for those of the new batches. Nothing is left of
-    # aborted transactions, so that the new segment needs no index of them.
+    # Indexes go first: they must never be taken for indexes of the new batches. The new segment
+    # needs no transaction index, since compaction removed the records of aborted transactions.
     for base in {base_offset, *replaced}:
         for suffix in DERIVED_SUFFIXES:
             disk.remove(segment_path(directory, base, suffix))

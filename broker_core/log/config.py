@@ -18,7 +18,7 @@ _POLICIES: Final = frozenset({"delete", "compact"})
 _THROTTLED: Final = re.compile(r"(\*|(\s*\d+:\d+\s*(,|$))*)")
 _TIMESTAMP_TYPES: Final = frozenset({"CreateTime", "LogAppendTime"})
 
-# Smallest value of a setting, as in Kafka; 0 where nothing is said. -1 means "no limit".
+# Minimum of each setting, as in Kafka; settings that are not listed have 0. -1 is "no limit".
 _AT_LEAST: Final = {
     "segment_bytes": 14,
     "segment_ms": 1,
@@ -47,9 +47,9 @@ class LogConfig:
     compression_type: str = "producer"
     delete_retention_ms: int = _DAY_MS
     file_delete_delay_ms: int = 60_000
-    flush_messages: int = FOREVER  # read by the server, which decides when to flush
+    flush_messages: int = FOREVER  # used by the server, which decides when to flush
     flush_ms: int = FOREVER  # likewise
-    # Replicas that catch up at a bounded rate, read by the server.
+    # Replicas whose catch-up traffic is throttled; used by the server.
     follower_replication_throttled_replicas: str = ""
     index_interval_bytes: int = 4096
     leader_replication_throttled_replicas: str = ""
@@ -69,7 +69,7 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * _DAY_MS
     unclean_leader_election_enable: bool = False
-    producer_id_expiration_ms: int = _DAY_MS  # a broker's setting in Kafka
+    producer_id_expiration_ms: int = _DAY_MS  # in Kafka a broker setting, not a topic setting
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -85,7 +85,7 @@ class LogConfig:
             )
         if self.segment_bytes > 2**31 - 1:
             raise InvalidConfig(f"segment.bytes={self.segment_bytes}: at most 2147483647")
-        # None at all keeps everything (KIP-1161).
+        # An empty policy keeps everything (KIP-1161).
         if self._policies - _POLICIES:
             raise InvalidConfig(
                 f"cleanup.policy={self.cleanup_policy}: delete, compact or both are allowed"
@@ -122,7 +122,7 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """The age at which the active segment is closed; what is compacted has to be closed."""
+        """The age at which the active segment is closed; only closed segments can be compacted."""
         return (
             min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
         )
@@ -149,7 +149,7 @@ class LogConfig:
         return dataclasses.replace(base or cls(), **values)
 
     def to_properties(self) -> dict[str, str]:
-        """All settings under Kafka's names, as `from_properties` reads them."""
+        """Return all settings under Kafka's names, in the form `from_properties` reads."""
         return {name: _text(getattr(self, field.name)) for name, field in _FIELDS.items()}
 
 

@@ -1,7 +1,7 @@
-"""Which leader wrote from which offset on: Kafka's `leader-epoch-checkpoint`.
+"""The start offset of each leader epoch: Kafka's `leader-epoch-checkpoint`.
 
-A follower that comes back asks where its last epoch ended on the leader and cuts its log there
-(KIP-101, KIP-279). Format: version, number of entries, then a line `epoch start_offset` each.
+A follower that comes back asks the leader where its last epoch ended and truncates its log there
+(KIP-101, KIP-279). Format: version, number of entries, then one line `epoch start_offset` for each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VERSION: Final = "0"
 
 
 class LeaderEpochs:
-    """The start offsets of leader epochs; both ascend strictly."""
+    """Leader epochs and their start offsets; both ascend strictly."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
@@ -27,7 +27,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, disk: Disk, directory: Path) -> LeaderEpochs:
-        """Read the checkpoint; a missing or unreadable one gives an empty table."""
+        """Read the checkpoint; if it is missing or unreadable, the table is empty."""
         epochs = cls(disk, directory)
         if disk.size(epochs._path) is not None:
             epochs._entries = _parse(disk.read(epochs._path))
@@ -44,13 +44,13 @@ class LeaderEpochs:
         return self._entries[-1][0] if self._entries else -1
 
     def assign(self, epoch: int, start_offset: int, *, save: bool = True) -> None:
-        """Remember that `epoch` begins at an offset; an epoch that is known changes nothing.
+        """Record that `epoch` begins at an offset; do nothing if the epoch is not a newer one.
 
         Raises OSError where the checkpoint cannot be written.
         """
         if epoch <= self.latest:
             return
-        # What begins at the same offset or later was cut away, or never held a record.
+        # Epochs that begin at or behind this offset were truncated, or never held a record.
         while self._entries and self._entries[-1][1] >= start_offset:
             self._entries.pop()
         self._entries.append((epoch, start_offset))
@@ -58,10 +58,10 @@ class LeaderEpochs:
             self.save()
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest known epoch not above `epoch`, where it ends), or (-1, -1).
+        """Return (largest known epoch not above `epoch`, its end offset), or (-1, -1).
 
-        Kafka's OffsetForLeaderEpoch: the end is the start of the next epoch, and of the newest one
-        the log's end. An epoch before all that are known ends where the first of them begins.
+        As Kafka's OffsetForLeaderEpoch: an epoch ends where the next one starts, the newest one at
+        the log's end. An epoch older than all known ones ends where the first known one begins.
         """
         index = bisect_right(self._entries, (epoch, 2**63))
         if not self._entries or epoch < 0:
@@ -72,21 +72,21 @@ class LeaderEpochs:
         return self._entries[index - 1][0], end
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch in which an offset of the log was written, -1 if that is not known."""
+        """Return the epoch in which the record at `offset` was written, -1 if unknown."""
         index = bisect_right(self._entries, offset, key=itemgetter(1))
         return self._entries[index - 1][0] if index else -1
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at or behind the log's new end."""
+        """Drop epochs that begin at or behind the log's new end, and save."""
         kept = [entry for entry in self._entries if entry[1] < end_offset]
         if len(kept) != len(self._entries):
             self._entries = kept
             self.save()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended at or before the log's new start.
+        """Drop epochs that ended at or before the log's new start.
 
-        Not saved: who reads the checkpoint knows the log's start and cuts again.
+        This is not saved: recovery knows the log's start and repeats it on the loaded checkpoint.
         """
         index = bisect_right([start for _, start in self._entries], start_offset)
         if index > 0 and self._entries[0][1] != start_offset:

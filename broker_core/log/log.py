@@ -1,4 +1,4 @@
-"""A partition's log: append, follow a leader, end."""
+"""The log of one partition: appending, following a leader, closing and deleting."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ logger = logging.getLogger(__name__)
 
 
 class AppendResult(NamedTuple):
-    """Where batches stand in the log."""
+    """The offsets that appended batches have in the log."""
 
     base_offset: int
     last_offset: int
-    log_append_time_ms: int  # -1 where the producer's timestamps are kept
+    log_append_time_ms: int  # -1 if the producer's timestamps are kept
     log_start_offset: int
-    duplicate: bool  # they were there already; nothing was written
+    duplicate: bool  # the batches were in the log already; nothing was written
 
 
-#: Directories of logs that are being deleted.
+#: Suffix of the directories of logs that are being deleted.
 DELETED_SUFFIX: Final = "-delete"
 
 
 def remove_deleted(disk: Disk, directory: Path) -> None:
-    """Delete what is in the directory of a deleted log, and it; raises OSError."""
+    """Delete the directory of a deleted log with all its files; raises OSError."""
     for name in disk.names(directory):
         disk.remove(directory / name)
     disk.remove_directory(directory)
 
 
 class Log(MaintainedLog):
-    """The batches of one partition in segments, see the package.
+    """The record batches of one partition, stored in segments.
 
-    Appends come from one thread; everything else may run beside them in other threads. After a
-    failed fdatasync nothing that was written since can be trusted, and a second attempt would lie
-    (the kernel forgets the pages): the log then refuses all appends.
+    Only one thread appends; other threads may do everything else at the same time. After a failed
+    fdatasync the log refuses all appends: nothing written since then can be trusted, and a second
+    fdatasync would falsely succeed because the kernel has dropped the pages.
     """
 
     @classmethod
@@ -71,15 +71,16 @@ class Log(MaintainedLog):
         config: LogConfig,
         environment: Environment,
     ) -> Log:
-        """Open or create the log in a directory of its own, recovering it where it must be.
+        """Open or create the log in a directory of its own; recover it if necessary.
 
-        What is kept after a crash is made durable first. Raises KafkaStorageError.
+        After a crash, the data that is kept is made durable before this returns. Raises
+        KafkaStorageError.
         """
         loaded = recovery.load(directory, f"{topic}-{partition}", config, environment)
         log = cls(directory, topic, partition, config, environment, loaded)
         if log.recovery_point < log.log_end_offset:
             log.flush()
-        # Of thousands of logs few are written: each opens its file when it is used.
+        # Only few of thousands of logs are written to: each opens its file on first use.
         log.park()
         return log
 
@@ -93,14 +94,15 @@ class Log(MaintainedLog):
         now_ms: int,
         verified: bool = True,
     ) -> AppendResult:
-        """Check batches as a producer sent them, number them in place, write them at once.
+        """Check batches from a producer, assign their offsets in place, write them at once.
 
-        A batch that its idempotent producer sent before is answered with its offsets. A
-        transaction that begins here must be `verified` with its coordinator. Nothing is durable
-        before `flush`. Raises BrokerError subclasses: CorruptMessage, InvalidRecord,
-        InvalidTimestamp, MessageTooLarge, UnsupportedCompressionType, OutOfOrderSequenceNumber,
+        If an idempotent producer repeats a batch, the result has the offsets of the first copy.
+        `verified` says that the coordinator has confirmed the transaction; a transaction that
+        begins with these batches needs it. Nothing is durable before `flush`. Raises BrokerError
+        subclasses, and then the log is unchanged: CorruptMessage, InvalidRecord, InvalidTimestamp,
+        MessageTooLarge, UnsupportedCompressionType, OutOfOrderSequenceNumber,
         InvalidProducerEpoch, DuplicateSequenceNumber, InvalidTxnState, RecordListTooLarge,
-        KafkaStorageError; the log is unchanged then.
+        KafkaStorageError.
         """
         config = self.config
         batches, headers = prepare(batches, config, now_ms, self.name)
@@ -127,9 +129,9 @@ class Log(MaintainedLog):
         now_ms: int,
         marker: EndMarker | None = None,
     ) -> AppendResult:
-        """Append what the broker itself writes: transactional offsets, and transaction markers.
+        """Append batches of the broker itself: transactional offsets and transaction markers.
 
-        `marker` is what a control batch says. Raises InvalidProducerEpoch,
+        `marker` is the content of a control batch. Raises InvalidProducerEpoch,
         TransactionCoordinatorFenced, KafkaStorageError; the log is unchanged then.
         """
         headers = validate_batches(batches, from_client=False)
@@ -170,24 +172,24 @@ class Log(MaintainedLog):
             if header.producer_id >= 0:
                 remember_producer(self._producers, self._active, header, batches, now_ms)
                 if header.is_control:
-                    # Nobody may ever ask for the last stable offset, which would do it too.
+                    # `last_stable_offset` would do it too, but it may never be called.
                     self._producers.forget_ended(self.high_watermark)
         self.log_end_offset = next_offset
         if self.high_watermark_follows_end:
             self.high_watermark = next_offset
 
     def _assign_epoch(self, leader_epoch: int, base_offset: int) -> None:
-        # Saved by the next flush: until then recovery reads the epochs from the batches.
+        # The next flush saves it; until then, recovery reads the epochs from the batches.
         self._epochs.assign(leader_epoch, base_offset, save=False)
         self._epochs_are_dirty = True
 
     # --- replication ---
 
     def append_as_follower(self, batches: Buffer, now_ms: int) -> int:
-        """Append batches as they stand in the leader's log; returns where the log ends then.
+        """Append batches exactly as they are in the leader's log; return the new log end offset.
 
-        What is not a whole batch at the end is left out. Raises CorruptMessage where nothing is,
-        or where an offset is not behind the one before; KafkaStorageError.
+        An incomplete batch at the end is left out. Raises CorruptMessage if there is no whole batch
+        or if offsets do not ascend; KafkaStorageError.
         """
         headers, taken, problem = scan_batches(batches)
         if not headers:
@@ -197,7 +199,7 @@ class Log(MaintainedLog):
                 raise KafkaStorageError(self._failure)
             first = headers[0]
             if self._is_empty and first.base_offset < self.log_end_offset < first.next_offset:
-                # Where the leader's log begins in the midst of a batch.
+                # The leader's log begins in the middle of this batch.
                 self._start_again(first.base_offset, self.log_start_offset)
             next_offset = self.log_end_offset
             for header in headers:
@@ -218,12 +220,12 @@ class Log(MaintainedLog):
         return next_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off every batch that reaches `offset`, durably: the leader's log has others there.
+        """Remove, durably, every batch that reaches `offset`: the leader's log differs there.
 
         Raises KafkaStorageError; the log then refuses appends.
         """
-        # What is committed is cut by an unclean election alone; then no compaction and no
-        # retention may be at work on it.
+        # Only an unclean election cuts committed records; compaction and retention must not work
+        # on them at the same time.
         committed = self._maintenance_lock if offset < self.high_watermark else nullcontext()
         with committed, self._flush_lock, self._lock:
             if self._failure is not None:
@@ -251,7 +253,7 @@ class Log(MaintainedLog):
                 )
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything: the leader's log begins behind the end of this one.
+        """Remove all batches: the leader's log begins behind the end of this one.
 
         Raises KafkaStorageError; the log then refuses appends.
         """
@@ -267,7 +269,7 @@ class Log(MaintainedLog):
             self._lower_recovery_point(base_offset)
             is_behind = base_offset >= self.log_end_offset
             if is_behind:
-                # A log that ends before it begins is emptied by recovery as well.
+                # Recovery also empties a log whose end is before its start offset.
                 self._save_offset(checkpoints.LOG_START_OFFSET, log_start_offset)
             for segment in reversed(self._segments):
                 self._reader.forget(segment)
@@ -289,13 +291,13 @@ class Log(MaintainedLog):
         return len(self._segments) == 1 and self._active.size == 0
 
     def _lower_recovery_point(self, offset: int) -> None:
-        """What is written anew from an offset on has to be read again after a crash."""
+        """Lower the recovery point: recovery has to read what is rewritten from `offset` on."""
         if self.recovery_point > offset:
             self._save_offset(checkpoints.RECOVERY_POINT, offset)
             self.recovery_point = offset
 
     def _adopt_segments(self, segments: list[Segment]) -> None:
-        """Go on with segments whose last one is written from now on."""
+        """Continue with these segments; the last one becomes the active segment."""
         self._segments = segments
         self._active = segments[-1]
         self._unsynced = [each for each in self._unsynced if each in segments]
@@ -306,7 +308,7 @@ class Log(MaintainedLog):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """After an error in here nobody knows what the files are like: the log is closed."""
+        """Close the log if an error occurs inside: the state of its files is then unknown."""
         try:
             yield
         except (OSError, KafkaStorageError) as error:
@@ -343,7 +345,7 @@ class Log(MaintainedLog):
             self._failure = f"{self.name} is deleted"
             for segment in self._segments:
                 segment.release()
-            # What a crash leaves of it must not be taken for a log that begins later.
+            # After a crash the remaining files must not be taken for a log with a later start.
             going = self.directory.with_name(
                 f"{self.directory.name}.{self._environment.new_uuid().hex}{DELETED_SUFFIX}"
             )

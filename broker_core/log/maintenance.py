@@ -1,4 +1,4 @@
-"""What goes out of a log again: old segments, deleted records, records that newer ones replace."""
+"""Removal from a log: retention, DeleteRecords, and compaction."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ logger = logging.getLogger(__name__)
 
 
 class MaintainedLog(SegmentedLog):
-    """Retention and compaction beside appends and reads, one of them at a time."""
+    """A log with retention and compaction, which run beside appends and reads, one at a time."""
 
     # --- deletion ---
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete segments that are too old or too much; forget silent producers.
+        """Delete segments beyond the limits of age and size; forget producers that have expired.
 
-        Returns how many segments went. Raises KafkaStorageError.
+        Returns the number of deleted segments. Raises KafkaStorageError.
         """
         with self._maintenance_lock:
             with self._lock:
@@ -46,8 +46,8 @@ class MaintainedLog(SegmentedLog):
             return self._delete_oldest(count, start) if count else 0
 
     def _delete_oldest(self, count: int, start: int) -> int:
-        """Appends wait for none of the work on files here."""
-        # The start first: it must never come back to records that are gone.
+        """Delete files without the lock that appends need."""
+        # Save the new start first: the log must never start again at records that are gone.
         self._save_offset(checkpoints.LOG_START_OFFSET, max(start, self.log_start_offset))
         with self._lock:
             self._begin_change()
@@ -67,9 +67,9 @@ class MaintainedLog(SegmentedLog):
         return count
 
     def delete_records(self, before_offset: int) -> None:
-        """Let the log begin at an offset, durably; -1 means the high watermark.
+        """Move the log's start to an offset, durably; -1 means the high watermark.
 
-        Whole segments go with the next `apply_retention`. Raises OffsetOutOfRange.
+        The next `apply_retention` deletes the segments before it. Raises OffsetOutOfRange.
         """
         with self._lock:
             offset = self.high_watermark if before_offset == -1 else before_offset
@@ -82,22 +82,22 @@ class MaintainedLog(SegmentedLog):
     # --- compaction ---
 
     def compact(self, now_ms: int) -> CompactionResult | None:
-        """Keep only the newest record of each key in closed segments, where that is due.
+        """Keep only the newest record of each key in closed segments; return None if none is due.
 
-        Offsets never change, the active segment is left alone. Safe beside everything else, in a
-        thread of its own: it reads and writes a good part of the log. None where nothing was due.
-        Raises KafkaStorageError.
+        Offsets never change and the active segment stays as it is. This reads and writes a large
+        part of the log and may run in a thread of its own beside all other operations. Raises
+        KafkaStorageError.
         """
         with self._maintenance_lock:
             with self._lock:
                 if self._failure is not None or not self.config.compacts:
                     return None
-                # Kafka closes it with the next append, which a quiet topic may wait for for ever:
-                # what was erased would stay in the file as long.
+                # Kafka closes the active segment only with the next append. In a quiet topic that
+                # may never come, and erased records would stay in the file.
                 if now_ms - self._active.created_ms > self.config.roll_ms:
                     self.roll()
-                # What is not durable or not committed can still be cut off, what is not decided
-                # can still be aborted.
+                # Records that are not durable or not committed can still be truncated, and
+                # undecided transactions can still be aborted.
                 bound = min(self.recovery_point, self.last_stable_offset)
                 segments = [
                     segment for segment in self._segments[:-1] if segment.next_offset <= bound
@@ -117,9 +117,9 @@ class MaintainedLog(SegmentedLog):
                 raise KafkaStorageError(f"{self.directory}: {error}") from error
 
     def _replace_segments(self, old: list[Segment], new: Segment) -> bool:
-        """Put a compacted segment in the place of those it was made of; False if they are gone."""
+        """Replace segments by their compacted one; return False if they have left the log."""
         with self._lock:
-            # The active segment can be one of them after a truncation.
+            # After a truncation, one of them can be the active segment.
             present = self._segments[:-1]
             if self._failure is not None or not all(each in present for each in old):
                 return False

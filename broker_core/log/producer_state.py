@@ -1,10 +1,9 @@
-"""What a log remembers of producers: a retry is written once (KIP-98, KIP-360), and a transaction
-that is not decided yet holds back the last stable offset.
+"""The state a log keeps of producers, for idempotence (KIP-98, KIP-360) and open transactions.
 
-Of every producer id: its epoch, its last five batches, as many as a producer may have in flight,
-and where its open transaction begins. The state is a function of the log: recovery builds it again
-by reading batch headers, and snapshots taken when a segment is rolled or the log is closed only
-shorten that.
+For every producer id: its epoch, its last five batches (as many as a producer may have in flight),
+and where its open transaction begins. A repeated batch is written once; an open transaction holds
+back the last stable offset. The state is derived from the log: recovery rebuilds it from batch
+headers. Snapshots, taken when a segment is rolled or the log is closed, shorten that.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ logger = logging.getLogger(__name__)
 
 SUFFIX: Final = ".snapshot"
 BATCHES_KEPT: Final = 5
-PRODUCERS_MAX: Final = 100_000  # a log; the longest silent are forgotten first
+PRODUCERS_MAX: Final = 100_000  # per log; those silent for longest are forgotten first
 _SEQUENCE_MASK: Final = 2**31 - 1
 
 _MAGIC: Final = b"WLPS0002"
-_HEADER: Final = struct.Struct(">8sII")  # magic, CRC-32C of what follows, number of producers
-# Id, epoch, last seen, coordinator's epoch, begin of the open transaction, number of batches.
+_HEADER: Final = struct.Struct(">8sII")  # magic, CRC-32C of the rest, number of producers
+# Id, epoch, last seen (ms), coordinator epoch, start of the open transaction, number of batches.
 _PRODUCER: Final = struct.Struct(">qhqiqB")
 _BATCH: Final = struct.Struct(">iiqq")  # first and last sequence, first and last offset
 
 
 class WrittenBatch(NamedTuple):
-    """Where a producer's batch stands in the log."""
+    """The sequence numbers and offsets of a producer's batch in the log."""
 
     base_sequence: int
     last_sequence: int
@@ -61,7 +60,7 @@ class EndedTransaction(NamedTuple):
 
 
 class Producer:
-    """One producer id as the log has seen it."""
+    """The log's data about one producer id."""
 
     __slots__ = (
         "batches",
@@ -78,30 +77,30 @@ class Producer:
         self.last_seen_ms = last_seen_ms  # broker's clock; record timestamps can be years old
         self.batches: list[WrittenBatch] = []  # of this epoch, oldest first, at most BATCHES_KEPT
         self.coordinator_epoch = -1  # of the coordinator that wrote the newest marker
-        self.transaction_first_offset = -1  # of the open transaction, -1 where there is none
+        self.transaction_first_offset = -1  # of the open transaction, -1 if none
 
 
 class ProducerState:
-    """The producers of one log."""
+    """The state of all producers of one log."""
 
     def __init__(self, producers_max: int = PRODUCERS_MAX) -> None:
         self._producers: dict[int, Producer] = {}
         self._producers_max = producers_max
-        # First offsets of open transactions by producer id. They begin in the log's order, so that
-        # the oldest is always the first.
+        # First offsets of open transactions by producer id. They are added in log order, so the
+        # oldest is always the first.
         self._open: dict[int, int] = {}
-        # Decided, but the marker may not be committed yet: (first offset, marker's offset).
+        # Decided, but the marker may not be committed yet: (first offset, offset of the marker).
         self._ended: deque[tuple[int, int]] = deque()
 
     def __len__(self) -> int:
         return len(self._producers)
 
     def get(self, producer_id: int) -> Producer | None:
-        """What is known of a producer id."""
+        """Return what is known of a producer id, None if nothing."""
         return self._producers.get(producer_id)
 
     def producers(self) -> list[Producer]:
-        """All known producers, for DescribeProducers."""
+        """Return all known producers, for DescribeProducers."""
         return list(self._producers.values())
 
     def is_in_transaction(self, producer_id: int) -> bool:
@@ -109,13 +108,14 @@ class ProducerState:
         return producer_id in self._open
 
     def first_open_offset(self) -> int | None:
-        """Where the oldest open transaction begins."""
+        """Return the first offset of the oldest open transaction, None if there is none."""
         return next(iter(self._open.values()), None)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the oldest transaction begins that is open, or decided beyond the high watermark.
+        """Return the first offset of the oldest transaction without a committed marker, or None.
 
-        The high watermark never goes back.
+        A transaction counts if it is open or if its marker is at or beyond the high watermark. The
+        high watermark must never go back.
         """
         ended = self._ended
         if not ended:
@@ -129,22 +129,22 @@ class ProducerState:
 
     @property
     def ended(self) -> int:
-        """How many transactions are kept whose marker may not be committed yet."""
+        """The number of decided transactions whose marker may not be committed yet."""
         return len(self._ended)
 
     def forget_ended(self, high_watermark: int) -> None:
-        """Markers before the high watermark hold nothing back any more."""
+        """Forget transactions whose marker is below the high watermark; they hold nothing back."""
         ended = self._ended
         while ended and ended[0][1] < high_watermark:
             ended.popleft()
 
     def check(self, headers: list[BatchHeader], *, verified: bool = True) -> WrittenBatch | None:
-        """Decide about batches that a producer wants to append.
+        """Decide whether batches from a producer are to be appended.
 
-        None means "write them"; a WrittenBatch that they are in the log already, at these offsets.
-        `verified` says that the transaction coordinator knows this partition as one of the
-        transaction's. Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, InvalidTxnState, and
-        DuplicateSequenceNumber where some of them are in the log and some are not.
+        Returns None if they are to be written, or a WrittenBatch with their offsets if they are in
+        the log already. `verified` says that the transaction coordinator knows this partition as
+        part of the transaction. Raises InvalidProducerEpoch, OutOfOrderSequenceNumber,
+        InvalidTxnState, and DuplicateSequenceNumber if only some of the batches are in the log.
         """
         first = headers[0]
         if len(headers) == 1:
@@ -177,7 +177,7 @@ class ProducerState:
         )
 
     def check_epoch(self, headers: list[BatchHeader], marker: EndMarker | None = None) -> None:
-        """Decide about what a coordinator wants to append: there are no sequences.
+        """Check the epochs of batches from a coordinator, which have no sequence numbers.
 
         Raises InvalidProducerEpoch, TransactionCoordinatorFenced.
         """
@@ -210,14 +210,14 @@ class ProducerState:
             )
 
     def _check(self, header: BatchHeader, before: BatchHeader | None) -> WrittenBatch | None:
-        """`before` is the producer's previous batch in the same append."""
+        """Check epoch and sequence; `before` is the producer's previous batch in this append."""
         sequence = header.base_sequence
         if before is not None:
             epoch, last_sequence = before.producer_epoch, before.last_sequence
         else:
             producer = self._producers.get(header.producer_id)
-            # A producer that is not known can be one whose records retention has deleted: any
-            # sequence is right for it, as in Kafka since KIP-360.
+            # Retention may have deleted the records of an unknown producer: any sequence is
+            # accepted from it, as in Kafka since KIP-360.
             if producer is None:
                 return None
             for batch in producer.batches:
@@ -228,7 +228,7 @@ class ProducerState:
                 ):
                     return batch
             epoch = producer.epoch
-            # After a marker with a new epoch nothing has been written in that epoch.
+            # A marker with a new epoch clears the batches: nothing was written in it yet.
             last_sequence = producer.batches[-1].last_sequence if producer.batches else -1
         self._check_epoch(header, epoch)
         expected = 0 if header.producer_epoch > epoch else (last_sequence + 1) & _SEQUENCE_MASK
@@ -240,7 +240,7 @@ class ProducerState:
         return None
 
     def update(self, header: BatchHeader, now_ms: int) -> None:
-        """Remember a batch that stands in the log; batches come in the log's order."""
+        """Record a batch that is in the log; call it in log order."""
         if header.producer_id < 0 or (header.base_sequence < 0 and not header.is_transactional):
             return
         producer = self._seen(header, now_ms)
@@ -262,7 +262,7 @@ class ProducerState:
     def end_transaction(
         self, header: BatchHeader, marker: EndMarker, now_ms: int
     ) -> EndedTransaction | None:
-        """Remember a marker that stands in the log; None where it ended nothing here."""
+        """Record a marker that is in the log; return None if it ended no transaction here."""
         producer = self._seen(header, now_ms)
         producer.coordinator_epoch = max(producer.coordinator_epoch, marker.coordinator_epoch)
         first_offset, producer.transaction_first_offset = producer.transaction_first_offset, -1
@@ -290,13 +290,13 @@ class ProducerState:
     def _forget_silent(self) -> None:
         idle = [each for each in self._producers.values() if each.transaction_first_offset < 0]
         by_age = sorted(idle, key=attrgetter("last_seen_ms"))
-        # A tenth at a time: sorting for every newcomer would be a way to keep the broker busy.
+        # A tenth at a time: if each new id sorted them all, a client could keep the broker busy.
         for producer in by_age[: max(1, len(by_age) // 10)]:
             del self._producers[producer.producer_id]
         logger.warning("more than %d producer ids: the oldest are forgotten", self._producers_max)
 
     def expire(self, silent_since_ms: int) -> int:
-        """Forget producers not seen after a moment; returns how many."""
+        """Forget producers last seen at or before `silent_since_ms`; return how many."""
         expired = [
             producer.producer_id
             for producer in self._producers.values()
@@ -307,7 +307,7 @@ class ProducerState:
         return len(expired)
 
     def to_bytes(self) -> bytes:
-        """A snapshot file's content."""
+        """Return the content of a snapshot file."""
         parts: list[bytes] = []
         for producer in self._producers.values():
             parts.append(
@@ -326,7 +326,7 @@ class ProducerState:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ProducerState | None:
-        """Read a snapshot file's content; None if it is damaged."""
+        """Parse a snapshot file's content; return None if it is damaged."""
         if len(data) < _HEADER.size:
             return None
         magic, crc, count = _HEADER.unpack_from(data)
@@ -336,7 +336,7 @@ class ProducerState:
             state, size = cls._parse(data, count)
         except struct.error:
             return None
-        # The checksum does not speak for the count.
+        # The checksum does not cover the count.
         return state if size == len(data) else None
 
     @classmethod
@@ -370,14 +370,14 @@ class ProducerState:
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
-    """The snapshot of the state just before `offset`."""
+    """Return the path of the snapshot of the state just before `offset`."""
     return directory / f"{offset:020d}{SUFFIX}"
 
 
 def load_snapshot(
     disk: Disk, directory: Path, offsets: Iterable[int], up_to_offset: int
 ) -> tuple[int, ProducerState] | None:
-    """The newest sound snapshot of those at `offsets`, not after `up_to_offset`."""
+    """Load the newest undamaged snapshot among `offsets` that is not after `up_to_offset`."""
     for offset in sorted(offsets, reverse=True):
         if offset <= up_to_offset:
             state = ProducerState.from_bytes(disk.read(snapshot_path(directory, offset)))

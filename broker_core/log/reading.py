@@ -1,4 +1,4 @@
-"""Reading a log's segments: which one, where in it, and which closed ones stay open."""
+"""Reading from a log's segments, and which closed segments stay open."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from broker_core.environment import FileSlice
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.segment import Segment
 
-_CLOSED_SEGMENTS_OPEN_MAX: Final = 4  # a log: as many lagging readers as read at full speed
-_READ_POSITIONS_MAX: Final = 64  # a log: as many readers that find their place without a search
+_CLOSED_SEGMENTS_OPEN_MAX: Final = 4  # per log; so many lagging readers read at full speed
+_READ_POSITIONS_MAX: Final = 64  # per log; so many readers continue without an index lookup
 _base_offset: Final = attrgetter("base_offset")
 _first_offset: Final = attrgetter("first_offset")
 
 
 class SegmentReader:
-    """Reads segments for one log.
+    """Reads the segments of one log.
 
-    A reader that goes on where its last answer ended is by far the most common: its position is
-    remembered, so that it needs no look at the index. `pinned` answers the segments that must stay
-    open because they are written or not yet synced.
+    Most reads continue where an earlier one ended. The reader remembers that position, so such a
+    read needs no index lookup. `pinned` returns the segments that must stay open because they are
+    written or not yet synced.
     """
 
     def __init__(self, pinned: Callable[[], Collection[Segment]]) -> None:
@@ -41,7 +41,7 @@ class SegmentReader:
         up_to_offset: int,
         min_one_message: bool,
     ) -> bytes:
-        """Whole batches of one segment; see `Log.read`, which has checked the offset."""
+        """Read whole batches of one segment; `Log.read` has checked the offset."""
         found = self._find(segments, offset)
         if found is None:
             return b""
@@ -53,7 +53,10 @@ class SegmentReader:
     def slice(
         self, segments: Sequence[Segment], offset: int, max_bytes: int, up_to_offset: int
     ) -> tuple[FileSlice, int] | None:
-        """As `read`, without reading, and the offset behind; None where that is not worth it."""
+        """Return the file slice that `read` would read, and the offset after it.
+
+        None if that is not worth it, see `Segment.slice_at`.
+        """
         found = self._find(segments, offset)
         if found is None:
             return None
@@ -83,7 +86,7 @@ class SegmentReader:
     def first_at_timestamp(
         self, segments: Sequence[Segment], timestamp_ms: int, start: int, end: int
     ) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record at a time or later with start <= offset < end."""
+        """Return (timestamp, offset) of the first record at or after a time, from start to end."""
         for segment in segments:
             if segment.next_offset <= start or segment.max_timestamp < timestamp_ms:
                 continue
@@ -94,7 +97,7 @@ class SegmentReader:
         return None
 
     def use(self, segment: Segment) -> None:
-        """Note that a segment was read; lets go of the one that was not read for longest."""
+        """Record that a segment was read; close the one that has not been read for longest."""
         with self._lock:
             self._use(segment, segment in self._pinned())
 
@@ -109,16 +112,16 @@ class SegmentReader:
                 oldest.release()
 
     def forget(self, segment: Segment) -> None:
-        """Remember nothing of a segment that leaves the log; its file is not closed."""
+        """Forget a segment that leaves the log; its file is not closed."""
         with self._lock:
             segment.is_retired = True
             self._open.pop(segment, None)
             self._forget_positions(segment)
 
     def forget_positions(self, segment: Segment) -> None:
-        """A segment is about to be cut: what follows at a position is not what followed there."""
+        """Forget positions in a segment that is about to be cut: they become invalid."""
         with self._lock:
-            self._open.pop(segment, None)  # it is written again
+            self._open.pop(segment, None)  # it becomes the active segment
             self._forget_positions(segment)
 
     def _forget_positions(self, segment: Segment) -> None:
@@ -127,7 +130,7 @@ class SegmentReader:
 
 
 def _locate(segments: Sequence[Segment], offset: int) -> tuple[Segment, int] | None:
-    """The segment and position of the first batch that reaches an offset."""
+    """Return the segment and the position of the first batch that reaches an offset."""
     first = bisect_right(segments, offset, key=_base_offset) - 1
     for segment in segments[max(first, 0) :]:
         located = segment.locate(offset)
@@ -139,7 +142,7 @@ def _locate(segments: Sequence[Segment], offset: int) -> tuple[Segment, int] | N
 def aborted_between(
     segments: Sequence[Segment], offset: int, end_offset: int
 ) -> list[AbortedTransaction]:
-    """What was aborted of the records from an offset to before another, by first offset.
+    """Return the aborted transactions between an offset and an end offset, by first offset.
 
     Raises KafkaStorageError.
     """

@@ -1,8 +1,8 @@
-"""From the files of a directory to a log that can be written: Kafka's LogLoader.
+"""Loading a log from the files of its directory: Kafka's LogLoader.
 
-After a clean shutdown nothing is read but the indexes of the last segment. After a crash every
-segment from the recovery point on is read: batches up to the first that is not whole and sound
-stay, the rest is cut off, indexes and producer state are built again.
+After a clean shutdown only the indexes of the last segment and small files are read. After a crash
+every segment from the recovery point on is read: batches up to the first incomplete or damaged one
+stay, the rest is cut off, and indexes and producer state are rebuilt.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ logger = logging.getLogger(__name__)
 DELETED_SUFFIX: Final = ".deleted"
 TEMPORARY_SUFFIX: Final = ".tmp"
 
-#: Takes over what a batch of a segment says; the header's position refers to the data.
+#: Called for each batch of a segment; the header's position refers to the data.
 Remember = Callable[[Segment, BatchHeader, bytes], None]
 
 
 @dataclass
 class LoadedLog:
-    """What recovery found."""
+    """The result of recovery."""
 
     segments: list[Segment]  # ascending, at least one; the last is open for writing
     log_start_offset: int
     recovery_point: int
     producers: ProducerState
     epochs: LeaderEpochs
-    unsynced: list[Segment] = field(default_factory=list)  # may not be on the medium
+    unsynced: list[Segment] = field(default_factory=list)  # may not be on disk yet
     bytes_cut: int = 0
-    is_clean: bool = False  # as a clean shutdown left it, with its mark
+    is_clean: bool = False  # the files are as a clean shutdown left them, with its mark
 
 
 def load(directory: Path, name: str, config: LogConfig, environment: Environment) -> LoadedLog:
@@ -68,9 +68,9 @@ def load(directory: Path, name: str, config: LogConfig, environment: Environment
 def remember_producer(
     producers: ProducerState, segment: Segment, header: BatchHeader, data: Buffer, now_ms: int
 ) -> None:
-    """Take over what a batch that stands in a segment says of its producer.
+    """Update producer state and transaction index from a batch that is in a segment.
 
-    `data` is what the header's position refers to.
+    `header.position` refers to `data`.
     """
     if not header.is_control:
         producers.update(header, now_ms)
@@ -127,7 +127,7 @@ class _Loader:
         else:
             recovery_point = segments[-1].next_offset
         if not segments or segments[-1].next_offset < start:
-            # DeleteRecords is durable at once, the records it deleted need not have been.
+            # DeleteRecords is durable at once; the records it deleted may not have been.
             is_clean = False
             CleanShutdown.remove(self.disk, self.directory)
             for segment in segments:
@@ -154,7 +154,7 @@ class _Loader:
         )
 
     def _tidy(self, names: list[str]) -> list[str]:
-        """Finish or undo what a crash interrupted; returns the names that remain."""
+        """Finish or undo what a crash interrupted; return the names that remain."""
         for name in names:
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
                 self.disk.remove(self.directory / name)
@@ -187,7 +187,7 @@ class _Loader:
         segments = []
         for index, base in enumerate(bases):
             size = self.disk.size(segment_path(self.directory, base)) or 0
-            # Where the last one ends is not known yet.
+            # The end of the last segment is not known yet.
             following = bases[min(index + 1, len(bases) - 1)]
             segments.append(self._segment(base, size, following))
         return segments
@@ -195,7 +195,7 @@ class _Loader:
     def _resume(
         self, segments: list[Segment], snapshots: list[int], clean: CleanShutdown
     ) -> ProducerState | None:
-        """Trust the files as a clean shutdown left them; None where they are not like that."""
+        """Load what a clean shutdown left; return None if the files do not match its mark."""
         last = segments[-1]
         if (last.base_offset, last.size) != (clean.segment_base_offset, clean.segment_bytes):
             return None
@@ -213,7 +213,7 @@ class _Loader:
         return found[1]
 
     def _check_indexes(self, segments: list[Segment]) -> None:
-        """Build the indexes of closed segments again where their files cannot be right."""
+        """Rebuild the indexes of closed segments whose index files cannot be right."""
         for segment in segments:
             if segment.has_indexes():
                 continue
@@ -234,7 +234,7 @@ class _Loader:
         recovery_point: int,
         epochs: LeaderEpochs,
     ) -> ProducerState:
-        """Read what may be torn, cut it, and build again what is derived from it."""
+        """Read the segments that may be torn, cut them, and rebuild what is derived from them."""
         if not segments:
             return ProducerState()
         damaged = next(
@@ -274,15 +274,15 @@ class _Loader:
         return producers
 
     def _read_producers(self, segment: Segment, remember: Remember) -> None:
-        """Producer state alone, from a segment that is known to be sound."""
+        """Rebuild producer state only, from a segment that is known to be undamaged."""
         file = self.disk.open(segment.path)
         for header, _, data in Scan(file, segment.size, check_crc=False):
             remember(segment, header, data)
-        # Its index of aborted transactions is in its file already.
+        # The file of its transaction index exists already.
         segment.release()
 
     def _rebuild(self, segment: Segment, remember: Remember) -> bool:
-        """Check a segment, build its indexes, cut it; whether all of it was sound."""
+        """Check a segment, rebuild its indexes and cut it; return whether all of it was valid."""
         following = segment.next_offset if segment.next_offset > segment.base_offset else None
         file_size = segment.size
         segment.begin()
@@ -295,7 +295,7 @@ class _Loader:
         valid = 0
         scan = Scan(segment.handle().file, file_size, check_crc=True)
         for header, position, data in scan:
-            # Neither the CRC nor a length covers the base offset. Compaction alone leaves gaps.
+            # Neither the CRC nor a length covers the base offset. Only compaction leaves gaps.
             if (
                 header.base_offset < next_offset
                 or (header.base_offset > next_offset and not self.config.compacts)
@@ -338,7 +338,7 @@ class _Loader:
         return False
 
     def _drop(self, segments: list[Segment], index: int) -> None:
-        """Delete segments behind a cut: their offsets would leave a hole in the log."""
+        """Delete the segments behind a cut: they would leave a gap in the log's offsets."""
         for segment in segments[index:]:
             self.bytes_cut += segment.size
             logger.warning(
@@ -352,6 +352,6 @@ class _Loader:
 
 
 def offsets_of(names: list[str], suffix: str) -> list[int]:
-    """The offsets in the names of files of one kind, ascending."""
+    """Return the offsets in the names of files with a suffix, ascending."""
     stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdigit())

@@ -1,4 +1,4 @@
-"""Which segments are old, by age, by size, or because their records were deleted."""
+"""Selection of the segments that retention deletes: by age, by size, or after DeleteRecords."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def count_deletable(
     log_start_offset: int,
     high_watermark: int,
 ) -> int:
-    """How many segments from the oldest on may go.
+    """Return how many segments, from the oldest on, can be deleted.
 
-    Age is that of a segment's newest record, as in Kafka; of records without a timestamp, that of
-    the segment as this process knows it. A segment that is not committed as a whole stays. The last
-    segment is counted only if it holds records, and then the log has to roll before it deletes.
+    The age of a segment is that of its newest record, as in Kafka, or, without timestamps, the time
+    since its creation as known to this process. A segment that is not fully committed stays. The
+    active segment is counted only if it holds records; the caller then rolls the log first.
     """
     count = 0
     excess = sum(segment.size for segment in segments) - config.retention_bytes

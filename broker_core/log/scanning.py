@@ -1,4 +1,4 @@
-"""Go through the batches of a file, as recovery and compaction do."""
+"""Iteration over the batches of a file, for recovery and compaction."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LENGTH_END: Final = 12  # where a batch's length field ends
 
 
 class Scan:
-    """Iterates (header, position in the file, data that the header's own position refers to).
+    """Iterates over (header, position in the file, data that the header's own position refers to).
 
-    Goes from `start`, where a batch begins, to the end of the file or to the first batch that is
-    not whole and sound; `problem` then says why, and is None at the end.
+    Begins at `start`, where a batch must begin, and stops at the end of the file or at the first
+    incomplete or damaged batch; `problem` then has the reason, and is None at the end of the file.
     """
 
     def __init__(self, file: File, size: int, *, check_crc: bool, start: int = 0) -> None:
@@ -41,12 +41,12 @@ class Scan:
             if length <= len(data) - taken or length > self._size - position:
                 self.problem = problem
                 return
-            # Only the end of the chunk cut it: it is read again from its beginning.
+            # The batch is only cut by the end of the chunk: read again from where it begins.
             wanted = max(wanted, length)
 
 
 def _length(batch: bytes) -> int:
-    """How many bytes are needed to judge the batch that begins here."""
+    """Return how many bytes are needed to check the batch that begins here."""
     if len(batch) < _LENGTH_END:
         return HEADER_BYTES
     return int.from_bytes(batch[8:_LENGTH_END], "big", signed=True) + _LENGTH_END

@@ -1,8 +1,8 @@
-"""One piece of a log: a `.log` file of record batches with its two indexes.
+"""One segment of a log: a `.log` file of record batches with its indexes.
 
-The files are named by the segment's first possible offset, 20 digits, as in Kafka. Only the last
-segment of a log is written; the others are read through a file and an index that are opened when
-they are needed and let go of afterwards.
+The files are named by the segment's base offset, 20 digits, as in Kafka. Only the last segment of a
+log is written. The file and index of the others are opened when they are needed and closed
+afterwards.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ logger = logging.getLogger(__name__)
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
-TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"  # only beside segments that have aborts
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"  # only for segments with aborted transactions
 DERIVED_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # an index entry holds 32 bits
 
-_SLICE_BYTES_MIN: Final = 32 * 1024  # less is read sooner than sent from the file
-_MAX_TIMESTAMP_AT: Final = 35  # where a batch's header has it, 8 bytes
-_SEARCH_BYTES: Final = 8192  # an index entry every 4096 bytes: one read mostly finds the batch
+_SLICE_BYTES_MIN: Final = 32 * 1024  # smaller ranges are faster to read than to send from the file
+_MAX_TIMESTAMP_AT: Final = 35  # position of that field in a batch header, 8 bytes
+_SEARCH_BYTES: Final = 8192  # with an index entry every 4096 bytes, one read usually suffices
 
 
 def segment_path(directory: Path, base_offset: int, suffix: str = LOG_SUFFIX) -> Path:
-    """The name of one of a segment's files."""
+    """Return the path of one of a segment's files."""
     return directory / f"{base_offset:020d}{suffix}"
 
 
 class Handle(NamedTuple):
-    """What reading needs: it stays usable for who holds it, also after the segment is deleted."""
+    """An open file and its index; its holder can use it even after the segment is deleted."""
 
     file: File
     offset_index: OffsetIndex
 
 
 class Segment:
-    """A run of batches; see the module.
+    """A run of batches in one file.
 
-    Invariants: base_offset <= every offset in it < next_offset; `size` bytes of the file are whole
-    batches, and bytes behind `size` are never read.
+    Invariants: base_offset <= every offset in it < next_offset. The first `size` bytes of the file
+    are whole batches; bytes behind `size` are never read.
     """
 
     __slots__ = (
@@ -99,9 +99,9 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.next_offset = next_offset
-        self.is_retired = False  # has left the log; a reader may still be on its way through it
-        self.created_ms = created_ms  # of the first append as far as it is known
-        self._opening = threading.Lock()  # one at a time opens files or lets go of them
+        self.is_retired = False  # has left the log; a reader may still be using it
+        self.created_ms = created_ms  # of the first append, as well as it is known
+        self._opening = threading.Lock()  # held while files are opened or closed
         self._index_interval_bytes = index_interval_bytes
         self._indexed_position = 0  # where the newest index entry points
         self._handle: Handle | None = None
@@ -118,18 +118,18 @@ class Segment:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether it holds a file open."""
+        """Tell whether the segment holds a file open."""
         return self._handle is not None
 
     @property
     def index_entries(self) -> int:
-        """Entries of the offset index while the segment is the active one."""
+        """The number of offset index entries in memory, 0 if the index is not loaded."""
         index = self._handle.offset_index if self._handle else self._parked_index
         return 0 if index is None else len(index)
 
     @property
     def max_timestamp(self) -> int:
-        """The newest timestamp in it (ms), -1 if it has none."""
+        """The newest timestamp in the segment (ms), -1 if it has none."""
         if self._max_timestamp is None:
             self._max_timestamp = self._stored_max_timestamp()
         return self._max_timestamp
@@ -143,7 +143,7 @@ class Segment:
         return last_timestamp_of(tail)
 
     def find_age(self) -> None:
-        """Take the age from the first batch, as Kafka does: a restart makes no segment younger."""
+        """Take the creation time from the first batch, as Kafka does: a restart keeps the age."""
         if self.size < HEADER_BYTES:
             return
         stored = self.disk.open(self.path).pread(8, _MAX_TIMESTAMP_AT)
@@ -154,9 +154,9 @@ class Segment:
     # --- writing: the active segment ---
 
     def begin(self, path: Path | None = None) -> None:
-        """Start with an empty or new file and empty indexes, ready for `append` or `note`.
+        """Open or create the file, with empty indexes, ready for `append` or `note`.
 
-        `path` is where the batches are until they get the segment's own name. Raises OSError.
+        `path` is used until the batches get the segment's own name. Raises OSError.
         """
         file = self.disk.open(path or self.path, create=True)
         self._handle = Handle(file, OffsetIndex())
@@ -166,7 +166,7 @@ class Segment:
         self._max_timestamp = -1
 
     def resume(self) -> bool:
-        """Go on writing a segment that was closed cleanly; False if its indexes are not sound."""
+        """Continue a segment that was closed cleanly; return False if its indexes are not valid."""
         index = self._load_index()
         time_index = self._load_time_index()
         if index is None or time_index is None or self.disk.size(self.path) != self.size:
@@ -178,10 +178,10 @@ class Segment:
         return True
 
     def append(self, data: Buffer, headers: list[BatchHeader], now_ms: int) -> None:
-        """Write numbered batches with one system call.
+        """Write batches, whose offsets are assigned, with one system call.
 
-        Raises KafkaStorageError, and then the segment is as before: what a failed write may have
-        left behind `size` is cut off, or at least never read.
+        Raises KafkaStorageError, and then the segment is unchanged: what a failed write left behind
+        `size` is cut off, or at least never read.
         """
         file = self.handle().file
         position = self.size
@@ -198,7 +198,7 @@ class Segment:
             self.created_ms = now_ms
         for header in headers:
             self.note(header, position + header.position)
-        # Published last: a reader in another thread sees whole batches only.
+        # Set last: a reader in another thread then sees whole batches only.
         self.size = position + length
 
     def _cut(self, position: int) -> None:
@@ -209,7 +209,7 @@ class Segment:
             logger.warning("%s: cannot be cut to %d: %s", self.path, position, error)
 
     def note(self, header: BatchHeader, position: int) -> None:
-        """Take a batch at a position into the indexes."""
+        """Add a batch at a position to the indexes."""
         assert self._handle is not None and self._time_index is not None
         if self._max_timestamp is None or header.max_timestamp > self._max_timestamp:
             self._max_timestamp = header.max_timestamp
@@ -221,27 +221,27 @@ class Segment:
             self._indexed_position = position
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """Take an aborted transaction, whose marker is in this segment, into its index."""
-        # A new list: readers in other threads go on with the old one.
+        """Add an aborted transaction, whose marker is in this segment, to the transaction index."""
+        # A new list: readers in other threads continue with the old one.
         self._aborted = [*self.aborted_transactions(), aborted]
 
     def extend(self, data: Buffer) -> None:
-        """Write batches that are noted already, during compaction; raises OSError."""
+        """Write batches that `note` has indexed already, in compaction; raises OSError."""
         assert self._handle is not None
         if self._handle.file.pwrite(data, self.size) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         self.size += len(data)
 
     def truncate(self, size: int) -> None:
-        """Cut the file, during recovery; raises OSError."""
+        """Cut the file, in recovery; raises OSError."""
         assert self._handle is not None
         self._handle.file.truncate(size)
         self.size = size
 
     def cut(self, offset: int) -> None:
-        """Cut every batch off that reaches an offset; the segment can be written then.
+        """Remove every batch that reaches an offset, durably; the segment can then be written.
 
-        Durable when it returns. Raises OSError, KafkaStorageError.
+        Raises OSError, KafkaStorageError.
         """
         found = self.locate(offset)
         position = self.size if found is None else found[0]
@@ -253,7 +253,7 @@ class Segment:
         file = self.disk.open(self.path, writable=True)
         file.truncate(position)
         file.fdatasync()
-        # Built again should the log be closed or recovered; until then they would be wrong.
+        # The files would be wrong now; closing the log or recovery writes them again.
         for suffix in DERIVED_SUFFIXES:
             self.disk.remove(segment_path(self.directory, self.base_offset, suffix))
         self.size = position
@@ -276,7 +276,7 @@ class Segment:
         return int.from_bytes(self.handle().file.pread(8, position), "big")
 
     def index_files(self) -> list[tuple[Path, bytes]]:
-        """The index files; the last time entry is the newest timestamp."""
+        """Return paths and contents of the index files; adds the newest timestamp as last entry."""
         assert self._time_index is not None
         if self.size:
             self._time_index.append(self.max_timestamp, self.next_offset - 1 - self.base_offset)
@@ -296,7 +296,7 @@ class Segment:
         return files
 
     def write_indexes(self, *, durably: bool = False) -> None:
-        """Write the index files, `durably` where no later recovery would build them again.
+        """Write the index files; `durably` if no later recovery would rebuild them.
 
         Raises OSError.
         """
@@ -321,7 +321,7 @@ class Segment:
     def park(self) -> None:
         """Close the active segment's file; the next append or read opens it again.
 
-        Its indexes are in no file yet: they stay in memory.
+        Its indexes have not been written to files yet: they stay in memory.
         """
         with self._opening:
             if self._handle is not None:
@@ -329,9 +329,9 @@ class Segment:
                 self._handle = None
 
     def release(self) -> None:
-        """Let go of files and indexes; the next read opens them again."""
+        """Close files and drop indexes; the next read opens them again."""
         with self._opening:
-            # Of a retired segment, the name can be another file's by now.
+            # The name of a retired segment may belong to another file by now.
             if not self.is_retired:
                 self._handle = None
                 self._parked_index = None
@@ -339,10 +339,10 @@ class Segment:
                 self._aborted = None
 
     def hold(self) -> None:
-        """Open all that a reader may want, before another segment gets the name of this one.
+        """Open all that a reader may need before another segment takes over this one's file name.
 
-        Who is on the way through it goes on with the files as they are now; it must be retired,
-        so that nothing lets go of them. Raises KafkaStorageError.
+        Readers of this segment continue with the files as they are now. The segment must be
+        retired, so that nothing closes them. Raises KafkaStorageError.
         """
         with self._opening:
             self._open()
@@ -350,19 +350,19 @@ class Segment:
                 self._time_index = self._load_time_index()
 
     def remove(self) -> None:
-        """Delete the files; who holds a handle can still read. Raises OSError."""
+        """Delete the files; holders of a handle can still read. Raises OSError."""
         self._handle = None
         self._parked_index = None
         self._time_index = None
-        # The data first: indexes without data are rubbish that the next start removes, data
-        # without indexes would be a reason to build them again.
+        # Delete the data first: the next start removes indexes without data, but it would rebuild
+        # the indexes of data without them.
         for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES):
             self.disk.remove(segment_path(self.directory, self.base_offset, suffix))
 
     # --- reading ---
 
     def has_indexes(self) -> bool:
-        """Tell by their size whether a closed segment has index files that can be whole."""
+        """Tell by their size whether a closed segment has index files that may be complete."""
         index_size, time_index_size = (
             self.disk.size(segment_path(self.directory, self.base_offset, suffix))
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
@@ -388,7 +388,7 @@ class Segment:
         return TimeIndex.from_bytes(self.disk.read(path))
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
-        """The aborted transactions whose markers are here, oldest first.
+        """Return the aborted transactions whose markers are in this segment, oldest first.
 
         Raises KafkaStorageError.
         """
@@ -397,7 +397,7 @@ class Segment:
             path = segment_path(self.directory, self.base_offset, TRANSACTION_INDEX_SUFFIX)
             try:
                 stored = b"" if self.disk.size(path) is None else self.disk.read(path)
-            except FileNotFoundError:  # retention was faster
+            except FileNotFoundError:  # retention has deleted it in the meantime
                 stored = b""
             except OSError as error:
                 raise KafkaStorageError(f"{path}: {error.strerror}") from error
@@ -405,7 +405,7 @@ class Segment:
         return aborted
 
     def handle(self) -> Handle:
-        """The open file and index; raises KafkaStorageError."""
+        """Return the open file and its index, opening them if needed; raises KafkaStorageError."""
         handle = self._handle
         if handle is not None:
             return handle
@@ -429,7 +429,7 @@ class Segment:
         return handle
 
     def locate(self, offset: int, timestamp_ms: int = -(2**63)) -> tuple[int, int] | None:
-        """(position, size) of the first batch that reaches an offset and a timestamp."""
+        """Return (position, size) of the first batch that reaches an offset and a timestamp."""
         file, index = self.handle()
         position = index.lookup(max(0, offset - self.base_offset))
         end = self.size
@@ -446,7 +446,7 @@ class Segment:
     def read_at(
         self, position: int, max_bytes: int, up_to_offset: int, min_one_message: bool
     ) -> tuple[bytes, int]:
-        """Whole batches from a position on, and the offset after them (-1 if there is none)."""
+        """Read whole batches from a position on; return them and the next offset (-1 if none)."""
         file = self.handle().file
         end = self.size
         data = file.pread(min(max(max_bytes, HEADER_BYTES), end - position), position)
@@ -463,9 +463,9 @@ class Segment:
     def slice_at(
         self, position: int, max_bytes: int, up_to_offset: int
     ) -> tuple[FileSlice, int] | None:
-        """As `read_at`, of the batches that the index knows to be whole, without reading them.
+        """Return a slice of the file for `read_at`'s range, cut at batches the index knows.
 
-        None where that is not worth it.
+        None if the slice would be too small or the file cannot be sent from.
         """
         size, next_offset = self.size, self.next_offset
         if min(max_bytes, size - position) < _SLICE_BYTES_MIN:
@@ -487,7 +487,7 @@ class Segment:
     def first_at_timestamp(
         self, timestamp_ms: int, from_offset: int, up_to_offset: int
     ) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record at a time or later, within offsets."""
+        """Return (timestamp, offset) of the first record at or after a time, within offsets."""
         time_index = self._time_index or self._load_time_index()
         if time_index is not None:
             from_offset = max(from_offset, self.base_offset + time_index.lookup(timestamp_ms))
@@ -521,7 +521,7 @@ def _first_record(
             if timestamp >= timestamp_ms and offset >= from_offset:
                 return timestamp, offset
     except BrokerError as error:
-        # Compressed batches are stored unopened; what cannot be opened still has its header.
+        # Compressed batches are stored without being decompressed; the header is readable anyway.
         logger.warning("batch at offset %d cannot be opened: %s", header.base_offset, error)
         return header.max_timestamp, header.base_offset
     return None

@@ -1,4 +1,4 @@
-"""A log as a list of segments: what it consists of, how it rolls, is read and becomes durable."""
+"""A log as a list of segments: rolling, reading, and durability."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentedLog:
-    """The segments of a log and its offsets, with the locks that guard them.
+    """The segments and offsets of a log, with the locks that guard them.
 
-    Parts of `Log`: this, what goes out of it again (`MaintainedLog`), and what comes in (`Log`).
+    `MaintainedLog` adds retention and compaction, `Log` adds appends.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class SegmentedLog:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.segments[-1].next_offset
         self.high_watermark = self.log_end_offset
-        self.recovery_point = loaded.recovery_point  # everything before it is on the medium
-        # False where somebody else moves it: after a flush, or when other replicas have it too.
+        self.recovery_point = loaded.recovery_point  # everything before it is on disk
+        # False if the owner moves it: after a flush, or when other replicas have the records too.
         self.high_watermark_follows_end = True
         self.bytes_cut = loaded.bytes_cut  # by the recovery that opened this log
         self._environment = environment
@@ -66,10 +66,10 @@ class SegmentedLog:
         self._epochs_are_dirty = False
         self._has_clean_mark = loaded.is_clean
         self._failure: str | None = None
-        self._lock = threading.RLock()  # the list of segments, offsets, unsynced
+        self._lock = threading.RLock()  # guards the list of segments, the offsets, unsynced
         self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
         self._maintenance_lock = threading.Lock()  # one retention or compaction; taken first
-        self._is_ending = False  # stops a compaction, for which nobody wants to wait
+        self._is_ending = False  # stops a running compaction, so that closing need not wait for it
         self._reader = SegmentReader(lambda: {self._active, *self._unsynced})
 
     @property
@@ -78,7 +78,7 @@ class SegmentedLog:
 
     @property
     def name(self) -> str:
-        """Topic and partition, as Kafka names the directory."""
+        """Topic and partition in the form of Kafka's directory names."""
         return f"{self.topic}-{self.partition}"
 
     @property
@@ -88,12 +88,12 @@ class SegmentedLog:
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments, oldest first; the last is written."""
+        """The segments, oldest first; the last is the active one."""
         return list(self._segments)
 
     @property
     def producers(self) -> ProducerState:
-        """What is known of idempotent producers."""
+        """The state of idempotent and transactional producers."""
         return self._producers
 
     @property
@@ -102,11 +102,11 @@ class SegmentedLog:
         return self._epochs
 
     def update_config(self, config: LogConfig) -> None:
-        """Use other settings from now on."""
+        """Use these settings from now on."""
         self.config = config
 
     def _begin_change(self) -> None:
-        """What a clean shutdown left is not what there is any more."""
+        """Remove the clean-shutdown mark before the log is changed."""
         if self._has_clean_mark:
             try:
                 CleanShutdown.remove(self._disk, self.directory)
@@ -131,7 +131,7 @@ class SegmentedLog:
             self.roll()
 
     def roll(self) -> None:
-        """Close the active segment and begin a new one; an empty one stays.
+        """Close the active segment and begin a new one; do nothing if the active one is empty.
 
         Raises KafkaStorageError, and then the log is unchanged.
         """
@@ -147,7 +147,7 @@ class SegmentedLog:
                 self._save_producers()
             except OSError as error:
                 raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
-            # Until it is flushed the closed segment keeps its file, so that flush has one to sync.
+            # The closed segment keeps its file open until it is flushed, so that flush can sync it.
             self._segments = [*self._segments, segment]
             self._active = segment
             self._unsynced.append(segment)
@@ -178,12 +178,12 @@ class SegmentedLog:
         min_one_message: bool = True,
         up_to_offset: int | None = None,
     ) -> bytes:
-        """Whole batches from the one that holds `offset` on, from one segment.
+        """Read whole batches of one segment, from the one that holds `offset` on.
 
-        The first batch can begin before `offset`; the reader skips. At most `max_bytes`, but with
-        `min_one_message` at least one batch however large; only batches that end before
-        `up_to_offset` (the high watermark). Empty where there is none. Raises OffsetOutOfRange,
-        KafkaStorageError, CorruptMessage.
+        The first batch can begin before `offset`; the reader skips those records. Returns at most
+        `max_bytes`, but with `min_one_message` at least one batch of any size, and only batches
+        that end before `up_to_offset` (the high watermark); empty if there are none. Raises
+        OffsetOutOfRange, KafkaStorageError, CorruptMessage.
         """
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
@@ -195,14 +195,17 @@ class SegmentedLog:
         try:
             return self._reader.read(self._segments, offset, max_bytes, end, min_one_message)
         except KafkaStorageError:
-            if offset < self.log_start_offset:  # retention was faster
+            if offset < self.log_start_offset:  # retention has deleted it in the meantime
                 raise self._out_of_range(offset) from None
             raise
 
     def read_committed(
         self, offset: int, max_bytes: int, *, min_one_message: bool = True
     ) -> tuple[bytes, list[AbortedTransaction]]:
-        """As `read`, up to the last stable offset, with what was aborted of it, by first offset."""
+        """Read up to the last stable offset; also return the aborted transactions in that range.
+
+        They are sorted by first offset; see `read`.
+        """
         while True:
             segments = self._segments
             data = self.read(
@@ -213,18 +216,18 @@ class SegmentedLog:
             )
             _, end_offset = whole_batches(data)
             aborted = aborted_between(segments, offset, end_offset)
-            # A compaction drops aborted records and what is known of them: never one without
-            # the other.
+            # Compaction drops aborted records together with their index entries: the data and the
+            # list must come from the same segments.
             if segments is self._segments:
                 return data, aborted
 
     def slice(
         self, offset: int, max_bytes: int, up_to_offset: int
     ) -> tuple[FileSlice, list[AbortedTransaction]] | None:
-        """As `read_committed` up to a given offset, the batches not read but where they are.
+        """Return what `read_committed` would, with a file slice instead of the batches.
 
-        None where that is not worth it, or `read` has to say why there is nothing. Raises
-        KafkaStorageError, CorruptMessage.
+        Reads up to `up_to_offset`. None if the slice is not worth it, or if `read` has to raise the
+        error. Raises KafkaStorageError, CorruptMessage.
         """
         while True:
             segments = self._segments
@@ -246,12 +249,12 @@ class SegmentedLog:
 
     @property
     def has_closed_segments_to_flush(self) -> bool:
-        """True if a whole segment waits to become durable: a crash would have to read it again."""
+        """True if a whole closed segment is not durable yet: recovery would have to read it."""
         return len(self._unsynced) > 1
 
     @property
     def last_stable_offset(self) -> int:
-        """Every transaction that begins before it is decided; at most the high watermark."""
+        """All transactions that begin before it are decided; at most the high watermark."""
         with self._lock:
             unstable = self._producers.first_unstable_offset(self.high_watermark)
             if unstable is None or unstable >= self.high_watermark:
@@ -259,18 +262,18 @@ class SegmentedLog:
             return max(unstable, self.log_start_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record at `timestamp_ms` or later.
+        """Return (timestamp, offset) of the first record at `timestamp_ms` or later.
 
-        Looks up to the high watermark. Raises KafkaStorageError.
+        Searches up to the high watermark. Raises KafkaStorageError.
         """
         return self._reader.first_at_timestamp(
             self._segments, timestamp_ms, self.log_start_offset, self.high_watermark
         )
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record with the newest timestamp; None if empty.
+        """Return (timestamp, offset) of the first record with the newest timestamp; None if empty.
 
-        None also where `delete_records` deleted that record but its segment is still there.
+        Also None if `delete_records` deleted that record but its segment still exists.
         """
         segments = [segment for segment in self._segments if segment.size]
         if not segments or self.log_start_offset == self.log_end_offset:
@@ -280,10 +283,10 @@ class SegmentedLog:
     # --- durability ---
 
     def flush(self) -> int:
-        """Make what is appended now durable; returns the offset up to which the log is.
+        """Make all appended batches durable; return the offset up to which the log is durable.
 
         Safe beside appends, rolls, retention and reads of other threads. Raises KafkaStorageError;
-        the log then refuses appends, since the kernel can have dropped what it failed to write.
+        the log then refuses appends, since the kernel may have dropped what it failed to write.
         """
         with self._flush_lock:
             with self._lock:
@@ -302,7 +305,7 @@ class SegmentedLog:
                 for handle in handles:
                     handle.file.fdatasync()
                 for segment in closed:
-                    with suppress(FileNotFoundError):  # retention was faster
+                    with suppress(FileNotFoundError):  # retention has deleted it in the meantime
                         segment.sync_indexes()
                 if epochs_are_dirty:
                     self._epochs.save()
@@ -323,12 +326,12 @@ class SegmentedLog:
                     self._reader.use(segment)
             recovery_point = self.recovery_point
         if closed:
-            # Only now and then: an older recovery point costs the next start some reading.
+            # Saved only with closed segments: with an older one the next start only reads more.
             self._save_offset(checkpoints.RECOVERY_POINT, recovery_point)
         return recovery_point
 
     def park(self) -> None:
-        """Close the file that is written, where nothing of it waits to become durable."""
+        """Close the active segment's file if everything in it is durable."""
         with self._lock:
             if self.recovery_point >= self.log_end_offset:
                 self._active.park()

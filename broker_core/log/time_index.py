@@ -1,4 +1,4 @@
-"""From timestamps to offsets inside one segment: a sparse, sorted table.
+"""The time index of one segment: a sparse, sorted table from timestamps to offsets.
 
 File format as Kafka's `.timeindex`: entries of 12 bytes, a timestamp (ms, 64 bits) and an offset
 relative to the segment's base offset (32 bits), both big-endian.
@@ -19,8 +19,8 @@ _HIGH_HALF: Final = 1 if sys.byteorder == "little" else 0  # of a timestamp seen
 class TimeIndex:
     """Timestamps, strictly ascending, each with an offset.
 
-    Invariant: no record at or before an entry's offset has a later timestamp than the entry. A
-    record that is later than an entry therefore lies behind the entry's offset.
+    Invariant: no record at or before an entry's offset has a later timestamp than the entry, so a
+    record with a later timestamp lies behind the entry's offset.
     """
 
     __slots__ = ("_offsets", "_timestamps")
@@ -34,28 +34,28 @@ class TimeIndex:
 
     @property
     def last_timestamp(self) -> int:
-        """The newest entry's timestamp, -1 of an empty index."""
+        """The newest entry's timestamp, -1 if the index is empty."""
         return self._timestamps[-1] if self._timestamps else -1
 
     def append(self, timestamp_ms: int, relative_offset: int) -> None:
-        """Add an entry; one that is not later than the last is left out, it would say nothing."""
+        """Add an entry at the end; ignore one that is not later than the last."""
         if timestamp_ms > self.last_timestamp:
             self._timestamps.append(timestamp_ms)
             self._offsets.append(relative_offset)
 
     def lookup(self, timestamp_ms: int) -> int:
-        """The first relative offset whose record can be at `timestamp_ms` or later."""
+        """Return the first relative offset whose record can be at `timestamp_ms` or later."""
         index = bisect_left(self._timestamps, timestamp_ms)
         return self._offsets[index - 1] + 1 if index else 0
 
     def truncate(self, relative_offset: int) -> None:
-        """Drop entries at or behind an offset."""
+        """Drop the entries at or above an offset."""
         while self._offsets and self._offsets[-1] >= relative_offset:
             self._offsets.pop()
             self._timestamps.pop()
 
     def to_bytes(self) -> bytes:
-        """The file's content."""
+        """Return the content of the index file."""
         halves = array("I", self._timestamps.tobytes())
         words = array("I", bytes(ENTRY_BYTES * len(self)))
         words[0::3] = halves[_HIGH_HALF::2]
@@ -67,7 +67,7 @@ class TimeIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TimeIndex | None:
-        """Read a file's content; None if it cannot be a time index."""
+        """Parse a file's content; return None if it cannot be a time index."""
         if len(data) % ENTRY_BYTES:
             return None
         words = array("I", data)
@@ -86,7 +86,7 @@ class TimeIndex:
 
 
 def last_timestamp_of(tail: bytes) -> int:
-    """The timestamp of the last entry, given at least the last 12 bytes of a file; -1 if empty."""
+    """Return the last entry's timestamp from at least the last 12 bytes of a file; -1 if empty."""
     if len(tail) < ENTRY_BYTES:
         return -1
     return int.from_bytes(tail[-ENTRY_BYTES:-4], "big", signed=True)

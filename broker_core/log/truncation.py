@@ -1,8 +1,8 @@
-"""Cutting the end of a log off, as a follower must where its leader's log goes another way.
+"""Truncation of a log's end, as a follower needs it when its log diverges from the leader's.
 
-The order of the steps is that of a log that a crash may interrupt: the recovery point first, so
-that what is written anew is read again after a crash; then segments from the last to the first, so
-that what remains is always a beginning of the old log.
+The order of the steps allows a crash at any moment. The recovery point is lowered first, so that
+what is rewritten is read again after a crash. Segments are removed from the last to the first, so
+that what remains is always a prefix of the old log.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from broker_core.protocol.control_records import read_end_marker
 def cut_segments(
     disk: Disk, directory: Path, segments: list[Segment], offset: int
 ) -> list[Segment]:
-    """Cut every batch off that reaches `offset`; durable when it returns. Raises OSError.
+    """Remove every batch that reaches `offset`, durably. Raises OSError.
 
-    The first segment stays, empty perhaps; the last that stays can be written.
+    The first segment stays, even if it is empty; the last one that stays can be written.
     """
     kept = list(segments)
     while len(kept) > 1 and kept[-1].base_offset >= offset:
@@ -36,7 +36,7 @@ def cut_segments(
 def reload_producers(
     disk: Disk, directory: Path, segments: list[Segment], now_ms: int
 ) -> ProducerState:
-    """What segments say of their producers, from the newest snapshot that still holds.
+    """Rebuild producer state from the segments and the newest snapshot that is still valid.
 
     Later snapshots are removed. Raises OSError.
     """
@@ -53,7 +53,7 @@ def reload_producers(
         for header, _, data in Scan(disk.open(segment.path), segment.size, check_crc=False):
             if header.base_offset < offset or header.producer_id < 0:
                 continue
-            # The index of aborted transactions is right already: only the producers are read.
+            # The transaction index is correct already: only producer state is rebuilt.
             if not header.is_control:
                 producers.update(header, now_ms)
             elif (marker := read_end_marker(data, header)) is not None:

@@ -1,7 +1,7 @@
-"""What a topic asks of batches before they are appended: Kafka's LogValidator.
+"""Validation of batches by the settings of a topic, before the append: Kafka's LogValidator.
 
-Batches are opened only where a setting of the topic needs it: a compacted topic wants keys, and
-`compression.type` may want another codec.
+Batches are decompressed only if a setting requires it: a compacted topic requires keys, and
+`compression.type` may require another codec.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker_core.protocol.records import (
     validate_batches,
 )
 
-#: The value of `compression.type` that leaves batches as they come.
+#: The value of `compression.type` that keeps the producer's compression.
 _PRODUCERS_CHOICE: Final = "producer"
 
 Batches = bytearray | memoryview
@@ -28,7 +28,7 @@ Batches = bytearray | memoryview
 def prepare(
     batches: Batches, config: LogConfig, now_ms: int, log_name: str
 ) -> tuple[Batches, list[BatchHeader]]:
-    """The batches as they are to be stored, and their headers.
+    """Return the batches in the form to be stored, and their headers.
 
     Raises CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge,
     UnsupportedCompressionType.

@@ -1,7 +1,7 @@
-"""The codecs of record batches, with a bound on what a batch may expand to.
+"""The codecs of record batches, with a limit on the size of a decompressed batch.
 
-A few kilobytes can claim to be gigabytes. Every codec here is therefore run as a stream that stops
-at `max_bytes`, or, where the format says its length first (snappy), refused before any work.
+A batch of a few kilobytes can expand to gigabytes. Every codec here therefore decompresses a stream
+that stops at `max_bytes`, or, if the format begins with the length (snappy), checks that first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Buffer = bytes | bytearray | memoryview
 
 EXPANDED_BYTES_MAX: Final = 32 * 1024 * 1024
 _ZSTD_WINDOW_BYTES_MAX: Final = 32 * 1024 * 1024  # level 19 of a one-megabyte batch needs 1 MiB
-_GZIP_WBITS: Final = 31  # zlib's way to say "gzip header and trailer"
+_GZIP_WBITS: Final = 31  # zlib's value for "with gzip header and trailer"
 
 # Framing of the Java library snappy-java ("xerial"), which Kafka's Java clients use: magic,
 # version, lowest compatible version, then blocks of a big-endian length and raw snappy.
@@ -35,7 +35,7 @@ class Compression(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Compression:
-        """The codec that Kafka's setting `compression.type` calls `name`.
+        """Return the codec with this name in Kafka's setting `compression.type`.
 
         Raises UnsupportedCompressionType; `producer` and `uncompressed` mean NONE.
         """
@@ -69,9 +69,9 @@ def compress(codec: int, data: Buffer) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int = EXPANDED_BYTES_MAX) -> bytes:
-    """Expand the records of a batch.
+    """Decompress the records of a batch.
 
-    Raises CorruptMessage for what the codec cannot read, MessageTooLarge for more than `max_bytes`,
+    Raises CorruptMessage for invalid data, MessageTooLarge for more than `max_bytes`,
     UnsupportedCompressionType.
     """
     if codec == Compression.NONE:
@@ -94,14 +94,14 @@ def _too_large(max_bytes: int) -> MessageTooLarge:
 
 
 def _stream(new_stream: Any, data: Buffer, max_bytes: int, error: Any) -> bytes:
-    """Expand one or more members one after the other, as gzip and lz4 frames allow."""
+    """Decompress one or more consecutive members, as gzip and lz4 frames allow."""
     parts: list[bytes] = []
     size = 0
     rest: Buffer = data
     while rest:
         stream = new_stream()
         try:
-            # One byte over the limit tells "just fits" from "too much".
+            # One byte over the limit distinguishes data that just fits from data that is too large.
             part = stream.decompress(rest, max_length=max_bytes - size + 1)
         except error as problem:
             raise CorruptMessage(f"compressed records cannot be read: {problem}") from None
@@ -145,7 +145,7 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _snappy_length(block: Buffer) -> int:
-    """What a raw snappy block says it expands to: a little-endian varint of at most 32 bits."""
+    """Return the decompressed length in a raw snappy block: a little-endian varint, 32 bits."""
     length = 0
     for index, byte in enumerate(bytes(block[:5])):
         length |= (byte & 0x7F) << (7 * index)

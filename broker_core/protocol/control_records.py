@@ -1,7 +1,7 @@
 """Transaction markers: the control records that end a transaction in a partition (KIP-98).
 
-A control batch holds one record. Its key is version and type (0 abort, 1 commit), its value version
-and the epoch of the transaction coordinator that wrote it, all big-endian.
+A control batch holds one record. Its key has version and type (0 abort, 1 commit), its value has
+version and the epoch of the transaction coordinator that wrote it, all big-endian.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COMMIT: Final = 1
 
 
 class EndMarker(NamedTuple):
-    """How a transaction of a producer ended."""
+    """The end of a producer's transaction."""
 
     committed: bool
     coordinator_epoch: int
@@ -30,7 +30,7 @@ class EndMarker(NamedTuple):
 def build_end_marker(
     producer_id: int, producer_epoch: int, marker: EndMarker, now_ms: int
 ) -> bytearray:
-    """The control batch, ready to be numbered."""
+    """Build the control batch; its offset is not assigned yet."""
     key = _KEY.pack(0, _COMMIT if marker.committed else _ABORT)
     value = _VALUE.pack(0, marker.coordinator_epoch)
     return build_batch(
@@ -43,7 +43,7 @@ def build_end_marker(
 
 
 def read_end_marker(data: Buffer, header: BatchHeader) -> EndMarker | None:
-    """What a control batch says; None for a kind that ends no transaction."""
+    """Parse a control batch; return None for a kind that does not end a transaction."""
     try:
         ((_, _, key, value, _),) = read_records(data, header)
         _, kind = _KEY.unpack_from(key or b"")

@@ -1,9 +1,9 @@
 # CRC-32C (Castagnoli, RFC 3720 appendix B.4) over any memory, without the GIL.
 #
-# google-crc32c takes `bytes` alone: a batch that lies in a receive buffer would have to be copied
-# first. Here three streams of the processor's crc32 instruction run interleaved, since one alone
-# waits three cycles for each result, and are joined by tables that append zero bytes to a CRC.
-# Processors without SSE 4.2 take eight table look-ups for eight bytes.
+# google-crc32c accepts `bytes` only: a batch in a receive buffer would have to be copied first.
+# This code runs three interleaved streams of the processor's crc32 instruction, since a single
+# stream waits three cycles for each result. Tables that append zero bytes to a CRC join the
+# streams. Processors without SSE 4.2 use eight table look-ups for eight bytes.
 
 from libc.stdint cimport uint32_t
 

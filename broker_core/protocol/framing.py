@@ -1,4 +1,4 @@
-"""Cutting a TCP byte stream into Kafka request frames without copying what need not be copied."""
+"""Splitting of a TCP byte stream into Kafka request frames, with as little copying as possible."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Final
 
 from broker_core.protocol.primitives import RemoteProtocolError
 
-#: The length field of a frame.
+#: Size of a frame's length field, in bytes.
 LENGTH_BYTES: Final = 4
 
-#: A frame that is not complete yet gets a buffer of its own, at first of at most this size.
+#: Smallest own buffer of a connection for an incomplete frame, unless the frame is smaller.
 _OWN_BYTES_MIN: Final = 64 * 1024
-#: ... which then grows by this factor with the bytes that really came, never by what is announced.
+#: A larger one has at most this many times the bytes received, whatever length is announced.
 _GROWTH: Final = 4
 
 
@@ -20,41 +20,41 @@ class FrameTooLarge(RemoteProtocolError):
 
 
 class FrameReader:
-    """Hands out the frames of one connection as slices of the buffer they were received into.
+    """Returns the frames of one connection as slices of the buffer that they were received into.
 
-    The caller owns the socket: it receives into `get_buffer()`, says how much with `received()`,
-    drains `next_frame()` until that returns None and then calls `settle()`. `shared` is one buffer
-    for all connections of an event loop: most requests arrive whole, so that a connection that is
-    idle between two requests has no buffer at all.
+    The caller owns the socket: it receives into `get_buffer()`, reports the number of bytes with
+    `received()`, calls `next_frame()` until that returns None, and then `settle()`. All connections
+    of an event loop use the buffer `shared`: most requests arrive complete, so that a connection
+    that is idle between two requests has no buffer of its own.
 
-    A frame is valid until `settle()`: whoever keeps its bytes copies them.
+    A frame is valid until `settle()`: copy what is needed longer.
     """
 
     __slots__ = ("_capacity", "_end", "_own", "_shared", "_start", "_view", "frame_bytes_max")
 
     def __init__(self, shared: memoryview, *, frame_bytes_max: int) -> None:
         self._shared = shared
-        #: The longest frame that is accepted; may change between two frames.
+        #: Largest size of a frame; may change between two frames.
         self.frame_bytes_max = frame_bytes_max
         self._own = False
         self._view = shared
         self._capacity = len(shared)
-        # Bytes [start, end) of the view have been received and not been handed out.
+        # Bytes [start, end) of the view have been received and not been returned as frames.
         self._start = 0
         self._end = 0
 
     @property
     def buffered(self) -> int:
-        """Bytes received that are not part of a frame handed out so far."""
+        """The number of received bytes that have not been returned as frames."""
         return self._end - self._start
 
     @property
     def reserved(self) -> int:
-        """Size of the buffer that this connection has for itself."""
+        """The size in bytes of the connection's own buffer, 0 if it has none."""
         return self._capacity if self._own else 0
 
     def get_buffer(self) -> memoryview:
-        """Where to receive next; never empty."""
+        """Return the buffer to receive into; never empty."""
         if self._own:
             if self._end == self._capacity:
                 self._move(self._wanted())
@@ -62,13 +62,13 @@ class FrameReader:
         return self._shared
 
     def received(self, count: int) -> None:
-        """`count` bytes have been written to the start of the last `get_buffer()`."""
+        """Report that `count` bytes were received into the last `get_buffer()`."""
         self._end += count
 
     def next_frame(self) -> memoryview | None:
-        """The next complete frame, without its length; None when more bytes are needed.
+        """Return the next complete frame without its length, or None if more bytes are needed.
 
-        Raises FrameTooLarge as soon as the length is known, before its body arrives.
+        Raises FrameTooLarge as soon as the length is known, before the rest arrives.
         """
         size = self._announced()
         if size is None:
@@ -81,7 +81,7 @@ class FrameReader:
         return self._view[begin:end]
 
     def settle(self) -> None:
-        """Give the shared buffer back: what is left of it moves to a buffer of our own."""
+        """Release the shared buffer; unread bytes move to a buffer of the connection's own."""
         if self._start == self._end:
             self._own = False
             self._view = self._shared
@@ -102,12 +102,12 @@ class FrameReader:
         return size
 
     def _wanted(self) -> int:
-        """Capacity for what is buffered and what should follow."""
+        """Return the capacity for the buffered bytes and those that should follow."""
         buffered = self._end - self._start
         capacity = max(_OWN_BYTES_MIN, buffered * _GROWTH)
         size = self._announced()
         if size is not None and size + LENGTH_BYTES > buffered:
-            # Up to the end of this frame and not further: the next one starts in the shared buffer.
+            # Not beyond the end of this frame: the next one begins in the shared buffer.
             capacity = min(capacity, size + LENGTH_BYTES)
         return capacity
 

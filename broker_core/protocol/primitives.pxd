@@ -5,13 +5,13 @@ cdef class FieldPlan:
     cdef readonly str name
     cdef readonly int kind
     cdef readonly bint array
-    # Of the array, if it is one; its elements are never null.
+    # Applies to the array, if the field is one; its elements are never null.
     cdef readonly bint nullable
     cdef readonly bint value_nullable
     cdef readonly bint flexible
     cdef readonly object default
     cdef readonly Plan struct
-    # The fewest bytes one value (one element of an array) can take on the wire.
+    # The fewest bytes that a value (of an array: an element) takes on the wire.
     cdef readonly Py_ssize_t size_min
 
 
@@ -30,7 +30,7 @@ cdef class Writer:
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
     cdef list parts
-    # Bytes in `parts`.
+    # Number of bytes in `parts`.
     cdef Py_ssize_t total
     cdef int reserve(self, Py_ssize_t more) except -1
     cdef int put8(self, uint8_t value) except -1

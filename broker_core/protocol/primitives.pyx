@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""The Kafka protocol's primitive types, and the codec that walks a schema plan.
+"""The primitive types of the Kafka protocol, and the codec that executes a schema plan.
 
-Reading is a pointer and an end that every step checks; writing is a buffer that grows. Messages are
-dicts; a `records` field is a memoryview of the buffer it came in, never a copy.
+Every read step checks a pointer against the end of the data; the write buffer grows. Messages are
+dicts. A `records` field is a memoryview of the received buffer, never a copy.
 """
 
 from cpython.buffer cimport (
@@ -40,12 +40,12 @@ cdef enum:
     KIND_RECORDS = 11
     KIND_STRUCT = 12
 
-# A dict takes over a hundred times the bytes of the smallest struct on the wire, so the number of
-# array elements in one message is limited, not only its length.
+# A dict takes over a hundred times the bytes of the smallest struct on the wire. Therefore the
+# number of array elements in a message is limited, not only its length.
 cdef enum:
     ELEMENTS_MAX = 50_000
     TAGS_MAX = 1_000
-    # Payloads of this size go to the socket as they are; smaller ones are cheaper to copy.
+    # Payloads from this size on are sent without copying; smaller ones are cheaper to copy.
     COPY_BELOW = 8192
 
 _KINDS = {
@@ -63,24 +63,25 @@ _KINDS = {
     "records": KIND_RECORDS,
     "struct": KIND_STRUCT,
 }
-# Indexed by kind; a length prefix has two bytes at least in the old and one in the new encoding.
+# Indexed by kind; a length prefix has at least two bytes in the old encoding and one in the new
+# one.
 _SIZES_MIN = (1, 1, 2, 2, 4, 4, 8, 8, 16, 1, 1, 1, 0)
 
 
 class ProtocolError(ValueError):
-    """Bytes or a message do not follow the protocol."""
+    """Bytes or a message violate the protocol."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent bytes that are not what they claim to be."""
+    """The peer sent bytes that violate the protocol."""
 
 
 class LocalProtocolError(ProtocolError):
-    """We tried to encode a message that does not fit its schema."""
+    """A message to be encoded does not fit its schema."""
 
 
 cdef class FieldPlan:
-    """How one field is read and written in one version."""
+    """The codec's plan for one field in one version."""
 
     def __init__(self, str name, str kind, *, bint array, bint nullable, bint flexible,
                  default, Plan struct):
@@ -99,7 +100,7 @@ cdef class FieldPlan:
 
 
 cdef class Plan:
-    """The fields of one struct in one version, in the order of the wire."""
+    """The fields of one struct in one version, in the order on the wire."""
 
     def __init__(self, list fields, dict tagged, bint flexible, dict absent):
         cdef FieldPlan each
@@ -160,7 +161,7 @@ cdef uint32_t read_uvarint(Reader* reader) except? 0xFFFFFFFF:
 
 
 cdef Py_ssize_t read_length(Reader* reader, bint flexible, bint wide) except? -2:
-    """A length prefix; -1 is null. `wide` is int32 in the old encoding, else int16."""
+    """Read a length prefix; -1 is null. `wide` means int32 in the old encoding, otherwise int16."""
     cdef Py_ssize_t length
     if flexible:
         return <Py_ssize_t>read_uvarint(reader) - 1
@@ -269,7 +270,7 @@ cdef object read_array(Reader* reader, FieldPlan field, object view):
         if not field.nullable:
             raise RemoteProtocolError(f"{field.name} is null")
         return None
-    # Checked before anything is allocated: what is announced must at least have room.
+    # Checked before anything is allocated: the announced elements must at least fit in the data.
     if count * field.size_min > reader.end - reader.position:
         raise RemoteProtocolError(f"{field.name} announces {count} elements in too few bytes")
     reader.elements_left -= count
@@ -323,7 +324,7 @@ cdef dict read_struct(Reader* reader, Plan plan, object view):
 
 
 def decode(Plan plan not None, view, Py_ssize_t start=0):
-    """Read one message from `view` at `start`; returns (message, position after it).
+    """Decode one message from `view` at `start`; return (message, position after it).
 
     Raises RemoteProtocolError. `records` fields are slices of `view`, which should be a memoryview.
     """
@@ -343,9 +344,10 @@ def decode(Plan plan not None, view, Py_ssize_t start=0):
 
 
 def decode_request_header(view, Py_ssize_t start=0):
-    """Read a request header, version 1: (api key, api version, correlation id, client id, position).
+    """Decode a request header of version 1.
 
-    Version 2 has tagged fields behind it: see `skip_tagged_fields`. Raises RemoteProtocolError.
+    Returns (api key, api version, correlation id, client id, position after the header). In version
+    2 tagged fields follow: see `skip_tagged_fields`. Raises RemoteProtocolError.
     """
     cdef Py_buffer buffer
     cdef Reader reader
@@ -375,7 +377,7 @@ def decode_request_header(view, Py_ssize_t start=0):
 
 
 def skip_tagged_fields(view, Py_ssize_t start):
-    """Returns the position after a section of tagged fields; raises RemoteProtocolError."""
+    """Return the position after a section of tagged fields; raises RemoteProtocolError."""
     cdef Py_buffer buffer
     cdef Reader reader
     PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
@@ -394,7 +396,7 @@ def skip_tagged_fields(view, Py_ssize_t start):
 # ---------------------------------------------------------------------------------------- writing
 
 cdef class Writer:
-    """A buffer that grows; large payloads are kept beside it instead of being copied."""
+    """A buffer that grows; large payloads are kept as separate parts and not copied."""
 
     def __cinit__(self):
         self.capacity = 512
@@ -463,9 +465,10 @@ cdef class Writer:
         return 0
 
     cdef int put_payload(self, object payload) except -1:
-        """Bytes of a payload: copied when small, kept by reference when large.
+        """Add a payload: copy a small one, keep a reference to a large one.
 
-        What is no buffer, but has a length, stays for whoever sends the parts to understand.
+        An object with a length that is no buffer is kept as it is, for the code that sends the
+        parts.
         """
         cdef Py_buffer buffer
         if not PyObject_CheckBuffer(payload):
@@ -501,7 +504,7 @@ cdef inline void store32(unsigned char* at, uint32_t value) noexcept nogil:
 
 
 cdef int write_length(Writer writer, Py_ssize_t length, bint flexible, bint wide) except -1:
-    """A length prefix; -1 is null."""
+    """Write a length prefix; -1 is null."""
     if flexible:
         return writer.put_uvarint(<uint32_t>(length + 1))
     if wide:
@@ -608,7 +611,7 @@ cdef int write_tagged(Writer writer, Plan plan, dict message) except -1:
     for tag in plan.tags:
         field = <FieldPlan>plan.tagged[tag]
         value = message.get(field.name, field.default)
-        # A default is not sent; an empty list is the default of an array.
+        # Defaults are not sent; the default of an array is an empty list.
         if value != field.default and not (field.array and not value and field.default == ()):
             present.append((tag, field, value))
     writer.put_uvarint(<uint32_t>len(present))
@@ -624,7 +627,7 @@ cdef int write_tagged(Writer writer, Plan plan, dict message) except -1:
 
 
 def encode(Plan plan not None, dict message not None):
-    """Write one message; returns its bytes. Raises LocalProtocolError."""
+    """Encode one message; return its bytes. Raises LocalProtocolError."""
     cdef Writer writer = Writer()
     write_struct(writer, plan, message)
     writer.cut()
@@ -636,9 +639,9 @@ def encode(Plan plan not None, dict message not None):
 def encode_response_frame(
     Plan plan not None, int32_t correlation_id, bint flexible_header, dict message not None
 ):
-    """Write a whole response: length, header, body; returns a list of buffers to send in order.
+    """Encode a whole response: length, header, body; return a list of buffers to send in order.
 
-    Payloads of some size (fetched records) are in the list as they were given, not copied.
+    Large payloads (fetched records) are in the list as they were given, without a copy.
     Raises LocalProtocolError.
     """
     cdef Writer writer = Writer()
@@ -652,6 +655,6 @@ def encode_response_frame(
     total = writer.total - 4
     if total > 0x7FFFFFFF:
         raise LocalProtocolError(f"response of {total} bytes")
-    # The first part is our own and nobody else has seen it yet.
+    # The first part was created here, and nobody else has a reference to it yet.
     store32(<unsigned char*>PyBytes_AS_STRING(writer.parts[0]), <uint32_t>total)
     return writer.parts

@@ -1,4 +1,4 @@
-"""Batches in another compression than their producer chose (`compression.type` of a topic)."""
+"""Recompression of batches with the codec of a topic's `compression.type`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LENGTH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _AT_LENGTH, _AT_CRC, _AT_ATTRIBUTES = 8, 17, 21
-_UNCOUNTED_BYTES: Final = 12  # base offset and length itself
+_UNCOUNTED_BYTES: Final = 12  # base offset and the length field itself
 
 
 def recompress(data: Buffer, headers: list[BatchHeader], codec: int) -> bytearray:
-    """The batches with their records in `codec`; those that have it already stay as they are.
+    """Return the batches compressed with `codec`; those that use it already stay as they are.
 
-    The records themselves are not touched. Raises CorruptMessage, MessageTooLarge.
+    The records themselves are not changed. Raises CorruptMessage, MessageTooLarge.
     """
     result = bytearray()
     view = memoryview(data)

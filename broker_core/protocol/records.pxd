@@ -1,4 +1,4 @@
-# Where the fields of a record batch (version 2) lie, and the header as other modules may hold it.
+# Positions of the fields of a record batch (version 2), and the header class for other modules.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
@@ -37,7 +37,7 @@ cdef class BatchHeader:
     cdef readonly int16_t producer_epoch
     cdef readonly int32_t base_sequence
     cdef readonly int32_t record_count
-    cdef readonly bint has_null_key  # known of uncompressed batches that were validated
-    cdef readonly int64_t newest_timestamp  # of the records, where they were walked
+    cdef readonly bint has_null_key  # set only for uncompressed batches that were validated
+    cdef readonly int64_t newest_timestamp  # of the records, if they were walked through
 
     cdef void read(self, const unsigned char *batch, int64_t position, int64_t size) noexcept

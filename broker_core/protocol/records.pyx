@@ -1,10 +1,10 @@
-"""Record batches, version 2: check, number, find, read and build them.
+"""Record batches, version 2: validation, offsets, search, reading and building.
 
 Layout (big-endian), `org.apache.kafka.common.record.DefaultRecordBatch`:
-base offset 8, batch length 4 (of what follows), partition leader epoch 4, magic 1, CRC-32C 4 (of what
-follows), attributes 2, last offset delta 4, base timestamp 8, max timestamp 8, producer id 8, producer
-epoch 2, base sequence 4, record count 4, then the records, together compressed or not.
-Base offset and leader epoch lie before the CRC, so that a broker can set them in place.
+base offset 8, batch length 4 (of the rest), partition leader epoch 4, magic 1, CRC-32C 4 (of the
+rest), attributes 2, last offset delta 4, base timestamp 8, max timestamp 8, producer id 8, producer
+epoch 2, base sequence 4, record count 4, then the records, compressed together or not at all.
+Base offset and leader epoch are before the CRC, so that a broker can set them in place.
 """
 
 from cpython.buffer cimport (
@@ -37,7 +37,7 @@ crc32c_initialise(True)
 
 HEADER_BYTES = HEADER_SIZE
 
-# What the C functions answer instead of raising, which needs the GIL.
+# Results of the C functions, which would need the GIL to raise.
 cdef enum Problem:
     FINE = 0
     SHORT = 1
@@ -93,7 +93,7 @@ cdef inline void put16(unsigned char *at, uint32_t value) noexcept nogil:
 cdef inline const unsigned char *get_varint(
     const unsigned char *at, const unsigned char *end, int64_t *value
 ) noexcept nogil:
-    """Read a zigzag varint of at most 64 bits; NULL when it is longer or passes the end."""
+    """Read a zigzag varint of at most 64 bits; NULL if it is longer or crosses the end."""
     cdef uint64_t raw = 0
     cdef int shift = 0
     while at < end:
@@ -126,7 +126,7 @@ cdef int walk_records(
     int64_t *max_timestamp,
     bint *has_null_key,
 ) noexcept nogil:
-    """Check every length of uncompressed records; find the newest timestamp and missing keys."""
+    """Check all lengths of uncompressed records; find the newest timestamp and null keys."""
     cdef int64_t size, timestamp, delta, headers
     cdef const unsigned char *record_end
     cdef int32_t index
@@ -140,7 +140,7 @@ cdef int walk_records(
         at = get_varint(at + 1, record_end, &delta)  # after the attributes, which are unused
         if at == NULL:
             return BAD_RECORD
-        # Unsigned, since a signed overflow would be undefined.
+        # Unsigned, since signed overflow is undefined.
         timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>delta)
         if timestamp > max_timestamp[0]:
             max_timestamp[0] = timestamp
@@ -176,7 +176,7 @@ cdef int walk_records(
 cdef int check_batch(
     const unsigned char *batch, int64_t available, bint check_crc, int64_t *size
 ) noexcept nogil:
-    """Check the frame around a batch: what recovery and replication rely on."""
+    """Check the fields around the records of a batch, on which recovery and replication rely."""
     cdef int32_t length, last_offset_delta
     cdef int64_t base_offset
     if available < 12:
@@ -201,7 +201,7 @@ cdef int check_batch(
 
 
 cdef class BatchHeader:
-    """The header of one batch and where it lies in the buffer that it was read from."""
+    """The header of one batch, and the position of the batch in the buffer it was read from."""
 
     cdef void read(self, const unsigned char *batch, int64_t position, int64_t size) noexcept:
         self.position = position
@@ -229,7 +229,7 @@ cdef class BatchHeader:
 
     @property
     def last_sequence(self):
-        # Sequence numbers go on at 0 after 2^31 - 1.
+        # Sequence numbers continue at 0 after 2^31 - 1.
         return (<int64_t>self.base_sequence + self.last_offset_delta) & INT32_MAX
 
     @property
@@ -246,7 +246,7 @@ cdef class BatchHeader:
 
     @property
     def delete_horizon_ms(self):
-        # KIP-534: compaction keeps it in the base timestamp's place.
+        # KIP-534: compaction stores it in the field of the base timestamp.
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else -1
 
     @property
@@ -262,7 +262,10 @@ cdef class BatchHeader:
 
 
 def crc32c(data, value=0, *, by_table=False):
-    """CRC-32C of a buffer, going on from `value`; `by_table` takes the way of old processors."""
+    """Return the CRC-32C of a buffer, continued from `value`.
+
+    `by_table` forces the method for processors without the crc32 instruction.
+    """
     cdef Py_buffer view
     cdef uint32_t crc = value
     cdef bint table = by_table
@@ -288,9 +291,9 @@ cdef object _refuse(int problem, int64_t position):
 cdef int _check_produced(
     BatchHeader header, const unsigned char *batch, bint from_client
 ) except -1:
-    """What a producer must keep to beyond the frame; see Kafka's LogValidator.
+    """Check further requirements for a produced batch; see Kafka's LogValidator.
 
-    The broker's own coordinators write control records, and transactional ones without sequence.
+    The broker's own coordinators write control records, and transactional batches without sequence.
     """
     cdef int problem
     cdef int64_t newest = 0
@@ -334,7 +337,7 @@ cdef int _check_produced(
 def validate_batches(data, *, int64_t max_batch_bytes=INT32_MAX, bint from_client=True):
     """Check batches as a producer sent them and return their headers.
 
-    Uncompressed records are walked, compressed ones are not opened. Raises CorruptMessage,
+    Uncompressed records are walked through, compressed ones are not opened. Raises CorruptMessage,
     InvalidRecord, InvalidTimestamp, MessageTooLarge, UnsupportedCompressionType.
     """
     cdef Py_buffer view
@@ -355,7 +358,7 @@ def validate_batches(data, *, int64_t max_batch_bytes=INT32_MAX, bint from_clien
                 )
             with nogil:
                 problem = check_batch(start + position, available, True, &size)
-            # A producer's base offset is its own affair: it is about to be replaced.
+            # The producer's base offset does not matter: it is about to be replaced.
             if problem == BAD_OFFSETS and <int32_t>get32(start + position + AT_LAST_OFFSET_DELTA) >= 0:
                 problem = FINE
             if problem != FINE:
@@ -373,7 +376,7 @@ def validate_batches(data, *, int64_t max_batch_bytes=INT32_MAX, bint from_clien
 
 
 def transactional_producer(data):
-    """(producer id, epoch) of the first batch if it is transactional, else None; checks nothing."""
+    """Return (producer id, epoch) of the first batch, None if not transactional; checks nothing."""
     cdef Py_buffer view
     cdef const unsigned char *batch
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -387,7 +390,7 @@ def transactional_producer(data):
 
 
 def inspect_compressed(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_MAX):
-    """Open a compressed batch and check its records; the header learns of keys that are missing.
+    """Decompress a batch, check its records, and set `has_null_key` in its header.
 
     Raises InvalidRecord, CorruptMessage, MessageTooLarge, UnsupportedCompressionType.
     """
@@ -419,9 +422,9 @@ def inspect_compressed(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_B
 def assign_offsets(
     data, list headers, int64_t base_offset, int32_t leader_epoch, int64_t log_append_time_ms=-1
 ):
-    """Number batches from `base_offset` on, in place; the headers follow. Returns the next offset.
+    """Assign offsets from `base_offset` on, in place, also in the headers; return the next offset.
 
-    The CRC is computed again only where a field behind it changes: for a log append time, and where
+    The CRC is computed again only if a field that it covers changes: for a log append time, or if
     the producer's max timestamp was not that of its records.
     """
     cdef Py_buffer view
@@ -455,9 +458,9 @@ def assign_offsets(
 
 
 def scan_batches(data, *, check_crc=True):
-    """Read batches that a log holds, up to the first that is not whole and sound.
+    """Read batches of a log, up to the first that is incomplete or damaged.
 
-    Returns (headers, bytes they take, what is wrong with the next or None at the end of the data).
+    Returns (headers, bytes they take, problem of the next batch or None at the end of the data).
     """
     cdef Py_buffer view
     cdef int64_t position = 0, size = 0
@@ -484,11 +487,11 @@ def scan_batches(data, *, check_crc=True):
 
 
 def find_batch(data, int64_t offset, int64_t timestamp_ms=INT64_MIN):
-    """Find the first batch that reaches `offset` and holds a timestamp of `timestamp_ms` or later.
+    """Find the first batch that reaches `offset` and has a max timestamp >= `timestamp_ms`.
 
-    Returns (position, size). Where the data ends before such a batch, the size is 0 and the position
-    that of the batch after the last one looked at, which can lie behind the end of the data.
-    Raises CorruptMessage.
+    Returns (position, size). If the data ends before such a batch, size is 0 and position is that
+    of the batch after the last one examined, which can be behind the end of the data. Raises
+    CorruptMessage.
     """
     cdef Py_buffer view
     cdef const unsigned char *batch
@@ -512,9 +515,9 @@ def find_batch(data, int64_t offset, int64_t timestamp_ms=INT64_MIN):
 
 
 def whole_batches(data, int64_t up_to_offset=INT64_MAX):
-    """How much of the data is whole batches that end before `up_to_offset`.
+    """Measure how much of the data is whole batches that end before `up_to_offset`.
 
-    Returns (bytes, offset after the last of them, or -1 where there is none). Raises CorruptMessage.
+    Returns (bytes, offset after the last of them, or -1 if there is none). Raises CorruptMessage.
     """
     cdef Py_buffer view
     cdef const unsigned char *batch
@@ -548,7 +551,7 @@ cdef list _read_records(BatchHeader header, const unsigned char *at, const unsig
     cdef bint append_time = header.attributes & LOG_APPEND_TIME_BIT
     cdef const unsigned char *record_end
     for index in range(header.record_count):
-        # Nothing is checked yet: the bytes can be what a codec made of garbage.
+        # Nothing has been checked yet: the bytes can be any output of a codec.
         at = get_varint(at, end, &size)
         if at == NULL or size < 1 or size > end - at:
             raise _refuse(BAD_RECORD, header.position)
@@ -600,7 +603,7 @@ cdef list _read_records(BatchHeader header, const unsigned char *at, const unsig
 
 
 def read_records(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_MAX):
-    """The records of one batch as a list of (offset, timestamp in ms, key, value, headers).
+    """Return the records of one batch as (offset, timestamp in ms, key, value, headers).
 
     Raises InvalidRecord, CorruptMessage, MessageTooLarge, UnsupportedCompressionType.
     """
@@ -614,7 +617,7 @@ def read_records(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_M
         batch = <const unsigned char *>view.buf + header.position
         if header.attributes & COMPRESSION_MASK == 0:
             return _read_records(header, batch + HEADER_SIZE, batch + header.size)
-        # The codecs take one contiguous buffer that begins at the records.
+        # The codecs need a contiguous buffer that begins at the records.
         expanded = decompress(
             header.attributes & COMPRESSION_MASK,
             PyBytes_FromStringAndSize(
@@ -631,8 +634,8 @@ def read_records(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_M
 def iterate_records(data, *, check_crc=True, max_bytes=EXPANDED_BYTES_MAX):
     """Yield (offset, timestamp in ms, key, value, headers) of all records of one or more batches.
 
-    A batch expands to at most `max_bytes`. Raises CorruptMessage, also for a batch that is cut
-    short, InvalidRecord, MessageTooLarge, UnsupportedCompressionType.
+    A batch expands to at most `max_bytes`. Raises CorruptMessage, also for an incomplete batch,
+    InvalidRecord, MessageTooLarge, UnsupportedCompressionType.
     """
     headers, _, problem = scan_batches(data, check_crc=check_crc)
     for header in headers:
@@ -683,7 +686,7 @@ cdef int64_t _record_size(int64_t delta, int64_t index, bytes key, bytes value, 
 
 
 cdef bytearray _put_records(list records, list deltas, int64_t base_timestamp, int64_t start):
-    """Records behind `start` free bytes. `deltas` are the offset deltas."""
+    """Encode records after `start` unused bytes. `deltas` are the offset deltas."""
     cdef list rows = []
     cdef int64_t total = start, size, delta, index
     cdef bytearray data
@@ -728,10 +731,10 @@ def build_batch(
 ):
     """Build one batch of (timestamp in ms, key, value, headers) records, ready for `Log.append`.
 
-    Headers are (name, bytes or None) pairs. `offset_deltas` and `last_offset_delta` number the
-    records otherwise than 0, 1, 2, ...: the batches of a compacted log have gaps. `attributes` are
-    further attribute bits, and `base_timestamp` is another one than the first record's: compaction
-    keeps the delete horizon there (KIP-534). Raises ValueError for no records, UnsupportedCompressionType.
+    Headers are (name, bytes or None) pairs. `offset_deltas` and `last_offset_delta` replace the
+    offset deltas 0, 1, 2, ...: batches of a compacted log have gaps. `attributes` are further
+    attribute bits. `base_timestamp` replaces the first record's timestamp: compaction stores the
+    delete horizon there (KIP-534). Raises ValueError without records, UnsupportedCompressionType.
     """
     cdef list rows = list(records)
     cdef bytearray data

@@ -1,6 +1,6 @@
-"""Message schemas as data: what `definitions/` is written in, and how it becomes codec plans.
+"""Message schemas as tables: the format of `definitions/`, and its compilation to codec plans.
 
-A schema is an indented table, one field a line, in the order of the wire:
+A schema is an indented table with one field per line, in the order on the wire:
 
     name type versions [nullable VERSIONS] [tag N] [default VALUE]
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from broker_core.protocol.primitives import FieldPlan, Plan
 
-#: "In every later version": larger than any version Kafka has.
+#: The end of an open version range, larger than any version of Kafka.
 _NO_END = 32767
 
 _INDENT = 4
@@ -34,11 +34,11 @@ _ZEROES: dict[str, Any] = dict.fromkeys(_INTEGERS, 0) | {
 
 
 class SchemaError(ValueError):
-    """A definition is malformed: a mistake in this package, found when it is imported."""
+    """A definition in this package is malformed; found when it is first used."""
 
 
 class VersionRange(NamedTuple):
-    """Versions `low` to `high`, both included."""
+    """The versions from `low` to `high`, both included."""
 
     low: int
     high: int
@@ -77,7 +77,7 @@ class Field:
 
     @property
     def element(self) -> str:
-        """The primitive's name, or "" for a struct."""
+        """The name of the primitive type, or "" for a struct."""
         return self.type.removeprefix("[]").removeprefix("{}")
 
 
@@ -129,7 +129,7 @@ def _default(parsed: Field, text: str | None) -> Any:
 
 
 def compile_plan(fields: list[Field], version: int, flexible: bool) -> Plan:
-    """What the codec executes for one version of a message."""
+    """Compile the plan that the codec executes for one version of a message."""
     plain: list[FieldPlan] = []
     tagged: dict[int, FieldPlan] = {}
     absent: dict[str, Any] = {}
@@ -159,7 +159,7 @@ def compile_plan(fields: list[Field], version: int, flexible: bool) -> Plan:
 class Api:
     """One kind of request and its response.
 
-    `versions` are the versions that this implementation serves, first and last included;
+    `versions` are the first and the last version that this implementation supports;
     `flexible_from` is the first version with compact lengths and tagged fields (KIP-482).
     """
 
@@ -191,7 +191,7 @@ class Api:
         return self.versions[0] <= version <= self.versions[1]
 
     def request_plan(self, version: int) -> Plan:
-        """The codec plan of the request, compiled when first used."""
+        """Return the codec plan of the request, compiled on first use."""
         plan = self._request_plans.get(version)
         if plan is None:
             plan = compile_plan(self._request_fields, version, self.is_flexible(version))
@@ -199,7 +199,7 @@ class Api:
         return plan
 
     def response_plan(self, version: int) -> Plan:
-        """The codec plan of the response, compiled when first used."""
+        """Return the codec plan of the response, compiled on first use."""
         plan = self._response_plans.get(version)
         if plan is None:
             plan = compile_plan(self._response_fields, version, self.is_flexible(version))
@@ -209,7 +209,7 @@ class Api:
 
 @dataclass
 class StoredMessage:
-    """A key or value kept inside a log record: an int16 version, then the fields."""
+    """A key or value that is stored in a log record: an int16 version, then the fields."""
 
     name: str
     versions: tuple[int, int]
@@ -220,7 +220,7 @@ class StoredMessage:
         self._plans: dict[int, Plan] = {}
 
     def plan(self, version: int) -> Plan:
-        """The codec plan of one version."""
+        """Return the codec plan of one version."""
         plan = self._plans.get(version)
         if plan is None:
             flexible = self.flexible_from is not None and version >= self.flexible_from

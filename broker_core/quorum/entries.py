@@ -1,4 +1,4 @@
-"""What the metadata log holds, and who may vote about it."""
+"""Entries of the metadata log, replica keys, and snapshots."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 
 
 class ReplicaKey(NamedTuple):
-    """A replica is a node together with its disk (KIP-853).
+    """A replica: a node together with its disk (KIP-853).
 
-    A node that comes back with an empty disk is another replica: the old one's votes are forgotten,
-    and who forgets may not vote again.
+    A node that comes back with an empty disk is a different replica. The old one's votes are lost,
+    and a replica that has lost its votes must not vote again.
     """
 
     node_id: int
@@ -21,7 +21,7 @@ class ReplicaKey(NamedTuple):
 
 
 class EntryKind(enum.IntEnum):
-    """Kafka's types of control records; data is what the controller writes."""
+    """Kafka's types of control records; DATA is written by the controller."""
 
     DATA = -1
     LEADER_CHANGE = 2
@@ -29,7 +29,7 @@ class EntryKind(enum.IntEnum):
 
 
 class Entry(NamedTuple):
-    """One entry of the log; its offset is its place."""
+    """One entry of the log; its offset is its position in the log."""
 
     epoch: int
     kind: EntryKind
@@ -37,14 +37,14 @@ class Entry(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """An epoch, and the offset after its last entry."""
+    """An epoch and the offset after its last entry."""
 
     epoch: int
     end_offset: int
 
 
 class Snapshot(NamedTuple):
-    """The state that all entries before `end_offset` made, in place of them (KIP-630)."""
+    """The state that results from all entries before `end_offset`, and replaces them (KIP-630)."""
 
     end_offset: int
     epoch: int  # of the entry before end_offset
@@ -53,7 +53,7 @@ class Snapshot(NamedTuple):
 
     @property
     def id(self) -> EpochEnd:
-        """What tells it from other snapshots."""
+        """The epoch and end offset, which identify the snapshot."""
         return EpochEnd(self.epoch, self.end_offset)
 
 
@@ -61,10 +61,10 @@ _decode_voters = msgspec.json.Decoder(list[ReplicaKey]).decode
 
 
 def encode_voters(voters: Iterable[ReplicaKey]) -> bytes:
-    """The value of an entry of kind VOTERS."""
+    """Encode the value of an entry of kind VOTERS."""
     return msgspec.json.encode(sorted(voters))
 
 
 def decode_voters(value: bytes) -> frozenset[ReplicaKey]:
-    """The voters in such a value; raises msgspec.DecodeError."""
+    """Decode the voters from such a value; raises msgspec.DecodeError."""
     return frozenset(_decode_voters(value))

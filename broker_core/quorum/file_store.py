@@ -1,11 +1,11 @@
 """The metadata log, its snapshot and the election state in files.
 
-A directory holds `quorum-state` (the vote), `snapshot` and `entries-START`, the entries behind the
-snapshot, one frame each: length, CRC-32 of what follows, epoch, kind, value. The entries are in
-memory too; there are few of them, since a snapshot takes the place of what has become many.
+A directory holds `quorum-state` (the vote), `snapshot`, and `entries-START` with the entries behind
+the snapshot. Each entry is one frame: length, CRC-32 of the rest, epoch, kind, value. The entries
+are also kept in memory; there are few of them, since a snapshot replaces them when there are many.
 
-A frame that is no entry comes before those that are written when all others are durable: damage in
-front of it is no write that a power cut has torn.
+If all earlier entries are durable when entries are appended, a marker frame is written before them.
+Damage before a marker is therefore not a write torn by a power cut.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from broker_core.quorum.storage import Election
 
 logger = logging.getLogger(__name__)
 
-_FRAME: Final = struct.Struct(">II")  # length of the rest, its checksum
+_FRAME: Final = struct.Struct(">II")  # length of the rest, CRC-32 of the rest
 _ENTRY: Final = struct.Struct(">ih")  # epoch, kind
-_SNAPSHOT: Final = struct.Struct(">IqiI")  # checksum of the rest, end offset, epoch, voters' length
+_SNAPSHOT: Final = struct.Struct(">IqiI")  # CRC-32 of the rest, end offset, epoch, voters' length
 _LOG_NAME: Final = re.compile(r"entries-(\d{20})")
-#: Where it stands, everything before was durable when it was written.
+#: Kind of a marker: everything before it was durable when the marker was written.
 _DURABLE_KIND: Final = -2
-#: What one `read` gives at most, if that is more than one entry.
+#: Most bytes that one `read` returns, unless it is a single entry.
 _READ_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 class FileElectionStore:
-    """Implements ElectionStore."""
+    """An ElectionStore in a file."""
 
     def __init__(self, directory: Path, environment: Environment) -> None:
         self._path = directory / "quorum-state"
         self._disk = environment.disk
 
     def load(self) -> Election:
-        """See ElectionStore. Raises KafkaStorageError: without its vote nobody may vote."""
+        """See ElectionStore. Raises KafkaStorageError: without its old vote, it must not vote."""
         if self._disk.size(self._path) is None:
             return Election(0, None)
         try:
@@ -66,16 +66,16 @@ class FileElectionStore:
 
 
 class FileMetadataLog:
-    """Implements MetadataLog; writing raises OSError."""
+    """A MetadataLog in files; writing raises OSError."""
 
     def __init__(self, directory: Path, environment: Environment) -> None:
-        """Read what is there; raises KafkaStorageError, OSError."""
+        """Read the files; raises KafkaStorageError, OSError."""
         self._directory = directory
         self._disk = environment.disk
         self._disk.make_directory(directory)
         self._snapshot = self._read_snapshot()
         self._entries: list[Entry] = []
-        # Position in the file behind each entry.
+        # Position in the file after each entry.
         self._ends: list[int] = []
         self._flushed = 0
         self._file: File
@@ -111,7 +111,7 @@ class FileMetadataLog:
         return self._snapshot
 
     def read(self, offset: int, count: int) -> tuple[Entry, ...]:
-        """See MetadataLog; fewer where they are large."""
+        """See MetadataLog; returns fewer entries if they are large."""
         first = offset - self.start_offset
         size = 0
         last = first
@@ -135,7 +135,7 @@ class FileMetadataLog:
     def append(self, entries: Sequence[Entry]) -> None:
         """See MetadataLog."""
         if not entries:
-            return  # a follower's answer without news: nothing is to be marked either
+            return  # an empty fetch response of a leader: no marker is written either
         position = self._size
         frames = bytearray()
         ends = []
@@ -246,7 +246,7 @@ class FileMetadataLog:
                 "moved away, for the node to get its metadata from them"
             )
         if self._snapshot is not None and start < self._snapshot.end_offset:
-            # The snapshot was written, but the entries behind it were not yet apart.
+            # The snapshot was written, but the entries behind it had not been rewritten yet.
             self._rewrite(_behind(self._snapshot, start, entries))
             return
         self._file = self._disk.open(path, writable=True)
@@ -254,9 +254,9 @@ class FileMetadataLog:
         if whole < len(data):
             logger.warning("%s: what was being written at the end is cut off", path)
         if self._size < len(data):
-            # Also a mark that has no entry behind it.
+            # Also removes a marker without an entry behind it.
             self._file.truncate(self._size)
-        # What is read may have been written and never flushed.
+        # The data that was read may have been written but never flushed.
         self._file.fdatasync()
         self._flushed = len(self._entries)
 
@@ -269,12 +269,12 @@ def _frame(entry: Entry) -> bytes:
     return _framed(_ENTRY.pack(entry.epoch, entry.kind) + entry.value)
 
 
-#: Its value cannot be part of a text.
+#: The marker; its value is invalid UTF-8, so it cannot occur in a text.
 _DURABLE: Final = _framed(_ENTRY.pack(0, _DURABLE_KIND) + b"\xfe\xffdurable")
 
 
 def _read_frames(data: bytes) -> tuple[list[Entry], list[int], int]:
-    """The entries up to the first frame that is not whole, where each ends, where that begins."""
+    """Return the entries before the first invalid frame, the end of each, and where that begins."""
     entries: list[Entry] = []
     ends: list[int] = []
     position = 0
@@ -293,7 +293,7 @@ def _read_frames(data: bytes) -> tuple[list[Entry], list[int], int]:
 
 
 def _behind(snapshot: Snapshot, start: int, entries: list[Entry]) -> list[Entry]:
-    """The entries, which begin at `start`, that come after what the snapshot stands for."""
+    """Return the entries behind the snapshot's end; the first given entry has offset `start`."""
     last = snapshot.end_offset - 1 - start
     if 0 <= last < len(entries) and entries[last].epoch == snapshot.epoch:
         return entries[last + 1 :]

@@ -1,8 +1,8 @@
-"""What the replicas of a quorum ask each other (KIP-595, KIP-630, KIP-853, KIP-996).
+"""Requests and responses between the replicas of a quorum (KIP-595, KIP-630, KIP-853, KIP-996).
 
-Every answer says who leads in which epoch, as far as the sender knows. An answer comes back to the
-asker together with its request, as connections do it by correlation id: a late one is recognized by
-a request that is not true any more.
+Every response names the leader and the epoch that the sender knows. A response is handed to the
+requester together with its request, as connections match them by correlation id: a late response is
+recognized by a request that is out of date.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from broker_core.quorum.entries import Entry, EpochEnd, ReplicaKey
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """Will you vote for me? With `pre_vote`: would you, if I asked?"""
+    """Asks for a vote; with `pre_vote`, asks whether the voter would grant one."""
 
     epoch: int
     candidate: ReplicaKey
@@ -26,7 +26,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True)
 class BeginQuorumEpochRequest:
-    """I lead this epoch."""
+    """Announces the leader of an epoch."""
 
     epoch: int
     leader_id: int
@@ -34,7 +34,7 @@ class BeginQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class EndQuorumEpochRequest:
-    """I lead this epoch no longer. Whoever is earlier in the list shall stand earlier."""
+    """The leader of an epoch resigns. Voters earlier in `successors` stand for election earlier."""
 
     epoch: int
     leader_id: int
@@ -43,18 +43,18 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """What comes after my log? It says also: everything before is durable here."""
+    """Asks for the entries after the sender's log; those before are durable at the sender."""
 
     epoch: int
     replica: ReplicaKey
     fetch_offset: int
     last_epoch: int
-    high_watermark: int  # as far as known here (KIP-1166)
+    high_watermark: int  # the one that the sender knows (KIP-1166)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSnapshotRequest:
-    """The bytes of a snapshot from `position` on."""
+    """Asks for the bytes of a snapshot from `position` on."""
 
     epoch: int
     replica: ReplicaKey
@@ -73,7 +73,7 @@ Request = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The leader, in the newest epoch that the answering replica knows."""
+    """The leader of the newest epoch that the responding replica knows."""
 
     epoch: int
     leader_id: int | None
@@ -81,16 +81,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAnswer(Answer):
-    """Yes or no."""
+    """The response to a VoteRequest."""
 
     granted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer(Answer):
-    """Entries, or where the asker's log leaves the leader's, or the snapshot that it needs first.
+    """Entries, or where the requester's log diverges, or the snapshot that it needs first.
 
-    Only a leader sets a high watermark; without it the answer says nothing but who leads.
+    Only a leader sets a high watermark; without one, the response only names the leader.
     """
 
     high_watermark: int | None = None
@@ -101,7 +101,7 @@ class FetchAnswer(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotAnswer(Answer):
-    """A piece of a snapshot of `size` bytes; None where it is not there (any more)."""
+    """A chunk of a snapshot of `size` bytes; None if the sender has no such snapshot (any more)."""
 
     size: int = 0
     chunk: bytes | None = None

@@ -1,8 +1,8 @@
-"""One replica of the metadata quorum: Raft as KRaft has it, where followers fetch.
+"""One replica of the metadata quorum: Raft in KRaft's variant, where followers fetch.
 
-Nothing here has a socket, a clock or a thread. Whoever runs a replica hands it requests, answers
-and the time, sends what `take_outgoing` gives, and calls `tick` at `next_deadline`. The log and the
-election state are durable when their methods return, before anything is answered or sent.
+Nothing here has a socket, a clock or a thread. The caller hands the replica requests, responses and
+the time, sends what `take_outgoing` returns, and calls `tick` at `next_deadline`. The log and the
+election state are durable when their methods return, before anything is sent.
 
 Diego Ongaro, "Consensus: Bridging Theory and Practice", 2014; KIP-595, KIP-835, KIP-853, KIP-996.
 """
@@ -51,7 +51,7 @@ Voters = frozenset[ReplicaKey]
 
 
 class NotLeader(Exception):
-    """This replica does not lead; `leader_id` may."""
+    """This replica is not the leader; the one with `leader_id` may be."""
 
     def __init__(self, leader_id: int | None) -> None:
         super().__init__(f"not the leader, which is {leader_id}")
@@ -59,11 +59,11 @@ class NotLeader(Exception):
 
 
 class VoterChangeRefused(Exception):
-    """The voters cannot be changed so, or not now; the message says why."""
+    """The set of voters cannot be changed in this way, or not now; the message has the reason."""
 
 
 class LogsDisagree(Exception):
-    """The leader's log contradicts what is committed here: nothing can be right any more."""
+    """The leader's log contradicts entries that are committed here; the replica cannot continue."""
 
 
 class QuorumReplica:
@@ -86,20 +86,21 @@ class QuorumReplica:
         self._random = randomness
         self._outgoing: list[Outgoing] = []
         self._epoch, self._voted = elections.load()
-        #: Entries before are committed; None until anything is known to be.
+        #: Entries before it are committed; None until it is known.
         self.high_watermark = None if log.snapshot is None else log.snapshot.end_offset
         self._bootstrap_voters = bootstrap_voters
         self._voters = VoterHistory(bootstrap_voters, log)
-        # Whoever asks first is told who leads, or may lead: nobody is disturbed (KIP-996).
+        # A pre-vote or a fetch comes first, and its response names the leader: the short wait does
+        # not disturb a working quorum (KIP-996).
         wait = randomness.random() * settings.election_timeout / 4
         self.role: Role = Unattached(now + wait)
         self._fetch_due = now
         self._fetch_given_up = now
-        self._fetch_sent: Request | None = None  # the one fetch on its way, until given up
+        self._fetch_sent: Request | None = None  # the one fetch in flight, until it times out
         self._snapshot_bytes = bytearray()
         self._snapshot_wanted: EpochEnd | None = None
 
-    # What others may know
+    # State that callers may read
 
     @property
     def epoch(self) -> int:
@@ -108,7 +109,7 @@ class QuorumReplica:
 
     @property
     def leader_id(self) -> int | None:
-        """The leader of this epoch, as far as known."""
+        """The leader of this epoch, if it is known."""
         role = self.role
         if isinstance(role, Leader):
             return self.key.node_id
@@ -116,21 +117,21 @@ class QuorumReplica:
 
     @property
     def is_leader(self) -> bool:
-        """Does this replica lead, as far as it knows?"""
+        """True if this replica is the leader, as far as it knows."""
         return isinstance(self.role, Leader)
 
     @property
     def voters(self) -> Voters:
-        """The voters: as the newest entry about it says, committed or not."""
+        """The voters named by the newest entry about them, committed or not."""
         return self._voters.newest
 
     @property
     def is_voter(self) -> bool:
-        """Does this replica vote?"""
+        """True if this replica is a voter."""
         return self.key in self.voters
 
     def next_deadline(self) -> float:
-        """When `tick` has something to do, if nothing happens before."""
+        """Return when `tick` has something to do if nothing happens before."""
         role = self.role
         if isinstance(role, Leader):
             others = [role.followers[voter].next_begin_epoch for voter in self._other_voters()]
@@ -141,14 +142,14 @@ class QuorumReplica:
         return min(deadlines)
 
     def take_outgoing(self) -> list[Outgoing]:
-        """The requests to send, once."""
+        """Return and clear the requests to send."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
     # Time
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Do everything that is due."""
         role = self.role
         if isinstance(role, Leader):
             if now >= self._quorum_deadline(role):
@@ -161,9 +162,10 @@ class QuorumReplica:
         self._fetch_if_due(now)
 
     def leader_disconnected(self, now: float) -> None:
-        """The connection to the leader broke: its process may have died, so do not wait for it.
+        """Shorten the wait for the leader: its connection broke, so its process may have died.
 
-        Others who saw the same will vote; those who still hear of the leader will not.
+        Voters that lost their connection too will grant a vote; those that still hear from the
+        leader will not.
         """
         role = self.role
         if isinstance(role, Follower) and self.is_voter:
@@ -175,7 +177,8 @@ class QuorumReplica:
         if not self.is_voter:
             self._become_unattached(self._epoch, now)
         elif isinstance(role, Voting) and not role.pre_vote:
-            # A split vote: wait a while that differs from the others', and ask first again.
+            # A split vote: wait for a random time, unlike the others, then begin with a pre-vote
+            # again.
             self._become_unattached(self._epoch, now, self._backoff())
         else:
             leader_id = None if isinstance(role, Unattached | Leader) else role.leader_id
@@ -244,12 +247,13 @@ class QuorumReplica:
         self.role = leader = Leader(self.log.end_offset, now)
         for voter in self._other_voters():
             leader.followers[voter] = FollowerProgress()
-        # Only an entry of its own epoch tells a leader what of the former ones is committed.
+        # Only a committed entry of its own epoch tells a leader which earlier entries are
+        # committed.
         self._append([Entry(self._epoch, EntryKind.LEADER_CHANGE, b"")])
         self._tell_who_leads(leader, now)
 
     def resign(self, now: float) -> None:
-        """Lead no longer, and tell the voters, the one with the longest log first."""
+        """Stop leading and tell the voters; the one with the longest log is named first."""
         role = self.role
         if not isinstance(role, Leader):
             return
@@ -265,9 +269,9 @@ class QuorumReplica:
     # Leading
 
     def append(self, values: Sequence[bytes]) -> int:
-        """Append data as the leader; answers the offset of the last. Raises NotLeader.
+        """Append data as the leader; return the offset of the last entry. Raises NotLeader.
 
-        It is committed when the high watermark is beyond that, in this epoch.
+        The entries are committed when the high watermark is beyond that offset, in this epoch.
         """
         if not self.is_leader:
             raise NotLeader(self.leader_id)
@@ -275,11 +279,12 @@ class QuorumReplica:
         return self.log.end_offset - 1
 
     def change_voters(self, voters: Voters) -> int:
-        """Add or remove one voter; answers the offset of the entry that says so.
+        """Add or remove one voter; return the offset of the entry that records the change.
 
-        Raises NotLeader and VoterChangeRefused. One at a time, so that any majority before and any
-        majority after have a replica in common; and only by a leader that has committed an entry,
-        lest two leaders change different things (the error of the first edition of Raft's thesis).
+        Raises NotLeader and VoterChangeRefused. Only one voter can change at a time, so that any
+        old and any new majority have a replica in common. The leader must have committed an entry,
+        or two leaders could make different changes (an error in the first edition of Raft's
+        thesis).
         """
         role = self.role
         if not isinstance(role, Leader):
@@ -336,13 +341,13 @@ class QuorumReplica:
                 self._outgoing.append(Outgoing(voter.node_id, request))
 
     def _quorum_deadline(self, leader: Leader) -> float:
-        """When a majority, this replica with it, will not have fetched for too long."""
+        """Return when a majority, including this replica, will not have fetched for too long."""
         heard = sorted(
             float("inf") if voter == self.key else leader.followers[voter].last_fetch
             for voter in self.voters
         )
         last = max(leader.since, heard[(len(heard) - 1) // 2])
-        # A leader that was voted out leads only until that is committed.
+        # A leader that was removed from the voters resigns when that is committed.
         if not self.is_voter and self._voters.changed_at < (self.high_watermark or 0):
             return float("-inf")
         return last + self._settings.check_quorum_timeout
@@ -350,7 +355,7 @@ class QuorumReplica:
     # Requests of others
 
     def handle(self, request: Request, now: float) -> Answer:
-        """Answer a request."""
+        """Handle a request and return the response."""
         match request:
             case VoteRequest():
                 return self._handle_vote(request, now)
@@ -389,7 +394,7 @@ class QuorumReplica:
 
     def _handle_begin_epoch(self, request: BeginQuorumEpochRequest, now: float) -> None:
         if request.epoch == self._epoch and isinstance(self.role, Voting):
-            # The leader that it doubted speaks.
+            # The leader that this replica had given up is alive.
             self._become_follower(request.epoch, request.leader_id, now)
         else:
             self._observe(request.epoch, request.leader_id, now)
@@ -400,7 +405,7 @@ class QuorumReplica:
         if not self.is_voter:
             self._become_unattached(request.epoch, now)
             return
-        # The first in the list asks for votes at once, the others only if that came to nothing.
+        # The first successor stands for election at once, the others only if it fails.
         try:
             place = request.successors.index(self.key)
         except ValueError:
@@ -424,8 +429,8 @@ class QuorumReplica:
             return replace(lead, snapshot=snapshot.id)
         if end.epoch != request.last_epoch or end.end_offset < request.fetch_offset:
             return replace(lead, diverging=end)
-        # What a replica has once had of this epoch's log it does not lose: a late request that says
-        # less is only late.
+        # A replica does not lose what it once had of this epoch's log: a request with a smaller
+        # offset is only late.
         progress.fetch_offset = max(progress.fetch_offset, request.fetch_offset)
         self._raise_high_watermark()
         return replace(
@@ -435,7 +440,7 @@ class QuorumReplica:
         )
 
     def has_news(self, request: FetchRequest) -> bool:
-        """Would a fetch be answered with more than it knows? Else the answer may wait for that."""
+        """Return whether a fetch response would contain news; otherwise it may be delayed."""
         return (
             not self.is_leader
             or request.epoch != self._epoch
@@ -471,10 +476,10 @@ class QuorumReplica:
     # Answers of others
 
     def on_answer(self, request: Request, answer: Answer | None, now: float) -> None:
-        """Take the answer to a request, None where there will be none."""
+        """Handle the response to a request, or None if there will be no response."""
         if isinstance(request, FetchRequest | FetchSnapshotRequest):
             if request is not self._fetch_sent:
-                # Given up, or answered before: two answers must not become two fetches.
+                # It timed out or was answered before: two responses must not lead to two fetches.
                 return
             self._fetch_sent = None
             self._fetch_due = now + self._settings.retry_backoff
@@ -492,9 +497,9 @@ class QuorumReplica:
                 self._on_snapshot_fetched(request, answer, now)
 
     def _observe(self, epoch: int, leader_id: int | None, now: float) -> None:
-        """Somebody says who leads an epoch."""
+        """Learn the leader of an epoch from a message."""
         if leader_id == self.key.node_id:
-            # Of an epoch that this replica led before it was started again, at most.
+            # At most of an epoch that this replica led before its restart.
             leader_id = None
         if epoch < self._epoch or (epoch == self._epoch and leader_id is None):
             return
@@ -553,7 +558,7 @@ class QuorumReplica:
         if not isinstance(role, Follower) or request.snapshot != self._snapshot_wanted:
             return
         if answer.chunk is None:
-            # The leader has a newer one, or leads no longer: a fetch will tell.
+            # The leader has a newer one, or is no longer the leader: the next fetch will tell.
             self._snapshot_wanted = None
             return
         self._leader_answered(role, now)
@@ -579,7 +584,7 @@ class QuorumReplica:
             self._fetch_due = now
         leader_id = self.role.leader_id if isinstance(self.role, Follower) else None
         if leader_id is None and not self.is_voter and isinstance(self.role, Unattached):
-            # An observer asks anybody: whoever it is says who leads.
+            # An observer asks a random voter, which names the leader.
             leader_id = self._random.choice(sorted(self._other_voters())).node_id
         if leader_id is None or now < self._fetch_due:
             return
@@ -603,14 +608,14 @@ class QuorumReplica:
     # Snapshots and voters
 
     def snapshot(self, end_offset: int, data: bytes) -> Snapshot:
-        """What stands for the entries before a committed offset; `data` is the state they made."""
+        """Return a snapshot of the entries before a committed offset; `data` is their state."""
         if not self.log.start_offset < end_offset <= (self.high_watermark or 0):
             raise ValueError(f"offset {end_offset} is not committed, or before the last snapshot")
         [last] = self.log.read(end_offset - 1, 1)
         return Snapshot(end_offset, last.epoch, self._voters.before(end_offset), data)
 
     def install(self, snapshot: Snapshot) -> None:
-        """Replace the entries before the snapshot's end by the snapshot."""
+        """Replace the entries before the snapshot's end with the snapshot."""
         self.log.install(snapshot)
         self._voters = VoterHistory(self._bootstrap_voters, self.log)
 

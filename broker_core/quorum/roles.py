@@ -1,4 +1,4 @@
-"""The roles that a replica takes, and what each has to remember; times are monotonic seconds."""
+"""The roles of a replica and the state of each; times are monotonic seconds."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from broker_core.quorum.entries import ReplicaKey
 
 @dataclass(slots=True)
 class Unattached:
-    """Knows of no leader. A voter stands for election at `deadline`, an observer looks around."""
+    """Knows no leader. At `deadline` a voter begins a pre-vote; an observer asks random voters."""
 
     deadline: float
 
 
 @dataclass(slots=True)
 class Follower:
-    """Fetches from a leader, until it has not answered by `deadline`."""
+    """Fetches from a leader, which must respond before `deadline`."""
 
     leader_id: int
     deadline: float
@@ -25,33 +25,33 @@ class Follower:
 
 @dataclass(slots=True)
 class Voting:
-    """Has asked for votes: as prospective whether it would get them, or as candidate in earnest.
+    """Has asked for votes: pre-votes as a prospective candidate, or real votes as a candidate.
 
-    Asking first keeps a replica that was cut off from raising the epoch of a quorum that works
+    The pre-vote keeps a replica that was cut off from raising the epoch of a working quorum
     (KIP-996).
     """
 
     pre_vote: bool
     deadline: float
-    leader_id: int | None  # whom it followed in this epoch; it goes back there without a majority
+    leader_id: int | None  # its leader in this epoch, which it follows again without a majority
     granted: set[ReplicaKey] = field(default_factory=set)
     rejected: set[ReplicaKey] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """What a leader knows of another replica."""
+    """The leader's data about another replica."""
 
-    fetch_offset: int = 0  # everything before is durable there, and the same as here
+    fetch_offset: int = 0  # all entries before it are durable there, and the same as here
     last_fetch: float = float("-inf")
-    next_begin_epoch: float = float("-inf")  # tell it then who leads
+    next_begin_epoch: float = float("-inf")  # when to announce the leader to it again
 
 
 @dataclass(slots=True)
 class Leader:
-    """Appends, and counts who has what."""
+    """Appends entries and tracks how far the other replicas are."""
 
-    start_offset: int  # of the first entry of its epoch
+    start_offset: int  # offset of the first entry of its epoch
     since: float
     followers: dict[ReplicaKey, FollowerProgress] = field(default_factory=dict)
 

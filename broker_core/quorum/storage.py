@@ -1,4 +1,4 @@
-"""What a replica of the quorum needs to keep."""
+"""Interfaces of the persistent state of a quorum replica."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from broker_core.quorum.entries import Entry, EpochEnd, ReplicaKey, Snapshot
 
 
 class Election(NamedTuple):
-    """The newest epoch that a replica knows, and for whom it voted in it."""
+    """The newest epoch that a replica knows, and the candidate it voted for in that epoch."""
 
     epoch: int
     voted: ReplicaKey | None
 
 
 class ElectionStore(Protocol):
-    """Keeps the election state; a vote that can be forgotten makes two leaders."""
+    """Stores the election state; if a vote could be lost, there could be two leaders."""
 
     def load(self) -> Election:
-        """The state last saved; epoch 0 and no vote on a new disk."""
+        """Return the state last saved; epoch 0 and no vote on a new disk."""
 
     def save(self, election: Election) -> None:
         """Return when the state is durable."""
@@ -37,7 +37,7 @@ class MetadataLog(Protocol):
 
     @property
     def flushed_offset(self) -> int:
-        """Everything before is durable."""
+        """All entries before it are durable."""
 
     @property
     def end_offset(self) -> int:
@@ -45,33 +45,33 @@ class MetadataLog(Protocol):
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last entry, or of the snapshot; 0 where there is neither."""
+        """Epoch of the last entry or of the snapshot; 0 if there is neither."""
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """What stands for the entries before `start_offset`."""
+        """The snapshot that replaces the entries before `start_offset`."""
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write entries at the end; durable after `flush`."""
+        """Write entries at the end; they are durable after `flush`."""
 
     def flush(self) -> None:
-        """Return when everything appended is durable."""
+        """Return when all appended entries are durable."""
 
     def truncate(self, end_offset: int) -> None:
         """Remove the entries from `end_offset` on, durably."""
 
     def read(self, offset: int, count: int) -> tuple[Entry, ...]:
-        """At most `count` entries from `offset` on."""
+        """Return at most `count` entries from `offset` on."""
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The largest epoch in the log that is not larger than `epoch`, and where it ends.
+        """Return the largest epoch in the log that is not larger than `epoch`, and its end.
 
-        What the snapshot holds counts as its last epoch.
+        Entries that the snapshot replaces count as its epoch.
         """
 
     def install(self, snapshot: Snapshot) -> None:
-        """Replace, durably, everything before the snapshot's end by the snapshot.
+        """Replace, durably, everything before the snapshot's end with the snapshot.
 
-        Entries behind it stay where the last entry that it replaces is of its epoch; else they are
-        not what came after it, and the log is empty and begins there.
+        Entries behind it stay if the last entry that it replaces has its epoch. Otherwise they do
+        not continue the snapshot: the log becomes empty and begins at the snapshot's end.
         """

@@ -1,4 +1,4 @@
-"""The voters, as the log says from offset to offset."""
+"""The sets of voters over the offsets of the metadata log."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ _ENTRIES_AT_ONCE = 1000
 
 
 class VoterHistory:
-    """The voters by the offset of the entry that named them.
+    """The sets of voters by the offset of the entry that recorded them.
 
-    The newest count, committed or not; a truncation brings the former ones back (Ongaro, 4.1).
+    The newest set is in force, committed or not; a truncation restores an earlier one (Ongaro,
+    4.1).
     """
 
     def __init__(self, bootstrap: frozenset[ReplicaKey], log: MetadataLog) -> None:
-        """Read the log; `bootstrap` votes where it and its snapshot say nothing."""
+        """Read the log; `bootstrap` are the voters if neither log nor snapshot names any."""
         snapshot = log.snapshot
         self._changes = [(-1, bootstrap if snapshot is None else snapshot.voters)]
         offset = log.start_offset
@@ -27,7 +28,7 @@ class VoterHistory:
 
     @property
     def newest(self) -> frozenset[ReplicaKey]:
-        """The voters of now."""
+        """The voters in force."""
         return self._changes[-1][1]
 
     @property
@@ -36,16 +37,16 @@ class VoterHistory:
         return self._changes[-1][0]
 
     def before(self, offset: int) -> frozenset[ReplicaKey]:
-        """The voters by the entries before `offset`."""
+        """Return the voters in force before the entry at `offset`."""
         return next(voters for changed, voters in reversed(self._changes) if changed < offset)
 
     def appended(self, offset: int, entries: Iterable[Entry]) -> None:
-        """Entries were appended at `offset`."""
+        """Record the changes of voters in entries appended at `offset`."""
         for number, entry in enumerate(entries, offset):
             if entry.kind == EntryKind.VOTERS:
                 self._changes.append((number, decode_voters(entry.value)))
 
     def truncated(self, end_offset: int) -> None:
-        """The entries from `end_offset` on are gone."""
+        """Forget the changes in entries from `end_offset` on, which were removed."""
         while self._changes[-1][0] >= max(end_offset, 0):
             self._changes.pop()

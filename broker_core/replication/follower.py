@@ -1,8 +1,8 @@
-"""A partition as a follower sees it: what to ask the leader for, and what to do with the answer.
+"""The follower of a partition: what to fetch, and what to do with the leader's response.
 
-The follower says with every fetch where its log ends and in which leader epoch its last batch was
-written; the leader answers with batches, or with where the follower's log leaves its own (KIP-101,
-279, 320, and the diverging epoch of KIP-595). Every step back is decided by epochs, never by a
+Every fetch has the end of the follower's log and the leader epoch of its last batch. The leader
+responds with batches, or with the point where the follower's log diverges from its own (KIP-101,
+279, 320, and the diverging epoch of KIP-595). Truncation is always decided by epochs, never by a
 high watermark.
 """
 
@@ -18,9 +18,9 @@ from broker_core.log.log import Log
 
 
 class FetchPosition(NamedTuple):
-    """What a follower asks for."""
+    """The position that a follower fetches from."""
 
-    leader_epoch: int  # that it believes in
+    leader_epoch: int  # the one that the follower knows
     offset: int  # where its log ends
     last_epoch: int  # of its last batch, -1 in an empty log
     log_start_offset: int
@@ -28,22 +28,22 @@ class FetchPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A leader's answer for one partition."""
+    """A leader's response for one partition."""
 
     error_code: int
     high_watermark: int
     log_start_offset: int
-    diverging: tuple[int, int] | None  # the largest epoch of both that the leader has, its end
+    diverging: tuple[int, int] | None  # the leader's largest epoch up to the asked one, its end
     records: Buffer
 
 
 class Outcome(Enum):
-    """What an answer has led to."""
+    """The result of a response."""
 
     APPENDED = "appended"
     NOTHING = "nothing"  # there is nothing new
-    TRUNCATED = "truncated"  # ask again from the new end
-    LATER = "later"  # one of both does not know yet who leads: ask again after a while
+    TRUNCATED = "truncated"  # fetch again from the new end
+    LATER = "later"  # one of the two does not know the leader yet: fetch again after a while
 
 
 class PartitionFollower:
@@ -55,27 +55,27 @@ class PartitionFollower:
         self._log = log
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        #: What is committed, as far as the leader has told and the log has it.
+        #: What is committed according to the leader, up to the end of this log.
         self.high_watermark = min(high_watermark, log.log_end_offset)
 
     def position(self) -> FetchPosition:
-        """What to ask for now."""
+        """Return the position to fetch from now."""
         log = self._log
         return FetchPosition(
             self.leader_epoch, log.log_end_offset, log.leader_epochs.latest, log.log_start_offset
         )
 
     def take(self, asked: FetchPosition, answer: Fetched, now_ms: int) -> Outcome:
-        """Do what the leader's answer to a question asks for.
+        """Apply the leader's response to a fetch.
 
-        An answer to a question that would not be asked any more changes nothing. Raises
-        CorruptMessage where the records are not sound, KafkaStorageError.
+        A response to an outdated fetch changes nothing. Raises CorruptMessage if the records are
+        damaged, KafkaStorageError.
         """
         log = self._log
         if asked.leader_epoch != self.leader_epoch or asked.offset != log.log_end_offset:
             return Outcome.NOTHING
         if answer.error_code == errors.OffsetOutOfRange.code and answer.log_start_offset >= 0:
-            # The leader has deleted what would come next.
+            # The leader has deleted the records that come next.
             log.truncate_fully_and_start_at(answer.log_start_offset)
             self.high_watermark = log.log_start_offset
             return Outcome.TRUNCATED
@@ -94,7 +94,7 @@ class PartitionFollower:
 
     def _follow(self, answer: Fetched) -> None:
         log = self._log
-        # The high watermark of a new leader can be behind for a while: what was committed stays so.
+        # A new leader's high watermark can be behind for a while; what is committed stays so.
         self.high_watermark = max(
             self.high_watermark, min(answer.high_watermark, log.log_end_offset)
         )
@@ -105,15 +105,15 @@ class PartitionFollower:
 
 
 def truncation_offset(log: Log, leader_epoch: int, leader_end_offset: int) -> int:
-    """Where to cut a log, given the epoch and the end of it in the leader's log (KIP-279).
+    """Return the offset to truncate a log to, given an epoch and its end at the leader (KIP-279).
 
-    The epoch is the largest of the leader that is not above the one that the follower asked for.
+    The epoch is the leader's largest that is not above the one that the follower asked for.
     """
     epoch, end_offset = log.leader_epochs.end_offset(leader_epoch, log.log_end_offset)
     if epoch < 0:
         return min(leader_end_offset, log.log_end_offset)
     if epoch != leader_epoch:
-        # The follower has nothing of that epoch: the leader's word about its end says nothing
-        # about the follower's own epochs before. The next question finds out more.
+        # The follower has nothing of that epoch: its end at the leader tells nothing about the
+        # follower's earlier epochs. The next fetch finds out more.
         return min(end_offset, log.log_end_offset)
     return min(end_offset, leader_end_offset, log.log_end_offset)

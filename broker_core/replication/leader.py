@@ -1,8 +1,8 @@
-"""A partition as its leader sees it: how far the followers are, what is committed, who is in sync.
+"""The leader of a partition: progress of the followers, the committed offset, and the ISR.
 
-The leader proposes changes of the ISR to the controller (KIP-497). While a proposal is open, a
-follower that is to join counts already and one that is to leave counts still: whatever the
-controller decides, nothing is committed that the ISR does not have.
+The leader proposes changes of the ISR to the controller (KIP-497). While a proposal is open, both a
+follower that joins and one that leaves count as in sync: whatever the controller decides, nothing
+is committed that the ISR does not have.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _UNKNOWN = -1
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """What a follower's fetches have told. Times are monotonic ms of the leader."""
+    """A follower's state according to its fetches. Times are monotonic ms of the leader."""
 
-    log_end_offset: int = _UNKNOWN  # until it has fetched in this leader epoch
+    log_end_offset: int = _UNKNOWN  # unknown until it has fetched in this leader epoch
     log_start_offset: int = _UNKNOWN
     broker_epoch: int = -1  # of the process that fetched
-    caught_up_ms: int = 0  # it had everything then that the leader had
+    caught_up_ms: int = 0  # when it last had everything that the leader had
     fetched_ms: int = 0
-    leader_end_offset: int = 0  # when it fetched last
+    leader_end_offset: int = 0  # of the leader at the last fetch
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms: int) -> bool:
-        """Tell whether it has everything, or had not long ago."""
+        """Tell whether it has everything, or had everything within the last `lag_ms`."""
         return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_ms
 
 
 class IsrProposal(NamedTuple):
-    """The ISR that the controller shall decide on."""
+    """An ISR that the controller is to decide on."""
 
     isr: tuple[int, ...]
     leader_epoch: int
@@ -65,10 +65,10 @@ class PartitionLeader:
     ) -> None:
         """`lag_ms` is `replica.lag.time.max.ms`.
 
-        `is_eligible` says whether a broker is alive, in the life that an epoch stands for.
+        `is_eligible` tells whether a broker with a given broker epoch is alive.
         """
         self.image = image
-        #: Where the log ended when this leader epoch began: before, nothing is known to be whole.
+        #: Log end when this leader epoch began; followers may lack any record before it.
         self.epoch_start_offset = log_end_offset
         self._node_id = node_id
         self._lag_ms = lag_ms
@@ -86,21 +86,21 @@ class PartitionLeader:
 
     @property
     def proposal(self) -> IsrProposal | None:
-        """What the controller has not decided yet."""
+        """The proposal that the controller has not decided yet, if any."""
         return self._open
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """The ISR, with those that the controller may have added meanwhile."""
+        """The ISR, including members that the controller may have added in the meantime."""
         isr = frozenset(self.image.isr)
         return isr if self._open is None else isr.union(self._open.isr)
 
     def follower(self, broker_id: int) -> FollowerProgress | None:
-        """What is known of a replica."""
+        """Return what is known of a follower."""
         return self._followers.get(broker_id)
 
     def required_in_sync(self, min_insync_replicas: int) -> int:
-        """How many have to be in sync; a partition cannot have more replicas than it has."""
+        """Return how many replicas must be in sync; never more than the partition has."""
         return min(min_insync_replicas, len(self._followers) + 1)
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
@@ -110,12 +110,12 @@ class PartitionLeader:
     def committed_offset(
         self, log_end_offset: int, now_ms: int, min_insync_replicas: int
     ) -> int | None:
-        """What every replica has that is in sync or is about to be; None while they are too few.
+        """Return the offset up to which all in-sync or joining replicas have the log.
 
-        `log_end_offset` is what the leader itself counts as written.
+        None while too few are in sync. `log_end_offset` is what the leader counts as written.
         """
-        # Of members that are only proposed the controller knows nothing: while it counts too few,
-        # those who have left may still be elected (KIP-966), and must lack nothing.
+        # The controller does not know proposed members yet. While it counts too few in sync, it may
+        # elect replicas that have left the ISR (KIP-966), and these must lack nothing.
         if self.is_under_min_isr(min_insync_replicas):
             return None
         isr = self.maximal_isr
@@ -123,7 +123,7 @@ class PartitionLeader:
         for broker_id, follower in self._followers.items():
             if follower.log_end_offset < committed and (
                 broker_id in isr
-                # It would have to be waited for in a moment: better not to run away from it.
+                # It is about to join: if the committed offset passed it, it might never catch up.
                 or (
                     follower.log_end_offset != _UNKNOWN
                     and follower.is_caught_up(log_end_offset, now_ms, self._lag_ms)
@@ -134,7 +134,7 @@ class PartitionLeader:
         return committed if committed >= 0 else None
 
     def readable_replicas(self, offset: int) -> Iterable[int]:
-        """The replicas in sync that have an offset to read from, the leader first (KIP-392)."""
+        """Yield the in-sync replicas that have an offset, the leader first (KIP-392)."""
         yield self._node_id
         for broker_id in self.image.isr:
             follower = self._followers.get(broker_id)
@@ -146,7 +146,7 @@ class PartitionLeader:
     # --------------------------------------------------------------------------------------- steps
 
     def apply(self, image: PartitionImage, now_ms: int) -> None:
-        """The controller has decided something in the same leader epoch; what is older is known."""
+        """Apply a newer decision of the controller in the same leader epoch."""
         if image.partition_epoch <= self.image.partition_epoch:
             return
         self.image = image
@@ -161,7 +161,7 @@ class PartitionLeader:
                 continue
             progress = known.get(broker_id)
             if progress is None:
-                # One that is in sync gets as long to show itself as it would get at any time.
+                # A member of the ISR gets the usual time to show that it is caught up.
                 progress = FollowerProgress(
                     caught_up_ms=now_ms if broker_id in image.isr else now_ms - self._lag_ms - 1
                 )
@@ -177,7 +177,7 @@ class PartitionLeader:
         log_end_offset: int,
         now_ms: int,
     ) -> bool:
-        """A follower asks for what comes after `offset`: it has what is before. False: no replica.
+        """Record a follower's fetch: it has everything before `offset`. False if it is no replica.
 
         `log_end_offset` is the leader's.
         """
@@ -187,7 +187,7 @@ class PartitionLeader:
         if offset >= log_end_offset:
             follower.caught_up_ms = now_ms
         elif offset >= follower.leader_end_offset:
-            # It has got everything that there was when it asked the last time.
+            # It has everything that was there at its previous fetch.
             follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
         follower.log_end_offset = offset
         follower.log_start_offset = log_start_offset
@@ -197,7 +197,7 @@ class PartitionLeader:
         return True
 
     def propose_growth(self, broker_id: int, high_watermark: int) -> IsrProposal | None:
-        """A follower that has reached the high watermark, and this leader epoch, is in sync."""
+        """Propose to add a follower that has reached the high watermark and this epoch's start."""
         follower = self._followers.get(broker_id)
         if (
             self._open is not None
@@ -210,7 +210,7 @@ class PartitionLeader:
         return self._propose((*self.image.isr, broker_id))
 
     def propose_any_growth(self, high_watermark: int) -> IsrProposal | None:
-        """As `propose_growth`, for the first follower that can be in sync."""
+        """Propose to add the first follower that `propose_growth` accepts."""
         for broker_id in self._followers:
             proposal = self.propose_growth(broker_id, high_watermark)
             if proposal is not None:
@@ -218,7 +218,7 @@ class PartitionLeader:
         return None
 
     def propose_shrink(self, log_end_offset: int, now_ms: int) -> IsrProposal | None:
-        """Followers that have not caught up for too long are not in sync."""
+        """Propose to remove the followers that have not caught up for too long."""
         if self._open is not None:
             return None
         remaining = tuple(
@@ -235,6 +235,6 @@ class PartitionLeader:
         return self._open
 
     def refused(self, proposal: IsrProposal) -> None:
-        """The controller has refused a proposal for good: what holds comes with the metadata."""
+        """Drop a proposal that the controller refused; the valid ISR comes with the metadata."""
         if self._open == proposal:
             self._open = None

@@ -1,16 +1,16 @@
-"""When a leader answers the followers that wait: at once, or a little later with more.
+"""Pacing of a leader's responses to waiting followers: at once, or a little later with more.
 
-An answer costs leader and followers the same whether it has the records of one append or of many:
-where appends come faster than the interval, they gather. That must not slow down producers that
-send the next records only when the last are acknowledged. During such a wait nothing more comes:
-it is followed by ever more answers without one.
+A response costs leader and followers the same whether it has the records of one append or of many.
+If appends come faster than the interval, they are gathered in one response. That must not slow down
+producers that wait for an acknowledgement before they send more: during such a wait no further
+append comes. A useless wait is therefore followed by a growing number of responses without one.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Answers without a wait, at most, before it is tried again whether one gathers something.
+#: Most responses without a wait, before the next wait is tried.
 _AT_ONCE_MAX: Final = 64
 
 
@@ -21,16 +21,16 @@ class AnswerPace:
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._last = float("-inf")  # answer
-        # How many moments there were since then at which something was appended, and the last.
+        self._last = float("-inf")  # when the last response was sent
+        # Number of distinct times since then at which something was appended, and the last of them.
         self._moments = 0
         self._appended_at = float("-inf")
-        # How many answers are not to wait now, and how many after the next useless wait.
+        # How many responses do not wait now, and how many will not after the next useless wait.
         self._at_once = 0
         self._at_once_next = 1
 
     def appended(self, now: float) -> float:
-        """Something is there to be told: when to tell it."""
+        """Record an append; return when to respond to the followers."""
         if now != self._appended_at:
             self._appended_at = now
             self._moments += 1
@@ -39,7 +39,7 @@ class AnswerPace:
         return max(now, self._last + self._interval)
 
     def answered(self, now: float, *, has_waited: bool) -> None:
-        """Followers have been told what has been appended; whether after a wait."""
+        """Record that followers got the appended records, and whether they had to wait."""
         if self._at_once:
             self._at_once -= 1
         elif has_waited:

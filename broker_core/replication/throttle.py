@@ -1,7 +1,7 @@
-"""A bound on the bytes that replicas which catch up may take, so that clients keep their share.
+"""A limit on the bytes of replicas that catch up, so that clients keep their share.
 
-Operators name the replicas concerned in a topic's settings, and the rate in a broker's (KIP-73).
-Replicas in sync are never held up: producers wait for them.
+Operators name the replicas in a topic's settings, and the rate in a broker's settings (KIP-73).
+In-sync replicas are never throttled: producers wait for them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final
 
 UNLIMITED: Final = 2**63 - 1
 _ALL: Final = "*"
-#: TokenBucket that a quiet time leaves over, in seconds of the rate.
+#: Most allowance that accumulates in a quiet time, in seconds of the rate.
 _BURST_S: Final = 1.0
 
 
 class ReplicationQuota:
-    """Bytes a second; times are monotonic seconds."""
+    """A byte rate limit, in bytes per second; times are monotonic seconds."""
 
     __slots__ = ("_allowance", "_at", "_rate")
 
@@ -27,7 +27,7 @@ class ReplicationQuota:
 
     @property
     def rate(self) -> int:
-        """Bytes a second."""
+        """Bytes per second."""
         return self._rate
 
     @rate.setter
@@ -45,13 +45,13 @@ class ReplicationQuota:
         self._at = now
 
     def record(self, size: int, now: float) -> None:
-        """Bytes have been taken."""
+        """Count bytes that were transferred."""
         if self._rate != UNLIMITED:
             self._refill(now)
             self._allowance -= size
 
     def wait_s(self, now: float) -> float:
-        """How long to take nothing more; 0 if not at all."""
+        """Return how many seconds to wait before the next transfer; 0 for none."""
         if self._rate == UNLIMITED:
             return 0.0
         self._refill(now)
@@ -62,7 +62,7 @@ class ReplicationQuota:
 
 @lru_cache(maxsize=1024)
 def throttled_replicas(text: str) -> frozenset[tuple[int, int]] | None:
-    """(partition, broker) of `PARTITION:BROKER,...`, None for `*`."""
+    """Return (partition, broker) pairs of `PARTITION:BROKER,...`; None for `*`."""
     if text == _ALL:
         return None
     words = (word.split(":") for word in text.split(",") if word.strip())

@@ -15,7 +15,7 @@ from waylog.config import ConfigError
 
 _PREFIX: Final = "sasl.oauthbearer."
 _SCHEMES: Final = frozenset({"http", "https", "file"})
-#: Signatures by a key pair alone: who can check a token cannot make one.
+#: Only signatures with a key pair: whoever can verify a token cannot create one.
 _ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
     "Ed25519",
@@ -23,7 +23,7 @@ _ALGORITHMS: Final = (
 
 
 class TokenSettings(NamedTuple):
-    """What a listener demands of a token."""
+    """A listener's requirements for tokens."""
 
     keys_url: str
     refresh_ms: int = 3_600_000
@@ -70,26 +70,29 @@ def token_settings(properties: Mapping[str, str]) -> TokenSettings:
 
 
 class AccessToken(NamedTuple):
-    """What a valid token says, and for how long it is one."""
+    """The subject of a valid token, and how much longer the token is valid."""
 
     subject: str
     lifetime_ms: int
 
 
 class TokenValidator:
-    """Checks tokens against the keys that `load_keys` was given last."""
+    """Validates tokens with the keys that `load_keys` was given last."""
 
     def __init__(self, settings: TokenSettings, now_s: Callable[[], float]) -> None:
         self.settings = settings
         self._now_s = now_s
         self._keys: Any = None
         self._key_ids: frozenset[str] = frozenset()
-        #: Called when a token names a key that is not there: it may be a new one.
+        #: Called when a token names an unknown key, since it may be a new one.
         self.on_unknown_key: Callable[[], None] = lambda: None
 
     def load_keys(self, document: bytes) -> int:
-        """Replace the keys by those of a JSON web key set; returns how many. Raises ValueError."""
-        # A broker without such listeners does not load the library.
+        """Replace the keys with those of a JSON web key set; return their number.
+
+        Raises ValueError.
+        """
+        # Imported here: a broker without such listeners does not load the library.
         from joserfc.errors import JoseError
         from joserfc.jwk import KeySet
 
@@ -102,7 +105,7 @@ class TokenValidator:
         return len(keys.keys)
 
     def validate(self, text: str) -> AccessToken:
-        """What a token says; raises AuthenticationFailed."""
+        """Validate a token and return its content; raises AuthenticationFailed."""
         if self._keys is None:
             self.on_unknown_key()
             raise AuthenticationFailed("the keys that tokens are signed with are not there yet")
@@ -116,7 +119,7 @@ class TokenValidator:
         except AuthenticationFailed:
             raise
         except (JoseError, ValueError, TypeError, KeyError) as error:
-            # The message names what is wrong, never the token.
+            # The message names the problem, never the token.
             problem = getattr(error, "description", "") or type(error).__name__
             raise AuthenticationFailed(f"invalid token: {problem}") from None
 
@@ -146,7 +149,7 @@ class TokenValidator:
                 f"invalid token: its claim {self.settings.subject_claim} is no name"
             )
         if not self.settings.audiences and "aud" in claims:
-            # Made for somebody, and nobody has said that it is us.
+            # The token is for an audience that this listener is not configured as.
             raise AuthenticationFailed("invalid token: it has an audience, and none is expected")
         scope = claims.get(self.settings.scope_claim, "")
         if not isinstance(scope, str | list):

@@ -1,4 +1,4 @@
-"""Access control lists: who may do what with what, as Kafka's protocol numbers it."""
+"""Access control lists: operations of principals on resources, with the numbers of the protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WILDCARD = "*"
 
 
 class ResourceType(IntEnum):
-    """What is protected."""
+    """The types of protected resources."""
 
     ANY = 1
     TOPIC = 2
@@ -27,7 +27,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class PatternType(IntEnum):
-    """How a name stands for resources."""
+    """The ways in which the resource name of an ACL or a filter matches resources."""
 
     ANY = 1
     MATCH = 2
@@ -36,7 +36,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What is done."""
+    """The operations on resources."""
 
     ANY = 1
     ALL = 2
@@ -56,7 +56,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Tell whether it is allowed."""
+    """The effects of an ACL."""
 
     ANY = 1
     DENY = 2
@@ -70,7 +70,7 @@ _TOPIC = frozenset(
     }
 )  # fmt: skip
 
-#: The operations that each type of resource has.
+#: The operations that each type of resource supports.
 OPERATIONS_OF = {
     ResourceType.TOPIC: _TOPIC,
     ResourceType.GROUP: frozenset(
@@ -95,7 +95,7 @@ OPERATIONS_OF = {
 
 
 class Acl(NamedTuple):
-    """One rule."""
+    """One ACL."""
 
     resource_type: ResourceType
     resource_name: str
@@ -148,7 +148,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which rules are meant; None and ANY are all of them."""
+    """A filter for ACLs; None and ANY match everything."""
 
     resource_type: ResourceType
     resource_name: str | None
@@ -175,7 +175,7 @@ class AclFilter(NamedTuple):
             raise InvalidRequest(f"Invalid filter: {error}") from None
 
     def fits(self, acl: Acl) -> bool:
-        """Tell whether a rule is meant."""
+        """Tell whether the filter matches an ACL."""
         return (
             self.resource_type in {ResourceType.ANY, acl.resource_type}
             and self._fits_name(acl)

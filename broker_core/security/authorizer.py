@@ -1,7 +1,7 @@
-"""Decides by ACLs: the semantics of Kafka's StandardAuthorizer.
+"""Authorization by ACLs, with the semantics of Kafka's StandardAuthorizer.
 
-A super user may do everything. Else the rules for the resource decide: one that denies wins, one
-that allows lets in; where there is no rule for the resource at all, everybody or nobody may.
+A super user may do everything. Otherwise the ACLs of the resource decide: a denial wins, else an
+allowing ACL permits the operation. A resource without any ACL is open to everybody or nobody.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from broker_core.security.acl import (
 from broker_core.security.principal import Principal
 
 _EVERY_PRINCIPAL: Final = "User:*"
-#: The right to one of these is the right to describe as well.
+#: A permission for one of these includes DESCRIBE.
 _IMPLY_DESCRIBE: Final = frozenset(
     {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
 )
 _DECISIONS_MAX: Final = 10_000
-#: A bound of what a client with the right to alter the cluster can make us keep.
+#: Limit of the memory that a client with the right to alter the cluster can occupy.
 ACLS_MAX: Final = 100_000
 
 _Key = tuple[ResourceType, str]
 
 
 class Authorizer:
-    """The rules, and what follows from them."""
+    """The ACLs, and decisions by them."""
 
     def __init__(
         self, *, super_users: Iterable[Principal] = (), allow_if_no_acl: bool = False
@@ -45,7 +45,7 @@ class Authorizer:
         self._acls: set[Acl] = set()
         self._literal: dict[_Key, list[Acl]] = {}
         self._prefixed: dict[_Key, list[Acl]] = {}
-        # Decisions since the last change: most requests are like the one before.
+        # Decisions since the last change: most requests repeat an earlier one.
         self._decisions: dict[tuple[Principal, str, Operation, ResourceType, str], bool] = {}
 
     def __len__(self) -> int:
@@ -54,11 +54,11 @@ class Authorizer:
     # -------------------------------------------------------------------------------------- rules
 
     def find(self, wanted: AclFilter) -> list[Acl]:
-        """The rules that are meant, in order."""
+        """Return the ACLs that a filter matches, sorted."""
         return sorted(acl for acl in self._acls if wanted.fits(acl))
 
     def add(self, acls: Iterable[Acl]) -> None:
-        """Add rules; those that are there already make no difference."""
+        """Add ACLs; ignore those that exist already."""
         for acl in acls:
             if acl not in self._acls:
                 self._acls.add(acl)
@@ -66,7 +66,7 @@ class Authorizer:
         self._decisions.clear()
 
     def remove(self, acls: Iterable[Acl]) -> None:
-        """Delete rules."""
+        """Delete ACLs."""
         for acl in acls:
             if acl in self._acls:
                 self._acls.remove(acl)
@@ -78,11 +78,11 @@ class Authorizer:
         return index.setdefault((acl.resource_type, acl.resource_name), [])
 
     def to_stored(self) -> list[list[Any]]:
-        """As JSON."""
+        """Return the ACLs as JSON values."""
         return [[*map(_plain, acl)] for acl in sorted(self._acls)]
 
     def load(self, stored: list[list[Any]]) -> None:
-        """Read back what `to_stored` gave, in place of what there is."""
+        """Replace the ACLs by what `to_stored` returned."""
         self._acls.clear()
         self._literal.clear()
         self._prefixed.clear()
@@ -109,7 +109,7 @@ class Authorizer:
         resource_type: ResourceType,
         name: str,
     ) -> bool:
-        """Tell whether somebody at an address may do something with a resource."""
+        """Tell whether a principal at a host may perform an operation on a resource."""
         key = (principal, host, operation, resource_type, name)
         decision = self._decisions.get(key)
         if decision is None:
@@ -152,7 +152,7 @@ class Authorizer:
     def allows_any(
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Tell whether there may be a resource of the type with which somebody may do something."""
+        """Tell whether a principal may perform an operation on some resource of a type."""
         if principal in self._super_users:
             return True
         mine = [
@@ -182,7 +182,7 @@ class Authorizer:
     def authorized_operations(
         self, principal: Principal, host: str, resource_type: ResourceType, name: str
     ) -> int:
-        """The bits of what somebody may do, as Metadata and others show them."""
+        """Return a bit field of the allowed operations, as Metadata and other responses have it."""
         return sum(
             1 << operation
             for operation in OPERATIONS_OF[resource_type]
@@ -191,7 +191,7 @@ class Authorizer:
 
 
 def require(authorizer: Authorizer | None) -> Authorizer:
-    """The authorizer; raises SecurityDisabled where there is none."""
+    """Return the authorizer; raises SecurityDisabled if there is none."""
     if authorizer is None:
         raise SecurityDisabled("No Authorizer is configured.")
     return authorizer
@@ -214,7 +214,7 @@ def _covers(given: Operation, wanted: Operation) -> bool:
 
 
 def _dominates(deny: Acl, allow: Acl) -> bool:
-    """Tell whether a rule that denies leaves nothing of one that allows."""
+    """Tell whether a denying ACL overrides all of an allowing one."""
     if deny.pattern_type is PatternType.PREFIXED:
         return allow.resource_name.startswith(deny.resource_name)
     return allow.pattern_type is deny.pattern_type and allow.resource_name == deny.resource_name

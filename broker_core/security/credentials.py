@@ -1,4 +1,4 @@
-"""The users that SCRAM knows, as AlterUserScramCredentials changes them."""
+"""The SCRAM users, which AlterUserScramCredentials changes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from broker_core.security.scram import (
     credential_from_salted,
 )
 
-#: Bounds of what one user can make us keep.
+#: Limits of the memory that one user can occupy.
 _NAME_CHARS_MAX: Final = 1024
 _SALT_BYTES_MAX: Final = 1024
 
 
 def mechanism_numbered(number: int) -> ScramMechanism:
-    """A mechanism by its number; raises UnsupportedSaslMechanism."""
+    """Return a mechanism by its number; raises UnsupportedSaslMechanism."""
     mechanism = BY_NUMBER.get(number)
     if mechanism is None:
         raise UnsupportedSaslMechanism(f"Unknown SCRAM mechanism {number}")
@@ -37,7 +37,7 @@ def mechanism_numbered(number: int) -> ScramMechanism:
 
 
 class ScramUsers:
-    """Credentials by user and mechanism."""
+    """SCRAM credentials by user and mechanism."""
 
     def __init__(self) -> None:
         self._users: dict[str, dict[str, ScramCredential]] = {}
@@ -49,11 +49,11 @@ class ScramUsers:
         return len(self._users)
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
-        """A user's credential."""
+        """Return a user's credential, None if there is none."""
         return self._users.get(user, {}).get(mechanism)
 
     def of(self, user: str) -> dict[str, ScramCredential]:
-        """All credentials of a user by mechanism; raises ResourceNotFound."""
+        """Return all credentials of a user by mechanism; raises ResourceNotFound."""
         found = self._users.get(user)
         if found is None:
             raise ResourceNotFound(
@@ -75,9 +75,9 @@ class ScramUsers:
     def alter(
         self, deletions: list[dict[str, Any]], upsertions: list[dict[str, Any]]
     ) -> dict[str, BrokerError | None]:
-        """AlterUserScramCredentials: what became of each user, None if all went well.
+        """Handle AlterUserScramCredentials; return each user's error, None for success.
 
-        A user whose changes are not all possible keeps what it had.
+        If one of a user's changes is not possible, none of them is made.
         """
         changes: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
         for index, asked in enumerate((deletions, upsertions)):
@@ -119,7 +119,7 @@ class ScramUsers:
             self.put(user, mechanism, credential)
 
     def to_stored(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the credentials as JSON values."""
         return {
             user: {
                 name: {
@@ -134,7 +134,7 @@ class ScramUsers:
         }
 
     def load(self, stored: dict[str, Any]) -> None:
-        """Read back what `to_stored` gave."""
+        """Replace the credentials by what `to_stored` returned."""
         self._users = {
             user: {
                 name: ScramCredential(

@@ -1,28 +1,28 @@
-"""How long the answer to a wrong password waits: longer for who was wrong more often."""
+"""Delays of the responses to wrong passwords, which grow with the number of failures."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Final
 
-#: An address that was right, or quiet, for so long begins anew.
+#: Seconds without a wrong password after which the count for an address begins anew.
 _FORGOTTEN_AFTER_S: Final = 60.0
-#: Wrong passwords that anybody may type before the wait grows.
+#: Wrong passwords that are allowed before the delay grows.
 _FREE: Final = 3
 _DOUBLINGS_MAX: Final = 6
 _ADDRESSES_MAX: Final = 10_000
 
 
 class LoginFailures:
-    """Counts wrong passwords by address; `base_ms` is the wait after the first."""
+    """Counts wrong passwords by address; `base_ms` is the delay after the first."""
 
     def __init__(self, base_ms: int) -> None:
         self._base_ms = base_ms
-        # (how many, when the last was) by address; the newest last.
+        # (count, time of the last failure) by address; the newest is last.
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def delay_ms(self, address: str, now_s: float) -> int:
-        """A password was wrong: how long its answer waits, from `base_ms` to 64 times as long."""
+        """Count a wrong password; return the delay of its response, `base_ms` to 64 times that."""
         count, last_s = self._failures.pop(address, (0, now_s))
         if now_s - last_s > _FORGOTTEN_AFTER_S:
             count = 0

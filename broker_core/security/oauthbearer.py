@@ -16,23 +16,23 @@ _INITIAL: Final = re.compile(
     rb"(?:n|y|p=[^,]*),(?:a=([^,]*))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*)\x01"
 )
 _BEARER: Final = re.compile(rb"[Bb]earer +([\x21-\x7e]+)")
-#: What a client says when it has read why it was refused (section 3.2.3).
+#: The client's message after it has received the reason of a refusal (section 3.2.3).
 _ACKNOWLEDGES: Final = b"\x01"
 _REFUSAL: Final = b'{"status":"invalid_token"}'
 
 
 class OAuthBearerServer:
-    """One exchange; see ScramServer."""
+    """One OAUTHBEARER exchange; see ScramServer."""
 
     def __init__(self, validate: Callable[[str], AccessToken]) -> None:
         self._validate = validate
         self._refused: AuthenticationFailed | None = None
         self.user: str | None = None
-        #: For how long what the user has shown is valid.
+        #: Remaining validity of the client's token in ms.
         self.lifetime_ms = 0
 
     def evaluate(self, data: bytes) -> bytes:
-        """The answer to the client's next message; raises AuthenticationFailed."""
+        """Return the response to the client's next message; raises AuthenticationFailed."""
         if self._refused is not None:
             raise self._refused
         if data == _ACKNOWLEDGES:
@@ -41,7 +41,7 @@ class OAuthBearerServer:
         try:
             shown = self._validate(token)
         except AuthenticationFailed as error:
-            # The client is told in the mechanism's own way first, and has to answer.
+            # The mechanism first sends the error to the client, which has to acknowledge it.
             self._refused = error
             return _REFUSAL
         if authorization not in {"", shown.subject}:
@@ -54,7 +54,7 @@ class OAuthBearerServer:
 
 
 def _parse(data: bytes) -> tuple[str, str]:
-    """Authorization id and token of a first message; raises AuthenticationFailed."""
+    """Parse authorization id and token of a first message; raises AuthenticationFailed."""
     match = _INITIAL.fullmatch(data)
     if match is None:
         raise AuthenticationFailed("Invalid OAUTHBEARER client first message")
@@ -63,7 +63,7 @@ def _parse(data: bytes) -> tuple[str, str]:
     if bearer is None:
         raise AuthenticationFailed("Invalid OAUTHBEARER client first message: 'auth' not specified")
     try:
-        # RFC 5801: a comma and an equals sign are escaped in a name.
+        # RFC 5801: commas and equals signs in a name are escaped.
         name = (match[1] or b"").decode().replace("=2C", ",").replace("=3D", "=")
     except UnicodeDecodeError:
         raise AuthenticationFailed("Invalid OAUTHBEARER client first message") from None

@@ -1,4 +1,4 @@
-"""The principal of a client, and how the name in a certificate becomes one."""
+"""The principal of a client, and its derivation from the name in a certificate."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Principal:
         return cls(kind, name)
 
 
-#: Everybody on a listener that does not authenticate.
+#: The principal of every client on a listener without authentication.
 ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
 
-# Attributes that RFC 2253 writes by a short name; Java writes others by their object identifier,
-# here they keep OpenSSL's name.
+# Attributes for which RFC 2253 has a short name. Java writes the others by object identifier; here
+# they keep OpenSSL's name.
 _SHORT_NAMES: Final = {
     "commonName": "CN",
     "countryName": "C",
@@ -50,7 +50,7 @@ _ESCAPED: Final = re.compile(r'([,+"\\<>;])')
 
 
 def distinguished_name(certificate: dict[str, Any]) -> str:
-    """The subject of `SSLSocket.getpeercert()` as RFC 2253 writes it, last part first."""
+    """Format the subject of `SSLSocket.getpeercert()` as in RFC 2253, last part first."""
     parts = []
     for relative in reversed(certificate.get("subject", ())):
         words = []
@@ -84,10 +84,10 @@ class _Rule:
 
 
 class PrincipalMapper:
-    """`ssl.principal.mapping.rules`: the first rule that fits the whole name makes the principal.
+    """`ssl.principal.mapping.rules`: the first rule that matches the whole name is used.
 
-    A rule is `DEFAULT` (the name as it is) or `RULE:pattern/replacement/` with `L` or `U` behind it
-    for lower or upper case; without rules every name is taken as it is. Raises ConfigError.
+    A rule is `DEFAULT` (the name as it is) or `RULE:pattern/replacement/`, optionally with `L` or
+    `U` for lower or upper case. Without rules every name stays as it is. Raises ConfigError.
     """
 
     def __init__(self, rules: str = "DEFAULT") -> None:
@@ -114,7 +114,7 @@ class PrincipalMapper:
                 position += 1
 
     def principal(self, name: str) -> Principal:
-        """The principal of this name; nobody in particular when no rule fits."""
+        """Return the principal of a name; ANONYMOUS if no rule matches."""
         for rule in self._rules:
             mapped = name if rule is None else rule.apply(name)
             if mapped is not None:

@@ -1,6 +1,6 @@
-"""Client quotas: how much a user or a client id may send, fetch and ask (KIP-13, KIP-546).
+"""Client quotas: how much a user or a client id may send, fetch and request (KIP-13, KIP-546).
 
-Without I/O: amounts and the time go in, milliseconds of patience come out.
+There is no I/O here: amounts and times are arguments, throttle times in ms are results.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ _CLIENT_QUOTAS: Final = frozenset(
     {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE}
 )
 _WHOLE: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE})
-#: Rates are kept of this many users and clients; whoever was quiet the longest is forgotten first.
+#: Most users and clients whose rates are kept; the oldest entry is dropped first.
 _RATES_MAX: Final = 10_000
-#: A bound of what a client with the right to alter the cluster can make us keep.
+#: Limit of the memory that a client with the right to alter the cluster can occupy.
 ENTITIES_MAX: Final = 10_000
 
-#: Sorted (type, name) pairs; the name None is the default of everybody who has none of their own.
+#: Sorted (type, name) pairs; the name None is the default for all without their own quota.
 Entity = tuple[tuple[str, str | None], ...]
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 
 
 class Rate:
-    """An amount a second over the last windows, as Kafka's `Rate` measures it."""
+    """An amount per second over the last windows, measured as by Kafka's `Rate`."""
 
     __slots__ = ("_samples", "_window_s", "_windows")
 
     def __init__(self, windows: int, window_s: float) -> None:
         self._windows = windows
         self._window_s = window_s
-        # [start, amount] of each window.
+        # [start in s, amount] of each window.
         self._samples: deque[list[float]] = deque()
 
     def record(self, amount: float, now_s: float) -> None:
-        """Something happened."""
+        """Add an amount."""
         samples = self._samples
         if not samples or now_s - samples[-1][0] >= self._window_s:
             samples.append([now_s, 0.0])
@@ -63,11 +63,11 @@ class Rate:
             self._samples.popleft()
 
     def excess_ms(self, limit: float, now_s: float) -> int:
-        """How long to wait until the rate is at the limit again."""
+        """Return how many ms to wait until the rate is at the limit again."""
         self._forget(now_s)
         if not self._samples:
             return 0
-        # An interval that has only begun would make a rate of any burst.
+        # In an interval that has just begun, any burst would look like a high rate.
         elapsed_s = max(now_s - self._samples[0][0], (self._windows - 1) * self._window_s)
         elapsed_s = max(elapsed_s, self._window_s)
         rate = sum(amount for _, amount in self._samples) / elapsed_s
@@ -77,16 +77,16 @@ class Rate:
 
 
 class ClientQuotas:
-    """The quotas, and the rates of those who have one."""
+    """The quotas, and the measured rates of those that have one."""
 
     def __init__(self, windows: int = 11, window_s: float = 1.0) -> None:
         self._windows = windows
         self._window_s = window_s
         self._quotas: dict[Entity, dict[str, float]] = {}
         self._rates: OrderedDict[tuple[str, Entity], Rate] = OrderedDict()
-        #: Says whether a quota of some client exists at all.
+        #: True if there is a quota for any user or client id.
         self.active = False
-        #: Says whether some address has a rate of connections.
+        #: True if there is a connection rate limit for any address.
         self.limits_ips = False
 
     # ------------------------------------------------------------------------------------ settings
@@ -94,7 +94,7 @@ class ClientQuotas:
     def describe(
         self, components: list[dict[str, Any]], strict: bool
     ) -> Iterator[tuple[Entity, Mapping[str, float]]]:
-        """The quotas that DescribeClientQuotas asks for; raises InvalidRequest."""
+        """Yield the quotas that DescribeClientQuotas asks for; raises InvalidRequest."""
         types = [each["entity_type"] for each in components]
         if len(set(types)) < len(types):
             raise InvalidRequest("an entity type is there twice")
@@ -121,7 +121,7 @@ class ClientQuotas:
                 yield entity, values
 
     def check(self, entity: list[dict[str, Any]], operations: list[dict[str, Any]]) -> Entity:
-        """Tell whether a change is possible; returns the entity. Raises InvalidRequest."""
+        """Check whether a change is valid and return its entity; raises InvalidRequest."""
         names = {each["entity_type"]: each["entity_name"] for each in entity}
         types = set(names)
         if len(names) < len(entity) or not types:
@@ -151,7 +151,7 @@ class ClientQuotas:
         return found
 
     def alter(self, entity: Entity, operations: list[dict[str, Any]]) -> None:
-        """Change what `check` has allowed."""
+        """Make a change that `check` has accepted."""
         values = self._quotas.setdefault(entity, {})
         for each in operations:
             if each["remove"]:
@@ -168,11 +168,11 @@ class ClientQuotas:
         self._rates.clear()
 
     def to_stored(self) -> list[Any]:
-        """As JSON."""
+        """Return the quotas as JSON values."""
         return [[list(map(list, entity)), values] for entity, values in self._quotas.items()]
 
     def load(self, stored: list[Any]) -> None:
-        """Read back what `to_stored` gave."""
+        """Replace the quotas by what `to_stored` returned."""
         self._quotas = {
             tuple((kind, name) for kind, name in entity): dict(values) for entity, values in stored
         }
@@ -181,7 +181,7 @@ class ClientQuotas:
     # ---------------------------------------------------------------------------------------- use
 
     def charge(self, key: str, user: str, client_id: str, amount: float, now_s: float) -> int:
-        """Count an amount against a quota; returns the milliseconds the client should wait."""
+        """Count an amount against a quota; return the throttle time in ms."""
         found = self._quota(key, user, client_id)
         if found is None:
             return 0
@@ -195,7 +195,7 @@ class ClientQuotas:
         return rate.excess_ms(limit, now_s)
 
     def _quota(self, key: str, user: str, client_id: str) -> tuple[float, Entity] | None:
-        """(limit, who shares it): the most precise quota that fits, in Kafka's order."""
+        """Return (limit, entity that shares it) of the most specific quota, in Kafka's order."""
         both: Entity = ((CLIENT_ID, client_id), (USER, user))
         of_user: Entity = ((USER, user),)
         of_client: Entity = ((CLIENT_ID, client_id),)
@@ -215,7 +215,7 @@ class ClientQuotas:
         return None
 
     def connection_rate(self, address: str) -> float | None:
-        """Connections a second that an address may open; None is no limit of its own."""
+        """Return an address's limit of new connections per second; None if it has none."""
         for name in (address, None):
             values = self._quotas.get(((IP, name),))
             if values:

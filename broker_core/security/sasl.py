@@ -1,6 +1,6 @@
-"""One connection's authentication: SaslHandshake, SaslAuthenticate, again after a while (KIP-368).
+"""SASL authentication of one connection: handshake, exchange, re-authentication (KIP-368).
 
-Without I/O: bytes and the time go in, answers come out.
+There is no I/O here: bytes and times are arguments, responses are results.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class _Exchange(Protocol):
     user: str | None
 
     def evaluate(self, data: bytes) -> bytes:
-        """The answer to the client's next message; raises AuthenticationFailed."""
+        """Return the response to the client's next message; raises AuthenticationFailed."""
 
 
 class PlainServer:
-    """PLAIN (RFC 4616): user and password in clear text, for listeners with TLS."""
+    """PLAIN (RFC 4616): user and password in clear text; meant for listeners with TLS."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
@@ -41,7 +41,7 @@ class PlainServer:
         except ValueError:  # too few or too many parts, or not UTF-8
             raise AuthenticationFailed("Invalid SASL/PLAIN response: expected 3 tokens") from None
         expected = self._passwords.get(user)
-        # Compared for unknown users as well: the time says nothing about who exists.
+        # Unknown users are compared too, so that the time does not tell which users exist.
         matches = hmac.compare_digest(
             password.encode(), (expected if expected is not None else "\0").encode()
         )
@@ -58,23 +58,23 @@ class PlainServer:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """What one listener accepts."""
+    """The SASL settings of one listener."""
 
     mechanisms: Sequence[str]
-    #: Passwords of PLAIN by user.
+    #: Passwords for PLAIN, by user.
     passwords: Mapping[str, str]
     lookup: CredentialLookup
-    #: `connections.max.reauth.ms`; 0 is for ever.
+    #: `connections.max.reauth.ms`; 0 means no limit.
     session_ms_max: int = 0
-    #: What an access token says; raises AuthenticationFailed. None where none is accepted.
+    #: Validates an access token; raises AuthenticationFailed. None if tokens are not accepted.
     validate_token: Callable[[str], AccessToken] | None = None
 
 
 class SaslAuthentication:
-    """What a connection has proved so far.
+    """The state of a connection's authentication.
 
-    `principal` is None until the first exchange has succeeded. After `expires_ms` (monotonic) the
-    client must authenticate again before anything else, as the same user.
+    `principal` is None until the first exchange succeeds. After `expires_ms` (monotonic) the client
+    must authenticate again, as the same user, before it may send anything else.
     """
 
     def __init__(self, settings: SaslSettings) -> None:
@@ -87,11 +87,11 @@ class SaslAuthentication:
 
     @property
     def mechanisms(self) -> Sequence[str]:
-        """The mechanisms that are offered."""
+        """The mechanisms offered to clients."""
         return self._settings.mechanisms
 
     def handshake(self, mechanism: str) -> None:
-        """The client chooses; raises UnsupportedSaslMechanism, IllegalSaslState."""
+        """Handle the client's choice; raises UnsupportedSaslMechanism, IllegalSaslState."""
         if mechanism not in self._settings.mechanisms:
             raise UnsupportedSaslMechanism(
                 f"Unsupported SASL mechanism {mechanism}: "
@@ -110,7 +110,7 @@ class SaslAuthentication:
         return ScramServer(BY_NAME[mechanism], self._settings.lookup)
 
     def authenticate(self, data: bytes, now_ms: int) -> bytes:
-        """The answer to the client's message; raises AuthenticationFailed, IllegalSaslState."""
+        """Return the response to a message; raises AuthenticationFailed, IllegalSaslState."""
         exchange = self._exchange
         if exchange is None:
             raise IllegalSaslState("SaslAuthenticate needs a SaslHandshake before it")
@@ -123,7 +123,7 @@ class SaslAuthentication:
             self._exchange = None
             limit = self._settings.session_ms_max
             if limit and isinstance(exchange, OAuthBearerServer):
-                # A session outlives no token; it has one moment at least.
+                # A session does not outlive its token, but lasts at least 1 ms.
                 limit = max(min(limit, exchange.lifetime_ms), 1)
             self._session_ms = limit
             self.expires_ms = now_ms + limit if limit else None
@@ -131,9 +131,9 @@ class SaslAuthentication:
 
     @property
     def session_lifetime_ms(self) -> int:
-        """What the client is told at the end of an exchange; 0 is for ever."""
+        """The session lifetime to send at the end of an exchange; 0 means no limit."""
         return self._session_ms if self._exchange is None else 0
 
     def is_expired(self, now_ms: int) -> bool:
-        """Tell whether the client has to authenticate again first."""
+        """Tell whether the client must authenticate again."""
         return self.expires_ms is not None and now_ms >= self.expires_ms

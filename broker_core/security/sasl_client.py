@@ -1,4 +1,4 @@
-"""How a broker proves to another who it is: the client's side of PLAIN and SCRAM, without I/O."""
+"""The client's side of PLAIN and SCRAM, by which a broker logs in to another, without I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker_core.security.sasl import PLAIN
 from broker_core.security.scram import BY_NAME, ITERATIONS_MIN, AuthenticationFailed, ScramMechanism
 
 _NONCE_BYTES: Final = 24
-#: An impostor must not keep this process busy for ever.
+#: Most SCRAM iterations; an impostor must not keep this process busy for long.
 _ITERATIONS_MAX: Final = 1_000_000
 _SERVER_FIRST: Final = re.compile(
     r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>\d{1,9})"
@@ -23,7 +23,7 @@ _SERVER_FIRST: Final = re.compile(
 
 
 class SaslCredentials(NamedTuple):
-    """With which mechanism, and as whom."""
+    """The mechanism, user and password of a login."""
 
     mechanism: str
     user: str
@@ -31,13 +31,13 @@ class SaslCredentials(NamedTuple):
 
 
 class ClientExchange(Protocol):
-    """One login: `first`, then an answer to each of the server's messages, until that is None."""
+    """One login: send `first`, then what `evaluate` returns for each response, until None."""
 
     def first(self) -> bytes:
-        """What begins the exchange."""
+        """Return the first message."""
 
     def evaluate(self, data: bytes) -> bytes | None:
-        """What to say next; None at the end. Raises AuthenticationFailed."""
+        """Return the next message, or None at the end. Raises AuthenticationFailed."""
 
 
 class PlainClient:
@@ -56,7 +56,7 @@ class PlainClient:
 
 
 class ScramClient:
-    """SCRAM (RFC 5802): the server proves that it knows the password's hash, too."""
+    """SCRAM (RFC 5802), where the server also proves that it knows the password's hash."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class ScramClient:
 
 
 def client_exchange(credentials: SaslCredentials) -> ClientExchange:
-    """A new login."""
+    """Begin a new login."""
     if credentials.mechanism == PLAIN:
         return PlainClient(credentials)
     return ScramClient(BY_NAME[credentials.mechanism], credentials)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 
 class ScramMechanism(NamedTuple):
-    """One mechanism: its name, its number in Kafka's requests, its hash."""
+    """A SCRAM mechanism: its name, its number in Kafka's requests, its hash function."""
 
     name: str
     number: int
@@ -40,11 +40,14 @@ _SALT_BYTES: Final = 24
 
 
 class AuthenticationFailed(Exception):
-    """The client is not who it says it is. The text goes to the client: it never says why."""
+    """The client could not be authenticated.
+
+    The text goes to the client and does not tell whether the user exists.
+    """
 
 
 class ScramCredential(NamedTuple):
-    """What is kept of a password; the password cannot be computed from it."""
+    """The stored form of a password, from which the password cannot be computed."""
 
     salt: bytes
     stored_key: bytes
@@ -55,7 +58,7 @@ class ScramCredential(NamedTuple):
 def credential_from_salted(
     mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """From what AlterUserScramCredentials carries: the client has done the hashing."""
+    """Make a credential from AlterUserScramCredentials: the client has salted the password."""
     client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
     return ScramCredential(
         salt,
@@ -68,17 +71,17 @@ def credential_from_salted(
 def credential_from_password(
     mechanism: ScramMechanism, password: str, iterations: int = ITERATIONS_MIN
 ) -> ScramCredential:
-    """From a password, with a new salt."""
+    """Make a credential from a password, with a new salt."""
     salt = secrets.token_bytes(_SALT_BYTES)
     salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
     return credential_from_salted(mechanism, salted, salt, iterations)
 
 
 class CredentialLookup:
-    """Finds credentials, and makes some up for users that do not exist.
+    """Finds credentials, and invents credentials for users that do not exist.
 
-    Without that the answer to a first message would tell who has an account. What is made up stays
-    the same for a name as long as the process runs.
+    Otherwise the response to a first message would tell which users exist. An invented credential
+    stays the same for a user name while the process runs.
     """
 
     def __init__(self, find: Callable[[str, str], ScramCredential | None]) -> None:
@@ -86,7 +89,7 @@ class CredentialLookup:
         self._secret = secrets.token_bytes(32)
 
     def find(self, mechanism: ScramMechanism, user: str) -> tuple[ScramCredential, bool]:
-        """(credential, whether the user exists)."""
+        """Return (credential, whether the user exists)."""
         found = self._find(mechanism.name, user)
         if found is not None:
             return found, True
@@ -109,13 +112,14 @@ _CLIENT_FIRST: Final = re.compile(
     r"(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<extensions>(?:,[^,]+)*))"
 )
 _CLIENT_FINAL: Final = re.compile(
-    r"(?P<without_proof>c=(?P<channel>[A-Za-z0-9+/=]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[^,]+)*)"
+    r"(?P<without_proof>c=(?P<channel>[A-Za-z0-9+/=]+)"
+    r",r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[^,]+)*)"
     r",p=(?P<proof>[A-Za-z0-9+/=]+)"
 )
 
 
 def _name(text: str) -> str:
-    """A `saslname`: the comma and the equals sign are written as =2C and =3D."""
+    """Decode a `saslname`, where commas and equals signs are written as =2C and =3D."""
     if re.search(r"=(?!2C|3D)", text):
         raise AuthenticationFailed("the user name is not written as RFC 5802 says")
     return text.replace("=2C", ",").replace("=3D", "=")
@@ -138,9 +142,9 @@ def _parse_first(data: bytes) -> _ClientFirst:
 
 
 class ScramServer:
-    """One exchange: `evaluate` takes the client's two messages and returns the answers.
+    """One exchange: `evaluate` takes the client's two messages and returns the responses.
 
-    `user` is who has been authenticated, None before the end.
+    `user` is the authenticated user, None before the end.
     """
 
     def __init__(
@@ -158,7 +162,7 @@ class ScramServer:
         self.user: str | None = None
 
     def evaluate(self, data: bytes) -> bytes:
-        """The answer to the client's next message; raises AuthenticationFailed."""
+        """Return the response to the client's next message; raises AuthenticationFailed."""
         if self.user is not None:
             raise AuthenticationFailed("the exchange is over")
         if self._first is None:
@@ -188,7 +192,7 @@ class ScramServer:
             channel = base64.b64decode(match["channel"], validate=True)
         except (UnicodeDecodeError, binascii.Error):
             raise failed from None
-        # The nonce is compared too: without it an old proof could be sent again (CVE-2024-56128).
+        # The nonce is compared too: otherwise an old proof could be replayed (CVE-2024-56128).
         nonce_matches = hmac.compare_digest(
             match["nonce"].encode(), f"{first.nonce}{self._nonce}".encode()
         )

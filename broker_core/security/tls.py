@@ -1,7 +1,7 @@
-"""TLS: Kafka's `ssl.*` properties as contexts of Python's ssl module.
+"""TLS: conversion of Kafka's `ssl.*` properties to contexts of Python's ssl module.
 
-Keys and certificates are PEM, in files or in the properties themselves (KIP-651). Java's key stores
-are not read: `keytool`/`openssl` turn them into PEM.
+Keys and certificates are PEM, in files or in the properties themselves (KIP-651). Java key stores
+are not supported: `keytool`/`openssl` convert them to PEM.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 
 def server_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """The context of a listener; raises ConfigError.
+    """Return the context of a listener; raises ConfigError.
 
     Properties: `ssl.keystore.location`, or `ssl.keystore.key` and `ssl.keystore.certificate.chain`;
     `ssl.key.password`; `ssl.truststore.location` or `ssl.truststore.certificates`;
     `ssl.client.auth`; `ssl.enabled.protocols`; `ssl.cipher.suites` in OpenSSL's names.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # A renegotiation costs the server far more than the client, and Kafka has no use for one.
+    # A renegotiation costs the server far more than the client, and Kafka does not need it.
     context.options |= ssl.OP_NO_RENEGOTIATION
     _set_versions(context, properties)
     _load_key(context, properties)
@@ -50,10 +50,11 @@ def server_context(properties: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """The context of a broker's own connections to others; raises ConfigError.
+    """Return the context of a broker's own connections to others; raises ConfigError.
 
-    Properties as those of a listener; the other broker's certificate has to be one of the trust
-    store's, and of its host unless `ssl.endpoint.identification.algorithm` is empty.
+    The properties are those of a listener. The trust store must confirm the other broker's
+    certificate, which must also match its host unless `ssl.endpoint.identification.algorithm` is
+    empty.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _set_versions(context, properties)
@@ -89,7 +90,7 @@ def _is_inline(properties: Mapping[str, str], store: str) -> bool:
 
 
 def _pem(text: str) -> str:
-    r"""PEM in one line of a property file: a line's end is written as \n."""
+    r"""Convert PEM in one line of a property file, where a line end is written as \n."""
     return text.replace("\\n", "\n")
 
 
@@ -109,7 +110,7 @@ def _load_key(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
             "a TLS listener needs ssl.keystore.location (a PEM file with key and certificates), or "
             "ssl.keystore.key and ssl.keystore.certificate.chain"
         )
-    # OpenSSL's interface takes a file; this one is the owner's alone and gone at once.
+    # OpenSSL's interface needs a file; this one is readable by the owner only and removed at once.
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(_pem(key) + "\n" + _pem(chain) + "\n")
         file.flush()
@@ -118,7 +119,7 @@ def _load_key(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
 
 def _load_chain(context: ssl.SSLContext, path: Path, password: str | None, name: str) -> None:
     try:
-        # An empty password instead of none: OpenSSL would ask on the terminal.
+        # An empty password instead of None: otherwise OpenSSL would ask on the terminal.
         context.load_cert_chain(path, password=password or "")
     except ssl.SSLError as error:
         what = error.reason or "no private key, no certificate or the wrong password"

@@ -1,4 +1,4 @@
-"""A listener's certificates, read again when their files change; connections that are open stay."""
+"""Reload of a listener's certificates when their files change; open connections stay."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from broker_core.security.tls import server_context
 
 _FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
 
-#: What tells one state of a file from another: a certificate is replaced by a rename, by writing
-#: over it, or by turning a link to another folder.
+#: Identifies a version of a file: a certificate can be replaced by a rename, by writing over it, or
+#: by a link that is changed to another folder.
 _Stamp = tuple[int, int, int] | None
 
 
 class ReloadableContext:
-    """`context` is what a server listens with for ever; each handshake gets the newest one."""
+    """`context` is what a server listens with; each handshake uses the newest certificates."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         """Raises ConfigError."""
@@ -29,7 +29,7 @@ class ReloadableContext:
     def _choose(
         self, connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, context: ssl.SSLContext
     ) -> None:
-        # Called for each client hello, whether it names a server or not.
+        # Called for each client hello, also without a server name.
         connection.context = self._newest
 
     def _look(self) -> list[_Stamp]:
@@ -44,7 +44,7 @@ class ReloadableContext:
         return stamps
 
     def reload_if_changed(self) -> bool:
-        """True if there are new certificates. Raises ConfigError, and then the old ones stay."""
+        """Return True if certificates were reloaded. Raises ConfigError and keeps the old ones."""
         stamps = self._look()
         if stamps == self._stamps:
             return False

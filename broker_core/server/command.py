@@ -41,7 +41,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's options."""
+    """Add the command's options."""
     parser.epilog = _EPILOG
     parser.add_argument(
         "--config", type=Path, required=True, metavar="FILE", help="property file of the broker"
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _add_users(config: BrokerConfig, words: list[str]) -> int:
-    """Users for the first start of a broker whose listeners let nobody else in."""
+    """Store users for the first start of a broker whose listeners admit only known users."""
     from broker_core.environment import Environment
     from broker_core.security.credentials import ScramUsers
     from broker_core.security.scram import BY_NAME, credential_from_password
@@ -115,7 +115,7 @@ def _add_users(config: BrokerConfig, words: list[str]) -> int:
 
 
 def _read_password(user: str) -> str:
-    """A line of standard input, or what is typed unseen: never a word of the command line."""
+    """Read a password from the terminal without echo, or else a line of standard input."""
     if sys.stdin.isatty():
         password = getpass.getpass(f"password of {user}: ")
     else:
@@ -143,10 +143,10 @@ async def _serve(config: BrokerConfig) -> int:
         loop,
         end,
         callbacks_of=("broker_core.",),
-        # What one request's own timer does wrong is that request's alone.
+        # An exception in a request's own timer concerns that request alone.
         except_of=("broker_core.server.handlers.", "broker_core.server.network.connection"),
     )
-    # In a cluster it may wait for others, and be told to stop meanwhile.
+    # In a cluster the start may wait for other nodes; a signal may end it meanwhile.
     starting = asyncio.create_task(start_broker(config))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)

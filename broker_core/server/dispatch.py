@@ -1,4 +1,4 @@
-"""Which handler answers which API."""
+"""The handler of each API."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Broker", Request], None]
 
-#: A handler answers by `request.reply`, at once or later. One that raises closes the connection.
+#: Handlers answer with `request.reply`, at once or later. An exception closes the connection.
 HANDLERS: Final[dict[int, Handler]] = {
     api.PRODUCE.key: produce.handle,
     api.FETCH.key: fetch.handle,

@@ -1,7 +1,8 @@
-"""The broker's metrics for Prometheus, collected when they are asked for.
+"""The broker's metrics for Prometheus, collected on each scrape.
 
-What happens a thousand times a second only adds to plain numbers. Labels come from topics, groups
-and APIs; of topics and groups at most `LABELS_MAX` are named, the others share the label `other`.
+Events that happen thousands of times a second only increment plain numbers. Labels come from
+topics, groups and APIs; at most `LABELS_MAX` topics and groups are named, the others share the
+label `other`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _PREFIX: Final = "waylog_broker_"
 
 
 def renderer(broker: Broker) -> Callable[[], tuple[str, bytes]]:
-    """What makes Prometheus' text of the broker's metrics."""
+    """Return a function that renders the broker's metrics in Prometheus' text format."""
     from prometheus_client import CollectorRegistry, ProcessCollector
     from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
@@ -138,7 +139,7 @@ class _Collector:
         if self._broker.replication is None:
             return
         replicas = self._broker.replication.replicas
-        # Whoever does not hear of the controller does not know who is in sync any more.
+        # Without contact to the controller this broker does not know which replicas are in sync.
         is_known = "controller" not in self._broker.problems()
         for name, text, value in (
             ("led_partitions", "Partitions that this broker leads.", replicas.led),

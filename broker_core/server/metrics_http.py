@@ -1,11 +1,12 @@
-"""Prometheus fetches the metrics here: GET /metrics, /healthz for probes, / for people.
+"""HTTP server of the broker: /metrics, /healthz and /readyz for probes, / for people.
 
-All of it is counts by topic and group, no records and no names of users. Whoever reads it shows
-the token of the metrics (Bearer, or Basic with any name, which a browser asks for), unless there is
-none; probes need nothing. Browsers ask by an address or the machine's own name alone.
+The pages contain counts by topic and group, but neither records nor names of users. Readers have to
+send the metrics token, if there is one: as a Bearer token, or as a Basic password with any name,
+for which a browser asks. Probes need no token. The Host header must be an address, the machine's
+own name, or a configured name.
 
-Three paths, no body, no keep-alive: aiohttp would do it for a third of the memory that a broker at
-rest has.
+There are a few paths, no request bodies and no keep-alive. aiohttp would do the same, but it takes
+a third of the memory of an idle broker.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _HTML: Final = "text/html; charset=utf-8"
 
 
 class MetricsServer:
-    """Answers with what `render` makes: (content type, body); `page`, where given, makes HTML.
+    """Serves the result of `render`: (content type, body), and of `page`, if given: HTML.
 
-    `problems` says what keeps the broker from serving, by part. It is asked for by an address, the
-    machine's name, or one of `hosts`. `token` is asked for, except for /healthz; None: nothing is.
-    `connections` are all that the process may hold.
+    `problems` returns what keeps the broker from serving, by part. Clients may use an address, the
+    machine's name, or one of `hosts`. `token` is required except by probes; None requires none.
+    `connections` bounds all connections of the process.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class MetricsServer:
         self._clients: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     async def start(self, endpoint: Endpoint) -> Endpoint:
-        """Listen; returns the address with the real port. Raises OSError."""
+        """Listen; return the address with the actual port. Raises OSError."""
         self._hosts = ServedHosts(endpoint.host, self._names)
         self._server = await asyncio.start_server(
             self._accept,
@@ -75,7 +76,7 @@ class MetricsServer:
         return Endpoint(endpoint.host or host, port)
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop listening, and abort open connections."""
         if self._server is not None:
             self._server.close()
         for writer in list(self._clients):
@@ -118,7 +119,7 @@ class MetricsServer:
         more = ""
         method, path = (words[0], words[1].split(b"?")[0]) if len(words) == 3 else (b"", b"")
         if not all(self._hosts.serves(host) for host in _values_of(b"host", fields)):
-            # A page that has its own name resolve to us would read what we answer.
+            # DNS rebinding: a page whose name resolves to this address must not read the answer.
             status, kind, body = "421 Misdirected Request", _PLAIN, b"that name is not ours\n"
         elif method not in {b"GET", b"HEAD"}:
             status, kind, body = "405 Method Not Allowed", _PLAIN, b"GET is expected\n"
@@ -146,6 +147,6 @@ class MetricsServer:
 
 
 def _values_of(wanted: bytes, lines: list[bytes]) -> list[str]:
-    """What stands in the headers of this name (in lower case)."""
+    """Return the values of the headers with this name (in lower case)."""
     pairs = (line.partition(b":") for line in lines)
     return [value.strip().decode("latin-1") for name, _, value in pairs if name.lower() == wanted]

@@ -1,4 +1,4 @@
-"""One running broker: its parts, how they start and how they stop."""
+"""One running broker: its parts, and how they start and stop."""
 
 from __future__ import annotations
 
@@ -63,28 +63,28 @@ logger = logging.getLogger(__name__)
 
 
 class Broker:
-    """What handlers see of the broker. Made by `start_broker`."""
+    """A broker with all its parts, as request handlers see it. Created by `start_broker`."""
 
     def __init__(self, config: BrokerConfig, environment: Environment) -> None:
         self.config = config
         self.node_id = config.node_id
-        #: Where the first listener is, and what its clients are told.
+        #: Address of the first listener, and the address that its clients are told.
         self.endpoint = config.listeners[0].endpoint
         self.advertised = config.listeners[0].advertised or self.endpoint
         self.metrics_server: MetricsServer | None = None
         self.metrics_endpoint: Endpoint | None = None
         self._parties = PeerParties(count_addresses=False)
-        #: Of all listeners, and of the metrics.
+        #: Connections of all listeners and of the metrics server.
         self.connection_pool = ConnectionPool(room_for_connections(), self._parties.of)
         self.login_failures = LoginFailures(config.failed_authentication_delay_ms)
-        #: Logins that were refused.
+        #: Number of refused logins.
         self.failed_logins = 0
-        #: Set when the broker cannot go on; the process should end with an error.
+        #: Fails when the broker cannot continue; the process should end with an error then.
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        #: None where this broker is a cluster of its own.
+        #: None on a standalone broker.
         self.cluster: Cluster | None = None
         self.cluster_id = ""
-        #: Told by handlers of writes that the disk refuses.
+        #: Handlers report failed writes here.
         self.storage = StorageWatch(config.log_dir, environment)
         self._closed = False
         self.clock = environment.clock
@@ -139,7 +139,7 @@ class Broker:
         )
 
     def _load(self) -> None:
-        """Read what a broker keeps that is a cluster of its own."""
+        """Load the stored state of a standalone broker."""
         config, environment = self.config, self._environment
         self.cluster_id = load_cluster_id(config.log_dir, config.node_id, environment)
         self.producer_ids = ProducerIds(config.log_dir, environment)
@@ -182,7 +182,7 @@ class Broker:
             self.cluster.create_internal_topic(name)
 
     def _prepare_cluster(self) -> None:
-        # Not for a broker alone, which starts the quicker without.
+        # Imported here, so that a standalone broker starts faster.
         from broker_core.server.cluster.broker_image import BrokerImageSync
         from broker_core.server.cluster.membership import Cluster
         from broker_core.server.cluster.producer_id_blocks import ProducerIdBlocks
@@ -202,7 +202,7 @@ class Broker:
         return replication
 
     async def start(self) -> None:
-        """Serve."""
+        """Start to serve; in a cluster, return when the controller has unfenced this broker."""
         self._parties.open()
         await self.network.bind()
         first = self.config.listeners[0].name
@@ -229,7 +229,7 @@ class Broker:
             logger.info("metrics at http://%s/metrics", self.metrics_endpoint)
 
     def problems(self) -> dict[str, str]:
-        """What keeps this broker from serving, by part; empty where nothing does."""
+        """Return what keeps this broker from serving, by part; empty if nothing does."""
         found = {
             "storage": self.storage.reason,
             "controller": None if self.cluster is None else self.cluster.lifecycle.trouble,
@@ -246,7 +246,7 @@ class Broker:
         return lambda: status_page(cluster, self.node_id)
 
     async def _unless_failed(self, step: Coroutine[Any, Any, None]) -> None:
-        """Wait for others, who may take their time; raises why this broker cannot go on."""
+        """Await a step that depends on other nodes; raises the error if the broker fails."""
         task = asyncio.ensure_future(step)
         try:
             await asyncio.wait({task, self.failed}, return_when=asyncio.FIRST_COMPLETED)
@@ -255,7 +255,10 @@ class Broker:
             task.cancel()
 
     async def close(self) -> None:
-        """Stop serving, make everything durable and mark the end as clean; twice is no error."""
+        """Stop serving, make everything durable and mark the shutdown as clean.
+
+        A second call does nothing.
+        """
         if self._closed:
             return
         self._closed = True
@@ -295,13 +298,13 @@ class Broker:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
         return sum(listener.connections for listener in self.network.listeners.values())
 
     # ------------------------------------------------------------------------------- for handlers
 
     def now_ms(self) -> int:
-        """Wall time in ms since 1970."""
+        """Return wall clock time in ms since 1970."""
         return self.clock.now_ms()
 
     def create_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
@@ -309,28 +312,28 @@ class Broker:
         return self.topics.create(name, partitions, overrides)
 
     def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic and what groups have committed of it."""
+        """Delete a topic, and the offsets that groups have committed for it."""
         self.topics.delete(topic)
         self.groups.coordinator.forget_topic(topic.name)
         self.groups.perform()
         self.forget_shares(topic)
 
     def group_changed(self, group_id: str) -> None:
-        """Settings of a group were changed."""
+        """Apply changed settings of a group."""
         self.share_partitions.settings_changed(group_id)
         group = self.groups.coordinator.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             group.settings = self.group_settings.of_consumers(group_id)
 
     def forget_shares(self, topic: Topic) -> None:
-        """A topic is gone, and with it what share groups have of it."""
+        """Forget the state that share groups have of a deleted topic."""
         self.share_coordinator.forget_topic(topic.topic_id)
         self.share_partitions.forget_topic(topic.topic_id)
 
     def create_on_demand(self, name: str, principal: Principal) -> Topic:
-        """Create a topic that a client wants to use; raises BrokerError.
+        """Create a topic that a client asks for; raises BrokerError.
 
-        In a cluster that takes the controller's decision: LeaderNotAvailable is raised until then.
+        In a cluster the controller creates it: LeaderNotAvailable is raised until it has.
         """
         if self.cluster is None:
             return self.create_topic(name, self.config.num_partitions, {})
@@ -338,7 +341,10 @@ class Broker:
         raise errors.LeaderNotAvailable()
 
     def coordinator(self, key: str, request: Request, *, transactions: bool) -> Node:
-        """The broker that coordinates a group or transaction; raises CoordinatorNotAvailable."""
+        """Return the broker that coordinates a group or a transaction.
+
+        Raises CoordinatorNotAvailable.
+        """
         coordinated = self.transactions if transactions else self.groups
         try:
             place = coordinated.place_of(key)
@@ -351,7 +357,7 @@ class Broker:
         return node
 
     def administer(self, action: Callable[[Authority], None], done: Done) -> None:
-        """Decide about topics or settings; `done` is told when that is durable."""
+        """Change topics or settings; `done` is called when the change is durable or has failed."""
         if self.cluster is not None:
             self.cluster.administer(action, done)
             return
@@ -364,13 +370,13 @@ class Broker:
             done(None)
 
     def nearest_replica(self, partition: Partition, offset: int, rack: str) -> int | None:
-        """A broker in a rack that a consumer there may read from; None for this one."""
+        """Return a broker in `rack` that a consumer may read from; None for this broker."""
         if self.replication is None:
             return None
         return self.replication.nearest_replica(partition, offset, rack)
 
     def appended(self, partition: Partition) -> None:
-        """Something was appended that nobody waits for: flush it if it is time by count."""
+        """Flush an append without a waiter, if enough records are unflushed (flush.messages)."""
         log = partition.log
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self.flusher.request(partition)
@@ -393,25 +399,25 @@ class Broker:
         self._throttling.after(request, time.perf_counter() - began)
 
     def _is_registered(self, broker_id: int) -> bool:
-        """Tell whether there is another broker with an id."""
+        """Return whether a broker with this id is registered."""
         return self.cluster is not None and broker_id in self.cluster.image.brokers
 
     # ------------------------------------------------------------------------------------- inside
 
     def cannot_go_on(self, error: Exception) -> None:
-        """The broker has to end: `failed` is set."""
+        """Set `failed`: the broker has to end."""
         if not self.failed.done():
             self.failed.set_exception(error)
             if self.cluster is not None:
                 self.cluster.lifecycle.life.distrust()
 
     def storage_failed(self, partition: Partition, error: errors.BrokerError) -> None:
-        """A partition cannot be written: the broker ends, and where there are others they lead."""
+        """Stop the broker because a partition cannot be written; other brokers can take over."""
         partition.fail(errors.KafkaStorageError.code)
         self.storage.failed(error)
         if not self.failed.done():
-            # The kernel may have dropped what it could not write: only a new start, which reads
-            # what is really there, knows again what is stored.
+            # The kernel may have dropped pages that it could not write. Only a new start, which
+            # reads the files, finds out what is stored.
             logger.critical("%s: %s; the broker stops", partition, error)
             self.cannot_go_on(error)
 
@@ -425,7 +431,7 @@ def _authorizer(config: BrokerConfig) -> Authorizer | None:
 
 
 async def start_broker(config: BrokerConfig, environment: Environment | None = None) -> Broker:
-    """Start a broker on the running event loop; `endpoint` has its address, `close()` stops it.
+    """Start a broker on the running event loop; `endpoint` is its address, `close()` stops it.
 
     Raises ConfigError, KafkaStorageError, OSError.
     """
@@ -439,7 +445,7 @@ async def start_broker(config: BrokerConfig, environment: Environment | None = N
 
 
 def _metrics_token(config: BrokerConfig) -> str | None:
-    """What the metrics are asked for with; None where nobody listens, or everybody may ask.
+    """Return the metrics token; None if there are no metrics, or if they are public.
 
     Raises OSError.
     """

@@ -1,4 +1,4 @@
-"""The leaders and their addresses, as clients are told: for a broker alone, and in a cluster."""
+"""Brokers and partition leaders as clients see them, on a standalone broker or in a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Node(NamedTuple):
-    """A broker, and where the client's listener is there."""
+    """A broker, with its address on the client's listener."""
 
     node_id: int
     host: str
@@ -26,7 +26,7 @@ class Node(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """A partition as Metadata shows it."""
+    """A partition as Metadata describes it."""
 
     number: int
     leader_id: int
@@ -38,32 +38,32 @@ class PartitionState(NamedTuple):
 
     @property
     def error_code(self) -> int:
-        """Tell whether it can be used."""
+        """LeaderNotAvailable if nobody leads the partition, else no error."""
         return errors.LeaderNotAvailable.code if self.leader_id == NO_LEADER else errors.NONE
 
 
 class ClusterView(Protocol):
-    """What clients are told."""
+    """The brokers and partition leaders that clients see."""
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients may ask for changes."""
+        """The broker that Metadata names as the controller; -1 if there is none."""
 
     def nodes(self, request: Request) -> list[Node]:
-        """The brokers that serve, by the addresses of the client's listener."""
+        """Return the brokers that serve, with their addresses on the client's listener."""
 
     def named(self, request: Request) -> list[Node]:
-        """Those, and who has served until a moment ago: whom Metadata tells clients of."""
+        """Return the brokers that Metadata names: also those that stopped a moment ago."""
 
     def partitions(self, topic: Topic) -> Iterator[PartitionState]:
-        """All partitions of a topic."""
+        """Yield all partitions of a topic."""
 
     def leader(self, place: tuple[str, int], request: Request) -> Node | None:
-        """The leader of a partition; None if nobody, or nobody knows."""
+        """Return the leader of a partition, or None if it has none or is unknown."""
 
 
 class LocalView:
-    """A broker that is a cluster of its own leads everything."""
+    """The view of a standalone broker, which leads every partition."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -94,7 +94,7 @@ class LocalView:
 
 
 class ImageView:
-    """What the metadata log says."""
+    """The view of a broker in a cluster, taken from the metadata log."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

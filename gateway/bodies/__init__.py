@@ -1,1 +1,1 @@
-"""Bodies of requests: compressed, in parts, and large ones read by a process of their own."""
+"""Request bodies: compressed, received in parts, and large ones parsed by a separate process."""

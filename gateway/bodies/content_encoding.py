@@ -1,4 +1,4 @@
-"""Compressed bodies (RFC 9110, section 8.4.1), expanded in a thread and up to a size alone."""
+"""Decompression of request bodies (RFC 9110, section 8.4.1) in a thread, up to a size limit."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _GZIP_MEMBERS_MAX: Final = 1000
 
 
 class ExpandedTooLarge(Exception):
-    """The body is larger than it may be."""
+    """The decompressed body exceeds the size limit."""
 
 
 class UnknownEncoding(Exception):
-    """No encoding of ours."""
+    """The content encoding is not supported."""
 
 
 def expanded(encoding: str, body: bytes, bytes_max: int) -> bytes:
-    """A body as it was before `gzip`, `deflate` or `zstd`; blocks, without holding the interpreter.
+    """Return a body decompressed from `gzip`, `deflate` or `zstd`. Blocks, but releases the GIL.
 
-    Raises UnknownEncoding, ExpandedTooLarge, and ValueError for what is not so encoded.
+    Raises UnknownEncoding, ExpandedTooLarge, and ValueError for data that is not in that encoding.
     """
     if encoding in ("gzip", "x-gzip", "deflate"):
         plain = _inflated(body, bytes_max)
@@ -44,7 +44,7 @@ def expanded(encoding: str, body: bytes, bytes_max: int) -> bytes:
 
 
 def _inflated(body: bytes, bytes_max: int) -> bytes:
-    # Some clients say deflate and leave out the header of zlib.
+    # Some clients send raw deflate data, without the zlib header, as `deflate`.
     raw = body[:2] != b"\x1f\x8b" and body[:1] and body[0] & 0xF != _ZLIB_METHOD
     plain = b""
     for _ in range(_GZIP_MEMBERS_MAX):

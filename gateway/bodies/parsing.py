@@ -1,8 +1,8 @@
-"""Large bodies are read by a process of their own, and come back in pieces.
+"""Large bodies are parsed by a separate process, which returns the result in pieces.
 
-What a phone sends takes a fraction of a millisecond to read; a body of eight MiB takes half a
-second, in which the gateway would hear nobody else. Whose body it is takes turns with the others.
-The process starts with the first large body and ends when none came for a while.
+A phone's message takes a fraction of a millisecond to parse; a body of 8 MiB takes half a second,
+which would block the event loop for everybody else. Users take turns with their large bodies. The
+process starts with the first large body and ends when none has come for a while.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from gateway.formats import LISTS, Context, Parsed
 from gateway.limits.pools import ShareExceeded, Turns
 from waylog.process.answering_process import IDLE_S, AnsweringProcess
 
-#: A body up to this size, with so many commas, is read where it arrives.
+#: A body of at most this size and this number of commas is parsed in the gateway's own process.
 READ_HERE_BYTES_MAX: Final = 16 * 1024
 READ_HERE_COMMAS_MAX: Final = 160
 
-#: The first byte of a frame from the process: a piece, the end, what went wrong.
+#: The first byte of a frame from the process: a piece, the end, a failure, or a refusal.
 PIECE, END, FAILED, REFUSED = b"P", b"E", b"F", b"R"
-#: Before a format of gateway.bodies.rest_records, whose records are wanted.
+#: Prefix of a format name when records of gateway.bodies.rest_records are wanted.
 REST: Final = "rest "
 SIZE_BYTES: Final = 4
 
 _ANSWER_S: Final = 30.0
 _FREED_AT_ONCE: Final = 1_000
-#: Bodies of one user that wait for their turn.
+#: Bodies of one user that may wait for their turn.
 _WAITING_EACH: Final = 8
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -41,7 +41,7 @@ _decode_refusal = msgspec.msgpack.Decoder(tuple[int, str]).decode
 
 
 class Question(msgspec.Struct, array_like=True):
-    """The head of a question: how to read the body that follows, and what is known of it."""
+    """The head of a question: how to parse the body that follows, and what is known about it."""
 
     format: str
     body_bytes: int
@@ -49,32 +49,32 @@ class Question(msgspec.Struct, array_like=True):
 
 
 class ParsingUnavailable(Exception):
-    """The body cannot be read now; the text says why."""
+    """The body cannot be parsed now; the text says why."""
 
 
 class ParsingBusy(ParsingUnavailable):
-    """Too many bodies of one user wait already: the same may come again."""
+    """Too many bodies of one user are already waiting; the request can be repeated later."""
 
 
 class ParsingFailed(Exception):
-    """The parser has failed; the text says how."""
+    """The parser failed on this body; the text is the type of its exception."""
 
 
 def is_read_here(body: bytes) -> bool:
-    """Tell whether a body is read in a few milliseconds at most: it is small, and of few items.
+    """Tell whether a body is parsed in a few milliseconds at most: it is small and has few items.
 
-    An item that is refused takes 25 microseconds, and may have two bytes.
+    Rejecting an item takes 25 microseconds, and an item may be as small as two bytes.
     """
     return len(body) <= READ_HERE_BYTES_MAX and body.count(b",") <= READ_HERE_COMMAS_MAX
 
 
 def over_mqtt(source: str) -> str:
-    """The name of a format as MQTT topics have it, where nobody else's is expected."""
+    """Return the name of a format for messages from MQTT, where only that format is expected."""
     return f"mqtt {source}"
 
 
 class Parsing:
-    """Asks the process, one body at a time."""
+    """The client of the parsing process; sends it one body at a time."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self._turns = Turns(1, 1, _WAITING_EACH)
@@ -83,9 +83,10 @@ class Parsing:
     async def parse(
         self, format_name: str, body: bytes | Body, context: Context, party: str
     ) -> Parsed:
-        """Read a body as `gateway.http.ingest.paths` does by this name. `party` is the user whose turn it is.
+        """Parse a body in the named format (gateway.http.ingest.paths) and return the result.
 
-        Raises ParsingBusy, ParsingUnavailable, ParsingFailed.
+        `party` is the user whose turn is taken. Raises ParsingBusy, ParsingUnavailable,
+        ParsingFailed.
         """
         parsed: Parsed | None = None
 
@@ -103,7 +104,10 @@ class Parsing:
         return parsed
 
     async def records(self, body: bytes | Body, format_: str, party: str) -> list[Produced]:
-        """Read as gateway.bodies.rest_records.read_records does. Raises RecordsRefused, and as `parse`."""
+        """Parse a body as gateway.bodies.rest_records.read_records does.
+
+        Raises RecordsRefused, and the same errors as `parse`.
+        """
         records: list[Produced] = []
 
         def take(piece: memoryview) -> None:
@@ -126,7 +130,8 @@ class Parsing:
                         await self._exchange(question, body, take)
                 except BaseException as error:
                     if not isinstance(error, ParsingFailed | RecordsRefused):
-                        # Its answer may still come: the next question must not get that one.
+                        # The answer may still arrive, and must not be taken for that of the next
+                        # question.
                         await self._process.end()
                     if isinstance(error, TimeoutError | OSError | EOFError):
                         raise ParsingUnavailable("what reads large bodies has failed") from error
@@ -144,7 +149,8 @@ class Parsing:
         async with self._process.asked() as (questions, answers):
             asked = _encode(question)
             questions.write(len(asked).to_bytes(SIZE_BYTES, "big") + asked)
-            # As it is: to encode eight MiB would copy them, which takes long enough to be noticed.
+            # The body is sent without encoding it: encoding 8 MiB copies them, which blocks the
+            # event loop noticeably.
             for part in (body if isinstance(body, Body) else Body(body)).slices():
                 questions.write(part)
                 await questions.drain()
@@ -158,12 +164,13 @@ class Parsing:
                 if frame[:1] == END:
                     return
                 take(memoryview(frame)[1:])
-                # The next piece may be here already.
+                # If the next piece has already arrived, readexactly does not yield to the event
+                # loop.
                 await asyncio.sleep(0)
 
 
 async def let_go(parsed: Parsed) -> None:
-    """Throw away what was read, in steps: to free ten thousand fixes takes milliseconds."""
+    """Free the parsed items in steps: freeing ten thousand fixes at once takes milliseconds."""
     for name in LISTS:
         items = getattr(parsed, name)
         while len(items) > _FREED_AT_ONCE:

@@ -1,7 +1,8 @@
-"""`python -m gateway.bodies.parsing_process`: reads bodies of devices, for gateway.bodies.parsing.
+"""`python -m gateway.bodies.parsing_process`: parses request bodies for gateway.bodies.parsing.
 
-A question on standard input is a length of four bytes and MessagePack (Question) and the body; the
-answer is frames of a length, a letter and, of a piece, MessagePack (Parsed). Ends with its input.
+A question on standard input is a length of four bytes, a Question in MessagePack, and the body. The
+answer consists of frames: a length, a letter and, in a piece, MessagePack of a Parsed. The process
+ends at the end of its input.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from gateway.formats import LISTS, Parsed, Parser, by_name, owntracks, positions
 
 _ITEMS_A_PIECE: Final = 100
 _PIECE_BYTES_MAX: Final = 128 * 1024
-#: Whoever sends little is served before whoever sends much.
+#: Niceness: small bodies, parsed in the gateway, are served before large ones.
 _NICE: Final = 10
-#: JSON of eight MiB may become some hundred; more than this is refused, and costs only itself.
+#: Limit of the address space. 8 MiB of JSON may take some hundred MiB once parsed; a body that
+#: exceeds this limit fails, and affects no other.
 _MEMORY_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
 
 PARSERS: Final[dict[str, Parser]] = {
@@ -47,8 +49,9 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def pieces(part: Callable[[int, int], object], count: int) -> Iterator[bytes]:
-    """MessagePack of `part(start, end)` for all of `count` items, in pieces none of which takes
-    long to read; at least one.
+    """Yield `part(start, end)` for all of `count` items as one or more pieces of MessagePack.
+
+    Pieces are small enough that decoding one of them does not take long.
     """
     for start in range(0, max(1, count), _ITEMS_A_PIECE):
         yield from _in_halves(part, start, min(start + _ITEMS_A_PIECE, max(1, count)))
@@ -74,8 +77,8 @@ def _part_of(parsed: Parsed, start: int, end: int) -> Parsed:
 
 
 def main() -> None:
-    """Answer until there are no more questions."""
-    # Ctrl-C reaches the whole process group; the gateway says when to end.
+    """Answer questions until the end of the input."""
+    # Ctrl-C reaches the whole process group; this process ends when the gateway closes its input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICE)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
@@ -102,7 +105,7 @@ def main() -> None:
             answer(END)
         except RecordsRefused as refusal:
             answer(REFUSED, _encode((refusal.code, str(refusal))))
-        except Exception as error:  # a bug of a parser must not end the process
+        except Exception as error:  # one body that makes a parser fail must not end the process
             answer(FAILED, type(error).__name__.encode())
         output.flush()
 

@@ -1,16 +1,16 @@
-"""Bodies of requests and answers in parts: to put some MiB together takes long."""
+"""Bodies of requests and responses kept in parts, because joining several MiB takes long."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-#: As much as is written at once.
+#: The size of one write.
 _SLICE_BYTES: Final = 64 * 1024
 
 
 class Body:
-    """Bytes in the parts in which they came, or were made."""
+    """Bytes in the parts in which they were received or made."""
 
     __slots__ = ("_parts", "_size")
 
@@ -19,16 +19,16 @@ class Body:
         self._size = sum(map(len, parts))
 
     def append(self, part: bytes) -> None:
-        """Add what came next."""
+        """Add the part received next."""
         self._parts.append(part)
         self._size += len(part)
 
     def __len__(self) -> int:
-        """The number of bytes."""
+        """Return the number of bytes."""
         return self._size
 
     def __bytes__(self) -> bytes:
-        """All of it, put together: for small ones, and for threads."""
+        """Return all bytes joined; only for small bodies, or in a thread."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
     @property
@@ -37,7 +37,7 @@ class Body:
         return self._parts
 
     def slices(self) -> Iterator[bytes | memoryview]:
-        """All of it, in parts of 64 KiB at most."""
+        """Yield all bytes in parts of at most 64 KiB."""
         for part in self._parts:
             if len(part) <= _SLICE_BYTES:
                 yield part

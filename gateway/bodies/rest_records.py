@@ -1,4 +1,4 @@
-"""Records as the REST proxy is sent them and shows them: between JSON and keys and values."""
+"""Conversion of records between the JSON of the REST proxy and keys and values in bytes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import Message
 
-#: Of one request.
+#: Records in one request.
 RECORDS_MAX: Final = 10_000
-#: Of one key or value: the log takes no larger record (message.max.bytes).
+#: Bytes of one key or value: the log accepts no larger record (message.max.bytes).
 RECORD_BYTES_MAX: Final = 1_000_000
 
 #: Key, value, partition.
@@ -19,7 +19,7 @@ Produced = tuple[bytes | None, bytes | None, int | None]
 
 
 class RecordsRefused(Exception):
-    """A body is no records; `code` is the proxy's, the text says why."""
+    """The body does not contain valid records; `code` is the REST proxy's error code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def read_records(body: bytes, format_: str) -> list[Produced]:
-    """The records of a request in format `json` or `binary`. Raises RecordsRefused."""
+    """Return the records of a request in format `json` or `binary`. Raises RecordsRefused."""
     try:
         records = _decoder.decode(body).records
     except (msgspec.DecodeError, RecursionError) as error:
@@ -85,7 +85,7 @@ def _bytes_of(value: Any, format_: str) -> bytes | None:
 
 
 def shown_records(messages: list[Message], format_: str) -> bytes:
-    """An answer with these records. For a thread: each record is encoded by itself."""
+    """Return a response body with these records. Run it in a thread: it encodes every record."""
     return b"[" + b",".join([_encode(_shown(each, format_)) for each in messages]) + b"]"
 
 
@@ -105,7 +105,7 @@ def _shown_bytes(data: bytes | None, format_: str) -> Any:
     if format_ == "binary":
         return base64.b64encode(data).decode()
     try:
-        # As it is, once it is known to be JSON.
+        # Valid JSON is passed on unchanged.
         return _raw_decoder.decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError):
         # The platform's keys are text and not JSON.

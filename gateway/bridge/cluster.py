@@ -1,7 +1,7 @@
-"""A member of somebody else's MQTT cluster: paho-mqtt in its thread, everything else on the loop.
+"""A client of an external MQTT cluster: paho-mqtt in its thread, everything else on the loop.
 
-Messages are acknowledged by hand (manual acknowledgement), so that what was not appended to the log
-is delivered again on the next connection: the session is kept by the cluster.
+Messages are acknowledged manually. The cluster keeps the session, so it delivers a message that was
+not appended to the log again on the next connection.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 _SESSION_EXPIRY_S: Final = 24 * 3600
 _KEEP_ALIVE_S: Final = 30
-_RECONNECT_S: Final = (1, 30)
+_RECONNECT_S: Final = (1, 30)  # shortest and longest delay
 _QOS: Final = 1
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """The address of the cluster, and what is taken from it."""
+    """The address of the cluster, and the topics to subscribe to."""
 
     endpoint: Endpoint
     client_id: str
@@ -44,19 +44,19 @@ class ClusterSettings:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = None
-    #: Messages that may be on their way into the log; an MQTT 3 cluster has its own limit.
+    #: Unacknowledged messages (Receive Maximum); an MQTT 3 cluster has its own limit.
     in_flight_max: int = 1000
 
     @property
     def subscriptions(self) -> list[str]:
-        """The filters as they are subscribed to."""
+        """The filters in the form of the SUBSCRIBE packet."""
         if self.share is None:
             return list(self.filters)
         return [f"$share/{self.share}/{topic_filter}" for topic_filter in self.filters]
 
 
 class Arrival:
-    """A message that the cluster has delivered and waits to have acknowledged."""
+    """A message that the cluster has delivered, and that has to be acknowledged."""
 
     __slots__ = ("connection", "mid", "payload", "qos", "retain", "topic")
 
@@ -70,7 +70,7 @@ class Arrival:
 
 
 class Cluster:
-    """See above. Every method is called on the event loop, and so is `on_messages`."""
+    """The connection to the cluster; methods and `on_messages` are called on the event loop."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Cluster:
             CallbackAPIVersion.VERSION2,
             settings.client_id,
             protocol=MQTTProtocolVersion(settings.version),
-            # Version 5 says it when it connects.
+            # MQTT 5 has Clean Start instead, an option of connecting.
             clean_session=None if settings.version == 5 else False,
             manual_ack=True,
         )
@@ -108,7 +108,7 @@ class Cluster:
         self._client.on_message = self._on_message
 
     def start(self) -> None:
-        """Connect, and again whenever the connection is lost."""
+        """Connect, and reconnect whenever the connection is lost."""
         settings = self._settings
         options: dict[str, Any] = {}
         if settings.version == 5:
@@ -122,26 +122,26 @@ class Cluster:
         self._client.loop_start()
 
     async def close(self) -> None:
-        """Leave; what is not acknowledged stays with the cluster."""
+        """Disconnect; the cluster keeps what is not acknowledged."""
         self._client.disconnect()
         await asyncio.to_thread(self._client.loop_stop)
 
     def acknowledge(self, arrival: Arrival) -> None:
-        """The log has it. Nothing happens when the connection it came by is over."""
+        """Acknowledge a message that the log has, unless its connection is over."""
         if arrival.qos and arrival.connection == self._connection:
             self._client.ack(arrival.mid, arrival.qos)
 
     def reconnect(self) -> None:
-        """Have the cluster deliver again what was not acknowledged."""
+        """Drop the connection, so that the cluster delivers unacknowledged messages again."""
         sock = self._client.socket()
         if isinstance(sock, socket.socket):
-            # paho's thread sees the end of the stream at once, and connects again after its delay.
-            # Closed here, the socket's number could be another's while that thread waits for it.
+            # paho's thread sees the end of the stream at once, and reconnects after its delay. A
+            # close here would free the socket's number for reuse while that thread waits for it.
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> bool:
-        """Publish with QoS 1; False while there is no connection or too much waits."""
+        """Publish with QoS 1; return False without a connection or if too much is queued."""
         if not self.ready.is_set():
             return False
         result = self._client.publish(topic, payload, _QOS, retain)
@@ -163,7 +163,7 @@ class Cluster:
         # Subscribing again is harmless, and the session may have been lost.
         subscriptions = self._settings.subscriptions
         if self._settings.version == 5:
-            # Retained messages are old news: the log has its own.
+            # Retained messages are not new: the log has its own.
             options = SubscribeOptions(_QOS, retainHandling=SubscribeOptions.RETAIN_DO_NOT_SEND)
             client.subscribe([(each, options) for each in subscriptions])
         else:
@@ -189,7 +189,7 @@ class Cluster:
         self._tell(self._disconnected, str(code))
 
     def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
-        # The cluster stops at `in_flight_max` messages that are not acknowledged.
+        # The cluster pauses after `in_flight_max` unacknowledged messages, which bounds the queue.
         self._arrived.append(Arrival(message, self._connection))
         if len(self._arrived) == 1:
             self._tell(self._deliver)

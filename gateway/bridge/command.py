@@ -1,4 +1,4 @@
-"""`waylog bridge`: takes fixes from an MQTT cluster that is there already, and addresses back."""
+"""`waylog bridge`: takes fixes from an existing MQTT cluster, and publishes addresses to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_FILTERS = ("owntracks/+/+", "owntracks/+/+/event", "devices/+/+/position
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog bridge`."""
+    """Add the options of `waylog bridge`."""
     parser.epilog = (
         "examples:\n"
         "  waylog bridge --mqtt mosquitto.example:1883 --user waylog --password-file password\n"
@@ -132,7 +132,7 @@ def _file_name(client_id: str) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run until stopped; returns 0, or 1 when the log can never be appended to again."""
+    """Run until stopped; return 0, or 1 if the log can never be appended to again."""
     import uvloop
 
     from gateway.bridge.cluster import ClusterSettings
@@ -151,7 +151,7 @@ def run(arguments: argparse.Namespace) -> int:
             bootstrap_servers=arguments.bootstrap_servers,
             addresses=arguments.addresses,
             users=arguments.users,
-            # Two bridges on one machine may serve different logs.
+            # One folder for each client, as bridges on one machine may serve different logs.
             keys=DataDirectory(arguments.data).bridge / _file_name(arguments.client_id),
             cluster=ClusterSettings(
                 endpoint=parse_endpoint(arguments.mqtt),

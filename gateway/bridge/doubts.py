@@ -1,4 +1,4 @@
-"""Fixes that the log may have where a bridge has not read it yet: they wait, all others do not."""
+"""Holds back fixes that may be in a part of the log that a bridge has not read yet."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from waylog.messages import Fix
 
 
 class PatientSubmitter(Submitter):
-    """Holds back fixes of before `before_ms` (Unix time) until `all_known` is set.
+    """Holds back fixes from before `before_ms` (Unix time) until `all_known` is set.
 
-    What has been sent since cannot be in the log from before the start. `waiting_max` fixes wait at
-    most: beyond that the oldest goes on, and is stored again where the log has it.
+    Newer fixes cannot be in the log from before the start. At most `waiting_max` fixes wait: beyond
+    that the oldest is appended, and so stored again if the log has it.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class PatientSubmitter(Submitter):
         return receipt
 
     async def submit_waiting(self) -> None:
-        """Submit what waits, as soon as that is possible; some in each turn of the loop."""
+        """Append the waiting fixes once all keys are known, one in each turn of the loop."""
         await self._all_known.wait()
         while self._waiting:
             self._go_on()

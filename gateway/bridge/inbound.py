@@ -1,4 +1,4 @@
-"""From the cluster into the log: a message is acknowledged when it has been appended."""
+"""From the cluster to the log: a message is acknowledged after it has been appended."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from gateway.users.rights import USUAL_RIGHTS, Rights
 
 logger = logging.getLogger(__name__)
 
+#: Seconds between a failed append and the reconnection that has messages delivered again.
 _RETRY_S: Final = 1.0
 
 
 class Acknowledger(Protocol):
-    """The part of Cluster that is needed here."""
+    """The part of Cluster that `Inbound` uses."""
 
     def acknowledge(self, arrival: Arrival) -> None: ...
     def reconnect(self) -> None: ...
@@ -32,7 +33,7 @@ class Acknowledger(Protocol):
 
 @dataclass(frozen=True)
 class ClusterIdentity:
-    """Somebody who may publish in the cluster, which has authenticated them by its own ACL."""
+    """The identity of a publisher that the cluster has authenticated and authorized."""
 
     user: str = "bridge"
     device: str | None = None
@@ -41,10 +42,10 @@ class ClusterIdentity:
 
 
 class Inbound:
-    """Takes messages; `clock_ms` is Unix time.
+    """Appends the messages of the cluster; `clock_ms` returns Unix time.
 
-    With `rights_of` and `admission` what our own database says of a user holds for what the cluster
-    delivers in the user's name.
+    With `rights_of` and `admission`, the rights and quotas in our own database also apply to the
+    messages that the cluster delivers under a user's name.
     """
 
     def __init__(
@@ -67,18 +68,18 @@ class Inbound:
         self._reconnecting: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """Try nothing more."""
+        """Cancel a planned reconnection."""
         if self._reconnecting is not None:
             self._reconnecting.cancel()
 
     def take(self, arrivals: Sequence[Arrival]) -> None:
-        """Append what the cluster has delivered."""
+        """Append messages that the cluster has delivered."""
         for arrival in arrivals:
             self.counters["messages"] += 1
             identity = self._identity(arrival.topic)
             route = self._ingest.route(identity, arrival.topic)
             if route.parse is None:
-                # Nothing for the log: to keep it unacknowledged would block the others.
+                # It is not for the log; without an acknowledgement it would block others.
                 self.counters["ignored"] += 1
                 self._acknowledge(arrival)
                 continue
@@ -86,7 +87,7 @@ class Inbound:
             try:
                 _, completions = self._ingest.submit(identity, route, arrival.payload)
             except QuotaExceeded as error:
-                # Unacknowledged it would block what the cluster has of others.
+                # Without an acknowledgement it would block messages of other users.
                 self.counters["beyond_quota"] += 1
                 completions = [
                     self._ingest.keep_refused(identity, route, arrival.payload, str(error))
@@ -110,7 +111,7 @@ class Inbound:
             return
         self.counters["failed"] += 1
         if self._reconnecting is None:
-            # Only on another connection the cluster delivers it again.
+            # The cluster delivers it again only on another connection.
             logger.warning("the log does not accept messages now; they will be asked for again")
             self._reconnecting = self._loop.call_later(_RETRY_S, self._reconnect)
 

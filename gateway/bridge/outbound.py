@@ -1,4 +1,4 @@
-"""From the log into the cluster: new addresses, as the gateway's own listener publishes them."""
+"""From the log to the cluster: new addresses, as the gateway's own listener publishes them."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ logger = logging.getLogger(__name__)
 
 Which = Literal["seen", "all", "none"]
 
+#: Devices that are remembered as seen, and cards' streets.
 _DEVICES_MAX: Final = 500_000
-#: Addresses that wait for a connection: the newest of each device.
+#: Devices whose newest address may wait for a connection.
 _WAITING_MAX: Final = 100_000
-#: A retained message without a payload ends the one before (MQTT 5.0, section 3.3.1.3).
+#: A retained message without a payload removes the previous one (MQTT 5.0, section 3.3.1.3).
 _NOTHING: Final = b""
 
 
 class Record(Protocol):
-    """The part of confluent_kafka.Message that is read here."""
+    """The part of confluent_kafka.Message that `Outbound` uses."""
 
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
 
 
 class Outbound:
-    """Publishes addresses to `devices/<user>/<device>/address` (retained), and a card to
-    `owntracks/<user>/<device>/info` when the street has changed.
+    """Publishes addresses, as retained messages, to `devices/<user>/<device>/address`.
 
-    `publish(topic, payload, retain=)` says whether the cluster's client has taken it.
+    A card goes to `owntracks/<user>/<device>/info` when the street has changed.
+    `publish(topic, payload, retain=)` returns whether the cluster's client has accepted a message.
     """
 
     def __init__(self, publish: Callable[..., bool], which: Which) -> None:
@@ -43,19 +44,19 @@ class Outbound:
         self.dropped = 0
         self._publish = publish
         self._which = which
-        self._seen: OrderedDict[str, None] = OrderedDict()  # the one seen first is first
+        self._seen: OrderedDict[str, None] = OrderedDict()  # first seen first
         self._streets: dict[str, str] = {}
         self._waiting: OrderedDict[str, bytes] = OrderedDict()
 
     def seen(self, device: str) -> None:
-        """A device of the cluster has sent something."""
+        """Remember a device that has published in the cluster."""
         if self._which == "seen" and device not in self._seen:
             if len(self._seen) >= _DEVICES_MAX:
                 self._seen.popitem(last=False)
             self._seen[device] = None
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """Take records of topic `address`; for LogReader."""
+        """Take records of topic `address`; called by LogReader."""
         for record in records:
             key, value = record.key(), record.value()
             if key is None or value is None:
@@ -67,10 +68,10 @@ class Outbound:
         self.send_waiting()
 
     def on_erasures(self, records: Sequence[erasure_reader.Record]) -> None:
-        """Take records of topic `erasure`: the cluster retains nothing of those devices any more.
+        """Take records of topic `erasure`: remove the devices' retained messages in the cluster.
 
-        Also of those that were erased while no bridge ran; a device that has come back since has
-        its address there again with its next fix.
+        This includes devices that were erased while no bridge ran. A device that has sent fixes
+        since then gets its address there again with its next fix.
         """
         for record in records:
             device = (record.key() or b"").decode("utf-8", "replace")
@@ -81,7 +82,7 @@ class Outbound:
         self.send_waiting()
 
     def send_waiting(self) -> None:
-        """Send what waits, as far as the cluster takes it."""
+        """Publish waiting addresses, as many as the cluster's client accepts."""
         while self._waiting:
             device = next(iter(self._waiting))
             if not self._send(device, self._waiting[device]):
@@ -93,7 +94,7 @@ class Outbound:
             self.dropped += 1
 
     def _send(self, device: str, value: bytes) -> bool:
-        """Publish an address and its card; False where not all of that was taken."""
+        """Publish an address and its card; return False if one of them was not accepted."""
         if not self._publish(f"devices/{device}/address", value, retain=True):
             return False
         if value == _NOTHING:

@@ -1,4 +1,4 @@
-"""One bridge process: puts the parts together, runs, and takes them apart."""
+"""The bridge process: builds its parts, runs them, and closes them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from waylog.sealing.sealing import opener, sealed_if_configured
 
 logger = logging.getLogger(__name__)
 
-_REPORT_S: Final = 60.0
-_WATCH_S: Final = 0.5
+_REPORT_S: Final = 60.0  # between two log lines
+_WATCH_S: Final = 0.5  # between two attempts to send waiting addresses
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class BridgeSettings:
 
     bootstrap_servers: str
     cluster: ClusterSettings
-    #: The folder in which the ids of the log's fixes outlive the process.
+    #: The folder that keeps the keys of the log's fixes between processes.
     keys: Path
-    #: Newest fixes of each partition that are known at once, even where the rest takes long.
+    #: Newest fixes of each partition that are read before the start; older ones may take long.
     tail: int = 50_000
     addresses: Which = "seen"
-    #: Says who has quotas and who only looks; None: nobody.
+    #: The database with users' quotas and rights; None: neither is applied.
     users: Path | None = None
 
 
@@ -70,7 +70,7 @@ async def _start(
     servers, client_id = settings.bootstrap_servers, settings.cluster.client_id
     producer = sealed_if_configured(open_producer(servers, client_id, loop), servers, loop)
     stack.push_async_callback(producer.close)
-    # Before the first key is made.
+    # This has to precede the first key.
     use_secret_of(settings.keys)
     known_fixes = KnownFixes()
     keeper = ViewKeeper(
@@ -86,7 +86,7 @@ async def _start(
         known_fixes=known_fixes,
         all_known=keeper.all_known,
         before_ms=now_ms(),
-        # The cluster goes on with others while these are not acknowledged.
+        # The other half of the in-flight window is left for fixes that do not wait.
         waiting_max=settings.cluster.in_flight_max // 2,
     )
     waiting = spawn(submitter.submit_waiting(), "what waits for older records")
@@ -126,7 +126,7 @@ async def _start(
 
 
 async def _keep_sending(inbound: Inbound, outbound: Outbound) -> None:
-    """Send addresses that have waited for the cluster, and report now and then what was done."""
+    """Send addresses that have waited for the cluster, and log the counters from time to time."""
     loop = asyncio.get_running_loop()
     reported = loop.time()
     while True:
@@ -145,7 +145,7 @@ async def _keep_sending(inbound: Inbound, outbound: Outbound) -> None:
 async def _rights(
     users: Path | None, stack: AsyncExitStack
 ) -> tuple[Callable[[str], Rights] | None, Admission | None]:
-    """Open what is said of users, as it changes, and the gate that counts what they send."""
+    """Open the users' rights, which follow changes, and the admission that counts messages."""
     if users is None:
         return None, None
     store = UserStore(users)

@@ -1,4 +1,4 @@
-"""The secret by which a bridge makes keys of fixes: collisions cannot be made on purpose."""
+"""The secret of a bridge's fix keys: without it nobody can construct collisions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 def use_secret_of(folder: Path) -> None:
-    """Use what the folder has for it, and make it where there is none.
+    """Use the secret in a folder, and create it if there is none.
 
-    Where nothing can be written the process goes on with a secret of its own, and so without the
-    keys that were kept.
+    If the folder cannot be written, the process goes on with a random secret of its own, and so
+    without the keys that were kept.
     """
     path = folder / "secret"
     try:
@@ -52,7 +52,7 @@ def _make(path: Path) -> bytes:
             file.write(secret)
             file.flush()
             os.fsync(file.fileno())
-        # Another bridge of the same folder may have been quicker: its secret is that of both.
+        # Another bridge of the same folder may have been faster: both then use its secret.
         with suppress(FileExistsError):
             os.link(aside, path)
     finally:

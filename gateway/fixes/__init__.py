@@ -1,1 +1,1 @@
-"""The way of fixes into the log: from bytes to a record, repetitions, receipts."""
+"""From parsed fixes to records in the log: encoding, deduplication, receipts."""

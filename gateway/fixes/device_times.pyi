@@ -3,7 +3,7 @@ from typing import Final
 DEVICES_MAX: Final = 1_000_000
 
 class DeviceTimes:
-    """By keys of devices (gateway.fixes.known_fixes): 32 to 64 bytes a device, bounded."""
+    """The greatest fix times by device key (gateway.fixes.known_fixes), at most `devices_max`."""
 
     forgot: bool
     def __init__(self, devices_max: int = DEVICES_MAX) -> None: ...

@@ -1,4 +1,4 @@
-"""The greatest time that any fix of a device has had: what is newer cannot be a repetition."""
+"""The greatest time of any fix of each device: a newer fix cannot be a repetition."""
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint64_t
@@ -8,17 +8,19 @@ from gateway.formats.values import DAY_MS
 cdef enum:
     SLOTS_MIN = 1024
 
+# Fixes may be at most so far (ms) ahead of their arrival.
 cdef int64_t AHEAD_MS = DAY_MS
 
+#: Devices whose times are remembered.
 DEVICES_MAX = 1_000_000
 
 
 cdef class DeviceTimes:
-    """By keys of devices (gateway.fixes.known_fixes): 32 to 64 bytes a device, never more than a bound.
+    """The greatest fix times by device key (gateway.fixes.known_fixes), at most `devices_max`.
 
-    At the bound all are forgotten. From then on (`forgot`) a device that is not known here may have
-    sent before: what it sends counts as late until a day after it is met again, since no fix is
-    more than a day ahead of its arrival.
+    A device takes 32 to 64 bytes. When the table is full, all devices are forgotten. From then on
+    (`forgot`) a device that is not in the table may have sent before: its fixes count as late until
+    a day after it is seen again, since no fix is more than a day ahead of its arrival.
     """
 
     def __cinit__(self, devices_max=DEVICES_MAX):
@@ -35,7 +37,7 @@ cdef class DeviceTimes:
         return self._filled
 
     cdef DeviceTime* find(self, int64_t device) noexcept:
-        """The slot of a device, or the empty one where it would be."""
+        """Return the slot of a device, or the empty slot for it."""
         cdef uint64_t at = <uint64_t> device & self._mask
         while self._slots[at].device and self._slots[at].device != device:
             at = (at + 1) & self._mask
@@ -46,7 +48,7 @@ cdef class DeviceTimes:
         return time <= slot.time if slot.device else self.forgot
 
     cdef int note(self, int64_t device, int64_t time, int64_t received) except -1:
-        """A fix of a device is in the log."""
+        """Record that the log has a fix of a device."""
         device = device if device else 1
         cdef DeviceTime* slot = self.find(device)
         if slot.device:
@@ -85,21 +87,21 @@ cdef class DeviceTimes:
         return 0
 
     def time_of(self, int64_t device):
-        """The greatest time of a device, ms since 1970; None where it is not known."""
+        """Return the greatest time of a device (ms since 1970), or None if it is not known."""
         cdef DeviceTime* slot = self.find(device if device else 1)
         return slot.time if slot.device else None
 
     def restore(self, int64_t device, int64_t time):
-        """Take what `time_of` has said before."""
+        """Restore a time that `time_of` has returned before."""
         cdef bint forgot = self.forgot
         self.forgot = False
         self.note(device, time, 0)
         self.forgot = self.forgot or forgot
 
     def add(self, int64_t device, int64_t time, int64_t received):
-        """A fix of a device is in the log: its own time and that of its arrival."""
+        """Record that the log has a fix of a device, with its own time and that of its arrival."""
         self.note(device, time, received)
 
     def may_repeat(self, int64_t device, int64_t time):
-        """Tell whether a fix of a device may be one that was sent before."""
+        """Return whether a fix of a device may have been sent before."""
         return self.is_late(device, time)

@@ -1,4 +1,4 @@
-"""Topic `erasure` on the event loop, for all parts of a gateway that forget or refuse."""
+"""Reads topic `erasure` on the event loop, for all parts of a gateway that have to apply it."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from waylog.kafka.topics import ERASURE, TOPICS
 
 
 class Record(Protocol):
-    """The part of confluent_kafka.Message that is read of an erasure."""
+    """The part of confluent_kafka.Message that is used of an erasure."""
 
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
 
 
-#: Takes records, each device's newest first of all.
+#: Called with records: first with the newest of each device, then with new ones as they come.
 Subscriber = Callable[[Sequence[Record]], object]
 
 
 class ErasureReader:
-    """Hands the topic's records to whoever subscribes, those of before at once."""
+    """Passes the records of the topic to subscribers, at first those that it has read already."""
 
     def __init__(self) -> None:
         self._records: dict[bytes | None, Record] = {}
         self._subscribers: list[Subscriber] = []
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call with all there are, and then with what comes."""
+        """Call `subscriber` with all known records now, and with new ones as they come."""
         subscriber(list(self._records.values()))
         self._subscribers.append(subscriber)
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """For LogReader."""
+        """Pass records on to the subscribers; called by LogReader."""
         self._records.update((record.key(), record) for record in records)
         for subscriber in self._subscribers:
             subscriber(records)
@@ -47,8 +47,8 @@ class ErasureReader:
 
 @asynccontextmanager
 async def open_erasures(bootstrap_servers: str, client_id: str) -> AsyncIterator[ErasureReader]:
-    """A reader that has read the topic whole, and goes on; raises OSError."""
-    # A log that was set up by an earlier version has no such topic.
+    """Open a reader that has read the whole topic and keeps reading; raises OSError."""
+    # A log that an earlier version has set up lacks this topic.
     own = [topic for topic in TOPICS if topic.name == ERASURE]
     try:
         await await_topics(bootstrap_servers, own)

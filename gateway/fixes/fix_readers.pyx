@@ -1,8 +1,8 @@
-"""Readers of the two forms of JSON that nearly all devices send: our own, and OwnTracks' locations.
+"""Parsers of the two JSON forms that nearly all devices send: our own, and OwnTracks' locations.
 
-`gateway.formats.positions` and `gateway.formats.owntracks` read everything; of what is read here
-they make the same fix (a test compares them). A reader returns NULL for whatever is unusual, which
-is then left to them, and otherwise where the object ends. The range of the time is not checked.
+`gateway.formats.positions` and `gateway.formats.owntracks` are the complete parsers. They make the
+same fixes of what is parsed here; a test compares them. Each function returns the end of the object,
+or NULL for anything unusual, which is left to the complete parser. The time's range is not checked.
 """
 
 from libc.stdint cimport int64_t

@@ -1,8 +1,8 @@
-"""The record of a fix, written from fields that stand as JSON in what a client sent.
+"""Writes the record of a fix from fields that are JSON already, as the client sent them.
 
-The members and their order are those of `waylog.messages.Fix`. `waylog.messages.encode` writes the
-same record of the same fix, and `waylog.messages.fix_id` makes the same id (tests compare them):
-this second way takes a third of the time, see docs/decisions/0033.
+The members and their order are those of `waylog.messages.Fix`. `waylog.messages.encode` returns the
+same record of the same fix, and `waylog.messages.fix_id` the same id; tests compare them. Decision
+0033 says what this second way saves.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -65,7 +65,7 @@ fill_tables()
 
 
 cdef void clear(FixFields* fields) noexcept:
-    """Make the fields those of a fix of which nothing has been read yet."""
+    """Mark all fields as missing."""
     cdef int index
     fields.identity.start = fields.device.start = NULL
     fields.lat_text.start = fields.lon_text.start = NULL
@@ -102,10 +102,10 @@ cdef char* put_integer(char* out, int64_t value) noexcept:
 
 
 cdef char* put_repr(char* out, const Text* text, double value) except NULL:
-    """Write repr(value) of a number that stands in JSON as `text`.
+    """Append repr(value) of a number whose JSON text is `text`.
 
-    A decimal of at most 15 digits is the shortest that stands for its double, which is what repr
-    writes, once its last zeros are gone; and there are no exponents between 1e-4 and 1e15.
+    A decimal of at most 15 digits without trailing zeros is the shortest text of its double, which
+    is what repr returns. Between 1e-4 and 1e15 repr uses no exponent.
     """
     cdef Py_ssize_t size = text.size
     cdef bint fraction = memchr(text.start, b".", size) is not NULL

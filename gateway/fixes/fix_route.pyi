@@ -5,7 +5,7 @@ FORM_POSITION: Final = 1
 FORM_OWNTRACKS: Final = 2
 
 class FixRoute:
-    """The way of one device's payloads in one form to records."""
+    """The route of one device's payloads of one form."""
 
     def __init__(self, device: str | None, form: int) -> None: ...
     @property

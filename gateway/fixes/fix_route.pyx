@@ -1,4 +1,4 @@
-"""From the payload of one device to the log's record of a fix, in one pass."""
+"""Parses the fixes that nearly all devices send, from JSON to the log's record in one pass."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
@@ -29,9 +29,10 @@ cdef int64_t wall_clock_ms() noexcept:
 
 
 cdef class FixRoute:
-    """The way of one device's payloads in one form to records.
+    """The route of one device's payloads of one form.
 
-    The form is FORM_OTHER, and nothing is read here, unless the device's name is stored as it is.
+    The form is FORM_OTHER, and nothing is parsed here, if the device's name cannot be stored as it
+    is.
     """
 
     def __init__(self, str device, int form):
@@ -42,10 +43,7 @@ cdef class FixRoute:
             self.form = form
 
     cdef bytes record(self, bytes payload, int64_t received, FixKey* key):
-        """Return the record of a fix, with its key for `known_fixes`.
-
-        None has the payload read by the format's complete reader.
-        """
+        """Return the record of a fix and set its key; None if the complete parser is needed."""
         cdef FixFields fields
         cdef char[RECORD_BYTES_MAX] out
         cdef const char* start = PyBytes_AS_STRING(payload)
@@ -62,22 +60,22 @@ cdef class FixRoute:
         return PyBytes_FromStringAndSize(out, size) if size else None
 
     def record_of(self, bytes payload, int64_t received):
-        """Return the record and its key; for Python."""
+        """Return the record of a fix and its key (`record` for Python), or None."""
         cdef FixKey key
         record = self.record(payload, received, &key)
         return None if record is None else (record, key.key)
 
     @property
     def is_quick(self):
-        """Tell whether `record` reads what is ordinary of these payloads."""
+        """Return whether `record` parses the ordinary ones of these payloads."""
         return self.form != FORM_OTHER
 
     cdef Py_ssize_t write(
         self, FixFields* fields, int64_t received, FixKey* key, char* out
     ) except -1:
-        """Write the record of fields that were read to `out`, at most RECORD_BYTES_MAX.
+        """Write the record of parsed fields to `out`, at most RECORD_BYTES_MAX.
 
-        Returns its size, 0 where `record` returns None. `fields.identity` is then the fix's id.
+        Returns its size, or 0 where `record` returns None. `fields.identity` becomes the fix's id.
         """
         cdef bytes made
         cdef Text device

@@ -14,8 +14,11 @@ cdef struct Value:
 
 
 cdef inline const char* skip_space(const char* position) noexcept:
-    # The zero behind the bytes is no space.
-    while position[0] == b" " or position[0] == b"\n" or position[0] == b"\r" or position[0] == b"\t":
+    # The zero byte after the text ends the loop.
+    while (
+        position[0] == b" " or position[0] == b"\n" or position[0] == b"\r"
+        or position[0] == b"\t"
+    ):
         position += 1
     return position
 

@@ -1,7 +1,7 @@
 """A scanner of plain JSON: ASCII, no escapes, no exponents, nothing nested except short lists.
 
-All functions read bytes that end with a zero, which is no part of any JSON, and return NULL for
-what they do not read: a complete reader decides about that.
+All functions take text that ends with a zero byte, which does not occur in JSON, and return NULL
+for what they do not parse: a complete parser decides about that.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -18,7 +18,7 @@ cdef double[23] POWERS_OF_TEN = [
 
 
 cdef const char* object_start(const char* position) noexcept:
-    """Return where the first member's name begins, or the closing brace."""
+    """Return the position of the first member's name, or of the closing brace."""
     position = skip_space(position)
     if position[0] != b"{":
         return NULL
@@ -26,7 +26,7 @@ cdef const char* object_start(const char* position) noexcept:
 
 
 cdef bint at_end(bytes payload, const char* position) noexcept:
-    """Tell whether nothing but space follows."""
+    """Return whether only white space follows."""
     return skip_space(position) == PyBytes_AS_STRING(payload) + PyBytes_GET_SIZE(payload)
 
 
@@ -45,7 +45,7 @@ cdef bint is_alphanumeric(const Text* text) noexcept:
 
 
 cdef const char* read_string(const char* position, Text* text) noexcept:
-    """A string of visible ASCII without quotes and backslashes; spaces only inside."""
+    """Parse a string of visible ASCII without quotes and backslashes; spaces only inside."""
     if position[0] != b'"':
         return NULL
     position += 1
@@ -61,7 +61,7 @@ cdef const char* read_string(const char* position, Text* text) noexcept:
 
 
 cdef const char* read_number(const char* position, Value* value) except? NULL:
-    """A number of at most 17 digits."""
+    """Parse a number of at most 17 digits."""
     cdef uint64_t digits = 0
     cdef int count = 0, decimals = 0
     cdef bint negative = position[0] == b"-"
@@ -81,7 +81,7 @@ cdef const char* read_number(const char* position, Value* value) except? NULL:
     value.whole = position[0] != b"."
     if value.whole:
         if negative and not digits:
-            return NULL  # -0, which has no sign as an integer and has one as a float
+            return NULL  # -0: as an integer it has no sign, as a float it has one
     else:
         position += 1
         while is_digit(position[0]):
@@ -105,11 +105,11 @@ cdef const char* read_number(const char* position, Value* value) except? NULL:
     return position
 
 
-cdef char* end_of_number  # where PyOS_string_to_double stopped: known already
+cdef char* end_of_number  # output of PyOS_string_to_double; not used, as the end is known
 
 
 cdef const char* read_list(const char* position, Value* value) except? NULL:
-    """A list of strings and numbers."""
+    """Parse a list of strings and numbers."""
     cdef Value item
     value.text.start = position
     position = skip_space(position + 1)
@@ -136,7 +136,7 @@ cdef const char* read_list(const char* position, Value* value) except? NULL:
 
 
 cdef const char* read_member(const char* position, Text* name, Value* value) except? NULL:
-    """A member and the comma behind it; returns the next member's name, or the closing brace."""
+    """Parse a member and the comma after it; return the next member's name or the closing brace."""
     position = read_string(position, name)
     if position is NULL:
         return NULL
@@ -176,7 +176,7 @@ cdef const char* read_member(const char* position, Text* name, Value* value) exc
 
 
 cdef bint stands_here(const char* position, const char* word, int size) noexcept:
-    """Tell whether a word stands here; stops at the first difference, before the end of the bytes."""
+    """Return whether a word is here; stops at the first difference, before the end of the text."""
     cdef int index
     for index in range(size):
         if position[index] != word[index]:

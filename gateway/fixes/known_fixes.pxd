@@ -5,14 +5,14 @@ from gateway.fixes.stored_keys cimport StoredKeys
 
 
 cdef struct FixKey:
-    int64_t key     # of device and id
-    int64_t device  # of the device alone
+    int64_t key     # hash of device and id
+    int64_t device  # hash of the device alone
     int64_t time    # the fix's own, ms since 1970
 
 
 cdef struct Table:
-    uint64_t* slots  # 0 is an empty one
-    uint64_t mask    # number of slots, a power of two, less one
+    uint64_t* slots  # 0: empty
+    uint64_t mask    # number of slots (a power of two) minus one
     uint64_t filled
 
 

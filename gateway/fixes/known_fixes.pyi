@@ -10,7 +10,7 @@ def fix_key(device: str, fix_id: str) -> int: ...
 def device_key(device: str) -> int: ...
 
 class KnownFixes:
-    """Keys of the fixes that the log has: the newest in memory, all of them where they are kept."""
+    """Keys of the fixes in the log: the newest in memory, and all of them if kept on disk."""
 
     times: DeviceTimes | None
     stored: StoredKeys | None

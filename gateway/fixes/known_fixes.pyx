@@ -1,4 +1,4 @@
-"""The fixes that are in the log already, so that a repeated fix is stored once."""
+"""Keys of the fixes that the log has, so that a repeated fix is stored only once."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
@@ -17,20 +17,20 @@ cdef extern from *:
 DEFAULT_CAPACITY = 500_000
 
 cdef enum:
-    NAME_BYTES_MAX = 1024  # of device and id together; longer ones take a detour
+    NAME_BYTES_MAX = 1024  # of device and id together; longer names are copied to the heap
     SLOTS_MIN = 1024
-    UNSAVED_MAX = 4 * 1024 * 1024  # keys that wait for the disk
+    UNSAVED_MAX = 4 * 1024 * 1024  # keys that wait to be written to disk
 
 
-# As Python's own hash is keyed: once for the process, before the first key is made.
+# The hash is keyed like Python's own: once for the process, before the first key is made.
 cdef bytes _random_key = os.urandom(KEY_BYTES)
 cdef SipKey SECRET = sip_key(PyBytes_AS_STRING(_random_key))
 
 
 def use_secret(bytes secret):
-    """Key all hashes of this process with a secret that outlives it: before the first is made.
+    """Key all hashes of this process with a secret that outlives it; call it before the first hash.
 
-    Raises ValueError for one that has not KEY_BYTES.
+    Raises ValueError if the secret does not have KEY_BYTES bytes.
     """
     global SECRET
     if PyBytes_GET_SIZE(secret) != KEY_BYTES:
@@ -39,7 +39,7 @@ def use_secret(bytes secret):
 
 
 cdef int64_t key_of(bytes device, const char* fix_id, Py_ssize_t size) except? -1:
-    """`fix_key` for a device in UTF-8 and the bytes of an id."""
+    """Return `fix_key` of a device in UTF-8 and the bytes of an id."""
     cdef char[NAME_BYTES_MAX] name
     cdef bytes longer
     cdef Py_ssize_t device_size = PyBytes_GET_SIZE(device)
@@ -53,10 +53,10 @@ cdef int64_t key_of(bytes device, const char* fix_id, Py_ssize_t size) except? -
 
 
 def fix_key(str device, str fix_id):
-    """The key of a fix, which stays in memory: 64 bits.
+    """Return the 64-bit key of a fix.
 
-    The device goes in beside the id, so that nobody can occupy the ids of another's device.
-    The hash is keyed by a secret: collisions cannot be made on purpose.
+    The key depends on the device as well as the id, so that nobody can occupy the ids of another
+    user's device. The hash is keyed with a secret, so that nobody can construct collisions.
     """
     cdef bytes encoded = fix_id.encode("utf-8", "surrogatepass")
     return key_of(
@@ -67,17 +67,17 @@ def fix_key(str device, str fix_id):
 
 
 cdef int64_t key_of_device(bytes device) noexcept:
-    # No fix has this key: a name in UTF-8 has no zero at its end.
+    # The input differs from that of every fix, as a name contains no zero byte.
     return <int64_t> siphash13(&SECRET, PyBytes_AS_STRING(device), PyBytes_GET_SIZE(device))
 
 
 def device_key(str device):
-    """The same for a device alone."""
+    """Return the 64-bit key of a device."""
     return key_of_device(device.encode("utf-8", "surrogatepass"))
 
 
 cdef uint64_t* find(const Table* table, uint64_t key) noexcept nogil:
-    """The slot of a key, or the empty one where it would be: half of all are empty at least."""
+    """Return the slot of a key, or the empty slot for it; at least half of the slots are empty."""
     cdef uint64_t at = key & table.mask
     while table.slots[at] and table.slots[at] != key:
         at = (at + 1) & table.mask
@@ -109,13 +109,13 @@ cdef int grow(Table* table) except -1:
 cdef class KnownFixes:
     """Keys of the fixes that the log has.
 
-    In memory there is a set of the newest, which forgets the oldest: two generations, each half of
-    the capacity. When the younger generation is full it becomes the older, which is dropped whole;
-    that costs nothing a key, and at least half the capacity is always remembered. Open addressing:
-    16 to 32 bytes a key.
+    Memory has a set of the newest keys in two generations, each half of the capacity. When the
+    younger generation is full it becomes the older one, and the previous older one is dropped
+    as a whole. Dropping costs nothing per key, and at least half of the capacity is always
+    remembered. The sets use open addressing: 16 to 32 bytes a key.
 
-    Where the keys of all fixes are kept on disk (`keep`), those are asked about a fix that is not
-    newer than everything its device has sent: no other can be a repetition.
+    If the keys of all fixes are kept on disk (`keep`), the disk is searched for a fix that is not
+    newer than all others of its device: only such a fix can be a repetition.
     """
 
     def __cinit__(self, capacity=DEFAULT_CAPACITY):
@@ -129,16 +129,16 @@ cdef class KnownFixes:
         PyMem_Free(self._unsaved)
 
     def keep(self, StoredKeys stored not None, DeviceTimes times not None):
-        """Have `take_unsaved` give all keys that are added from now on, for `stored`."""
+        """Use keys on disk, and collect keys added from now on for `take_unsaved`."""
         self.stored = stored
         self.times = times
 
     def watch(self, DeviceTimes times not None):
-        """Know the times of devices without what is on disk."""
+        """Use the greatest times of devices without keys on disk."""
         self.times = times
 
     def take_unsaved(self):
-        """The keys that were added since the last call, unsigned 64 bits each."""
+        """Return the keys that were added since the last call, as unsigned 64-bit integers."""
         cdef bytes keys = (<char*> self._unsaved)[:self._unsaved_count * sizeof(uint64_t)]
         PyMem_Free(self._unsaved)
         self._unsaved = NULL
@@ -147,27 +147,27 @@ cdef class KnownFixes:
 
     @property
     def unsaved(self):
-        """The number of keys that `take_unsaved` would give."""
+        """The number of keys that `take_unsaved` would return."""
         return self._unsaved_count
 
     cdef void prefetch(self, int64_t key) noexcept:
-        """Have the memory of a key fetched that is asked for soon: each is a cache miss or two."""
+        """Prefetch the memory of a key that is looked up soon, to avoid one or two cache misses."""
         __builtin_prefetch(self._younger.slots + (<uint64_t> key & self._younger.mask))
         __builtin_prefetch(self._older.slots + (<uint64_t> key & self._older.mask))
 
     cdef bint holds(self, int64_t key) noexcept:
-        # 0 stands for "empty".
+        # 0 marks an empty slot, so key 0 is stored as 1.
         cdef uint64_t sought = <uint64_t> key if key else 1
         return find(&self._younger, sought)[0] != 0 or find(&self._older, sought)[0] != 0
 
     cdef bint is_stored(self, const FixKey* fix) noexcept:
-        """Tell whether the disk has the key of a fix that memory has not."""
+        """Return whether the disk has the key of a fix that memory does not have."""
         if self.stored is None or not self.times.is_late(fix.device, fix.time):
             return False
         return self.stored.holds(<uint64_t> fix.key if fix.key else 1)
 
     def __contains__(self, int64_t key):
-        """Tell whether the log has the fix, as far as is known in memory and on disk."""
+        """Return whether the log has the fix, as far as memory and disk know."""
         return self.holds(key) or (
             self.stored is not None and self.stored.holds(<uint64_t> key if key else 1)
         )
@@ -176,7 +176,7 @@ cdef class KnownFixes:
         return self._younger.filled + self._older.filled
 
     cpdef add(self, int64_t key):
-        """Remember a key; a key that is remembered stays so for longer."""
+        """Remember a key; adding it again makes it stay longer."""
         cdef uint64_t sought = <uint64_t> key if key else 1
         cdef uint64_t* slot = find(&self._younger, sought)
         if not slot[0]:
@@ -192,7 +192,7 @@ cdef class KnownFixes:
             create(&self._younger, SLOTS_MIN)
 
     cpdef add_old(self, int64_t key):
-        """Have the disk remember a key that is old, and needs no room in memory."""
+        """Remember an old key on disk only, without using room in memory."""
         if self.stored is not None:
             self._save(<uint64_t> key if key else 1)
 
@@ -201,7 +201,7 @@ cdef class KnownFixes:
         cdef Py_ssize_t room = max(2 * self._unsaved_room, <Py_ssize_t> SLOTS_MIN)
         if self._unsaved_count == self._unsaved_room:
             if self._unsaved_count >= UNSAVED_MAX:
-                # The disk takes nothing: what is lost is read from the log after the next start.
+                # The disk accepts nothing: lost keys are read from the log after the next start.
                 self.unsaved_lost += 1
                 return 0
             grown = PyMem_Realloc(self._unsaved, room * sizeof(uint64_t))

@@ -1,4 +1,4 @@
-"""Topics of the log that a process needs when it starts."""
+"""Waits for the topics of the log that a process needs when it starts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Final
 from waylog.kafka.clients import LogUnreachable, ensure_topics
 from waylog.kafka.topics import Topic
 
+#: Seconds to wait for the log.
 _WAIT_S: Final = 60.0
 
 
 async def await_topics(bootstrap_servers: str, topics: Sequence[Topic]) -> None:
-    """Create what is missing as soon as the log answers. Raises LogUnreachable, KafkaException.
+    """Create missing topics as soon as the log answers; raises LogUnreachable, KafkaException.
 
-    The log is asked for a short time, again and again: a thread cannot be cancelled, and the end of
-    a process that waits for its brokers would wait for it.
+    Each attempt is short and repeated: a thread cannot be cancelled, and a process that is to end
+    while it waits for its brokers would have to wait for the thread.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _WAIT_S

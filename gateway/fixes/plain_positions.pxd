@@ -3,10 +3,10 @@ from gateway.fixes.known_fixes cimport FixKey
 
 cdef struct Written:
     FixKey key
-    size_t start           # where the record begins among the bytes of all
+    size_t start           # offset of the record in the memory of all records
     size_t size
     size_t identity_size
-    bint named             # its id is the client's own
+    bint named             # whether its id is the client's own
 
 
 cdef class PlainRecords:

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterator
 
 class PlainRecords:
-    """The records of one body."""
+    """The encoded records of one request body."""
 
     @property
     def ids(self) -> bytes: ...

@@ -1,7 +1,7 @@
-"""Bodies of our own JSON that have nothing unusual about them, straight to the log's records.
+"""Converts plain request bodies in our own JSON directly to the records of the log.
 
-`gateway.formats.positions` reads everything; of what is read here it makes the same records, which
-a test compares.
+`gateway.formats.positions` parses all bodies. For those that are parsed here it makes the same
+records; a test compares them.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -20,14 +20,14 @@ from gateway.formats.positions import DEFAULT_DEVICE
 
 cdef enum:
     ROUTES_MAX = 2000  # devices of one sender that are remembered
-    ID_START = 7       # of a record: {"id":"
-    QUOTED = 3         # an id's quotes, and a comma
+    ID_START = 7       # offset of the id in a record: {"id":"
+    QUOTED = 3         # bytes of an id's quotes and the comma after it
 
 cdef Py_ssize_t ITEMS_MAX = BATCH_ITEMS_MAX
 
 
 cdef class PlainRecords:
-    """The records of one body: one piece of memory, whatever their number."""
+    """The encoded records of one request body, in one block of memory."""
 
     def __cinit__(self):
         self._devices = []
@@ -40,7 +40,10 @@ cdef class PlainRecords:
         return self._count
 
     def __iter__(self):
-        """Key for gateway.fixes.known_fixes, device, record, and whether its id is the client's own."""
+        """Yield the key (gateway.fixes.known_fixes), the device and the record of each fix.
+
+        The last value tells whether the id is the client's own.
+        """
         cdef Py_ssize_t index
         cdef Written* written
         for index in range(self._count):
@@ -62,7 +65,7 @@ cdef class PlainRecords:
         cdef Written* written
         if self._size + size > self._capacity:
             if self._count:
-                capacity *= 2  # the second record says that more are to come
+                capacity *= 2  # after a second record more are likely
             grown = PyMem_Realloc(self._bytes, capacity)
             if grown is NULL:
                 raise MemoryError
@@ -88,12 +91,12 @@ cdef class PlainRecords:
 
     @property
     def ids(self):
-        """The records' ids as they stand in JSON, with commas between them."""
+        """The ids of the records as JSON strings, separated by commas."""
         return self.joined_ids(False)
 
     @property
     def own_ids(self):
-        """The same of those that are the client's own."""
+        """The ids that are the clients' own as JSON strings, separated by commas."""
         return self.joined_ids(True)
 
     cdef bytes joined_ids(self, bint own):
@@ -115,7 +118,7 @@ cdef class PlainRecords:
                 continue
             if size:
                 out[size - 1] = b","
-            # With the quotes that the record has.
+            # Includes the quotes, which the record has as well.
             memcpy(
                 out + size, self._bytes + written.start + ID_START - 1, written.identity_size + 2
             )
@@ -124,9 +127,9 @@ cdef class PlainRecords:
 
 
 cdef class PlainPositions:
-    """Reads for one sender: a user, and its device where that is named outside of the body.
+    """Parses the bodies of one sender: a user, and its device if that is named outside the body.
 
-    `admits(device)` is asked once for each device whether the user may send for it.
+    `admits(device)` is called once for each device and tells whether the user may send for it.
     """
 
     cdef str _user
@@ -141,7 +144,7 @@ cdef class PlainPositions:
         self._routes = {}
 
     def records(self, bytes body, int64_t received):
-        """Its PlainRecords; None to have the body read by `positions`."""
+        """Return the PlainRecords of a body; None if `positions` has to parse it."""
         cdef PlainRecords records = PlainRecords.__new__(PlainRecords)
         cdef const char* at = skip_space(PyBytes_AS_STRING(body))
         cdef const char* end = PyBytes_AS_STRING(body) + PyBytes_GET_SIZE(body)
@@ -166,7 +169,7 @@ cdef class PlainPositions:
     cdef const char* _add(
         self, const char* item, int64_t received, PlainRecords records
     ) except? NULL:
-        """Take the position that begins here; returns what follows it, NULL for an unusual one."""
+        """Append the position that begins here; return what follows it, NULL for an unusual one."""
         cdef FixFields fields
         cdef const char* end = read_position(item, &fields)
         cdef FixKey key
@@ -184,7 +187,7 @@ cdef class PlainPositions:
             route = self._route(fields.device.start[:fields.device.size])
         if not route.form:
             return NULL
-        # The client's own name for a fix is told from the record's id in `client_ids`.
+        # `client_ids` tells a client's own name for a fix from the record's id.
         named = fields.identity.start is not NULL
         if named and not fields.is_unique:
             return NULL
@@ -195,7 +198,7 @@ cdef class PlainPositions:
         return end
 
     cdef FixRoute _route(self, bytes name):
-        """The route of positions that name this device; "" for those that name none."""
+        """Return the route of positions that name this device, or none if the name is empty."""
         cdef FixRoute route = self._routes.get(name)
         cdef str device
         if route is not None:
@@ -209,7 +212,7 @@ cdef class PlainPositions:
             device = f"{self._user}/{device}"
         route = FixRoute(device, FORM_POSITION)
         if route.form and self._admits is not None and not self._admits(device):
-            route = FixRoute(None, FORM_POSITION)  # what becomes of it, the complete reader says
+            route = FixRoute(None, FORM_POSITION)  # the complete parser decides about it
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
         self._routes[name] = route
@@ -217,7 +220,10 @@ cdef class PlainPositions:
 
 
 def answer(PlainRecords records):
-    """The answer to our own clients when the log has some records (gateway.http.ingest.app_responses)."""
+    """Return the answer to our own clients for stored records.
+
+    See gateway.http.ingest.app_responses.
+    """
     body = b'{"accepted":%d,"ids":[%b],"rejected":[]' % (records._count, records.ids)
     own = records.own_ids
     if own:

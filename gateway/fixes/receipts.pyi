@@ -15,7 +15,7 @@ from waylog.messages import Fix
 RECORD_BYTES_MAX: Final = 900_000
 
 class Receipt(Delivery):
-    """The log's answer to one record: a future for those who cannot afford a future."""
+    """The log's answer to one record: a cheaper replacement for a future."""
 
     def __init__(self) -> None: ...
     def done(self) -> bool: ...
@@ -26,7 +26,7 @@ class Receipt(Delivery):
     def finish(self, error: AppendError | None) -> None: ...
 
 class BatchReceipt(Receipt):
-    """Of several records: done when all are, with the first error there was."""
+    """A receipt for several records, done when all are; it has the first error."""
 
     def __init__(self, count: int) -> None: ...
     def one_done(self, receipt: Receipt) -> None: ...
@@ -35,7 +35,7 @@ class BatchReceipt(Receipt):
 def together(completions: Sequence[Any]) -> BatchReceipt: ...
 
 class FixAppender:
-    """The base of gateway.fixes.submit.Submitter: appends fixes, each once."""
+    """The base of gateway.fixes.submit.Submitter: appends each fix once."""
 
     known_fixes: KnownFixes
     doubts_repeats: bool

@@ -1,6 +1,6 @@
-"""The way of a fix into the log, as far as every fix takes it: receipts, and what hands them out.
+"""The part of appending that runs for every fix: receipts, and the appender that returns them.
 
-The acknowledgement to a device hangs on a receipt: it is done when every in-sync replica has the
+A device receives its acknowledgement when the receipt is done: when every in-sync replica has the
 record (acks=all), or when the log is known to have it already.
 """
 
@@ -23,7 +23,7 @@ from gateway.observability.metrics import LATENCY_BUCKETS_S
 from waylog.kafka.clients import AppendError
 from waylog.kafka.topics import LOCATION
 
-#: A record beyond it would be refused by the broker (message.max.bytes is 1 MB).
+#: Bytes of the largest record; the broker refuses larger ones (message.max.bytes is 1 MB).
 RECORD_BYTES_MAX = 900_000
 
 cdef enum:
@@ -43,29 +43,29 @@ cdef inline double monotonic_s() noexcept:
     return <double> now.tv_sec + now.tv_nsec * 1e-9
 
 
-# Lets go of its callbacks when it is done: no cycle outlives the log's answer.
+# No garbage collection: it releases its callbacks when it is done, which breaks reference cycles.
 @cython.no_gc
 cdef class Receipt(Delivery):
-    """The log's answer to one record: a future for those who cannot afford a future.
+    """The log's answer to one record: a cheaper replacement for a future.
 
-    Callbacks are called as soon as the log has answered, and not through the event loop: of the
-    time a fix costs, futures and their turns of the loop were the greatest part.
+    Callbacks are called as soon as the log has answered and not through the event loop, as futures
+    and their turns of the loop were the greatest part of a fix's cost.
     """
 
     cpdef bint done(self):
-        """Tell whether the log has answered."""
+        """Return whether the log has answered."""
         return self._done
 
     def cancelled(self):
-        """Never; for those who take futures, too."""
+        """Return False: a receipt is never cancelled; exists for code that expects a future."""
         return False
 
     cpdef exception(self):
-        """The reason of a refusal by the log; None when it acknowledged or has not answered yet."""
+        """Return the error with which the log refused the record, or None."""
         return self._error
 
     cpdef add_done_callback(self, callback):
-        """Call `callback(self)` when the log answers; at once when it has."""
+        """Call `callback(self)` when the log answers, or now if it has answered."""
         if self._done:
             tell(callback, self)
         elif self._callbacks is None:
@@ -81,11 +81,11 @@ cdef class Receipt(Delivery):
         return 0
 
     def __call__(self, error, position):
-        """For logs that call functions."""
+        """Take the log's answer as a delivery callback."""
         self.finish(None if error is None else AppendError(error.str()))
 
     cpdef finish(self, error):
-        """The log has answered."""
+        """Record the log's answer, and call the callbacks."""
         cdef object callbacks = self._callbacks
         self._done = True
         self._error = error
@@ -100,7 +100,7 @@ cdef class Receipt(Delivery):
 
 
 cdef inline int tell(callback, Receipt receipt) except -1:
-    """Call a function, or count for a batch."""
+    """Call a function, or count the answer for a batch."""
     if isinstance(callback, BatchReceipt):
         return (<BatchReceipt> callback).count(receipt._error)
     callback(receipt)
@@ -108,14 +108,14 @@ cdef inline int tell(callback, Receipt receipt) except -1:
 
 
 cdef inline int64_t marker(int64_t device, int64_t sender) noexcept:
-    """The key under which it is noted that a device has sent over a connection."""
+    """Return the key that marks a device as having sent over a connection."""
     cdef int64_t key = device ^ <int64_t> (<uint64_t> (sender + 1) * 0x9E3779B97F4A7C15ULL)
     return key if key else 1
 
 
 @cython.no_gc
 cdef class FixReceipt(Receipt):
-    """Of a fix, which is known as soon as the log has it."""
+    """The receipt of a fix; its key becomes known when the log has the record."""
 
     cpdef finish(self, error):
         self._appender._answered(self, error)
@@ -123,21 +123,21 @@ cdef class FixReceipt(Receipt):
 
 
 cdef class BatchReceipt(Receipt):
-    """Of several records: done when all are, with the first error there was."""
+    """A receipt for several records, done when all are; it has the first error."""
 
     def __init__(self, Py_ssize_t count):
         self._missing = count
 
     def one_done(self, Receipt receipt):
-        """For add_done_callback of each record's receipt."""
+        """Count one record's receipt; a callback for add_done_callback."""
         self.count(receipt._error)
 
     def future_done(self, future):
-        """The same of a future."""
+        """Count one record's future; a callback for add_done_callback."""
         self.count(AppendError("given up") if future.cancelled() else future.exception())
 
     cdef int count(self, error) except -1:
-        """The log has answered one more."""
+        """Count an answer of the log."""
         if self._first_error is None:
             self._first_error = error
         self._missing -= 1
@@ -147,7 +147,7 @@ cdef class BatchReceipt(Receipt):
 
 
 def together(list completions):
-    """Several receipts or futures as one receipt: done when all are, with the first error there was."""
+    """Combine receipts or futures into one receipt, done when all are; it has the first error."""
     cdef BatchReceipt batch = BatchReceipt(len(completions))
     for each in completions:
         if isinstance(each, Receipt):
@@ -158,7 +158,7 @@ def together(list completions):
 
 
 cdef class FixesReceipt(BatchReceipt):
-    """Of the fixes of one request, which are known as soon as the log has all of them."""
+    """The receipt of one request's fixes; their keys become known when the log has them all."""
 
     cdef int delivered(self, int code) except -1:
         if code:
@@ -166,7 +166,7 @@ cdef class FixesReceipt(BatchReceipt):
         return self.count(None if code == 0 else AppendError(KafkaError(code).str()))
 
     def __call__(self, error, position):
-        """For logs that call functions."""
+        """Take the log's answer to one record as a delivery callback."""
         if error is not None:
             self._failed += 1
         self.count(None if error is None else AppendError(error.str()))
@@ -177,27 +177,27 @@ cdef class FixesReceipt(BatchReceipt):
 
 
 cdef class FixAppender:
-    """The base of gateway.fixes.submit.Submitter: appends fixes, each once, however often it comes."""
+    """The base of gateway.fixes.submit.Submitter: appends each fix once."""
 
     def __init__(self, log, KnownFixes known_fixes, metrics):
         self.known_fixes = known_fixes
-        #: What a client marks as repeated is asked about before it is appended.
+        #: Whether fixes that a client marks as repeated need a question to other workers.
         self.doubts_repeats = False
-        self.repeated = False  # the fix that is being submitted is marked so
-        #: What is not newer than all that came of its device, as far as is known here, is asked
-        #: about as well, and so is the first that a device sends over a connection.
+        self.repeated = False  # whether the fix being submitted is marked as repeated
+        #: Whether other fixes may need a question, too: those that are not newer than the newest
+        #: known fix of their device, and the first fix of a device over a connection.
         self.doubts_late = False
-        #: The number of the connection over which fixes come now; 0: none that has a number.
+        #: The number of the connection whose fixes are being submitted; 0: it has none.
         self.sender = 0
         self.metrics = metrics
         self._send = log.send
-        # Our own producer takes values that need not be objects.
+        # The accumulator of our own producer accepts raw memory in place of bytes objects.
         self._accumulator = getattr(log, "accumulator", None)
         self._in_flight = {}
         self._erased = {}
         self._stored = Receipt()
         self._stored.finish(None)
-        # Ids of traces are a random prefix of the process and a count: unique, and cheap.
+        # Trace ids are a random prefix of the process and a counter: unique, and cheap.
         self._traces = int.from_bytes(os.urandom(6), "big") + 1
         head = b"00-%b%016x-%016x-00" % (os.urandom(8).hex().encode(), 0, 0)
         memcpy(self._trace_head, PyBytes_AS_STRING(head), TRACE_BYTES)
@@ -206,13 +206,13 @@ cdef class FixAppender:
 
     @property
     def in_flight(self):
-        """Fixes that wait for their acknowledgement."""
+        """The number of fixes that wait for the log's answer."""
         return len(self._in_flight)
 
     cdef Receipt known(self, const FixKey* key):
-        """The receipt of a fix that the log has, or is about to have; None for a new one."""
+        """Return the receipt of a fix that the log has or is about to have; None for a new one."""
         cdef Receipt receipt = self._stored
-        # Nearly always nobody was.
+        # Mostly no device was erased, and the dictionary is empty.
         if self._erased and key.time <= self._erased.get(key.device, key.time - 1):
             self.metrics.erased += 1
             return receipt
@@ -226,15 +226,16 @@ cdef class FixAppender:
         return receipt
 
     def forget_before(self, int64_t device, int64_t time_ms):
-        """Of a device (gateway.fixes.known_fixes.device_key) nothing is stored that is from then or
-        earlier: it has been erased.
+        """Refuse to store fixes of an erased device from this time (Unix ms) or earlier.
+
+        `device` is its gateway.fixes.known_fixes.device_key.
         """
         self._erased[device] = time_ms
 
     cdef bint is_in_doubt(self, const FixKey* key) except -1:
-        """Tell whether a fix that is not known here may have come by another worker.
+        """Return whether a fix that is not known here may have come by another worker.
 
-        What is in no doubt counts as sent from now on.
+        If not, the fix counts as sent from now on.
         """
         cdef DeviceTimes times = self.known_fixes.times
         if not self.doubts_late or times is None:
@@ -247,14 +248,14 @@ cdef class FixAppender:
         return False
 
     def may_be_elsewhere(self, fix):
-        """The same for a fix that others have read."""
+        """Return whether a parsed fix may have come by another worker; see `is_in_doubt`."""
         cdef FixKey key
         key.device = key_of_device(fix.device.encode())
         key.time = fix.time
         return self.is_in_doubt(&key)
 
     def trust(self, str device, int64_t sender, newest):
-        """Another worker has said what came of a device; None where it has nothing."""
+        """Record the newest time of a device that another worker has reported; None: none."""
         cdef DeviceTimes times = self.known_fixes.times
         cdef int64_t key = key_of_device(device.encode())
         if newest is not None:
@@ -262,11 +263,11 @@ cdef class FixAppender:
         times.note(marker(key, sender), 0, 0)
 
     def receipt_of(self, int64_t key):
-        """The same for those who only want to know."""
+        """Return the receipt of a fix in memory or in flight, or None, without counting it."""
         return self._stored if self.known_fixes.holds(key) else self._in_flight.get(key)
 
     cdef bytes start_trace(self):
-        """A `traceparent` of a new trace, not sampled (W3C Trace Context, level 1)."""
+        """Return the `traceparent` of a new, unsampled trace (W3C Trace Context, level 1)."""
         cdef bytes text = PyBytes_FromStringAndSize(self._trace_head, TRACE_BYTES)
         cdef char* start = PyBytes_AS_STRING(text)
         cdef uint64_t number = self._traces
@@ -326,7 +327,7 @@ cdef class FixAppender:
         )
 
     def append_records(self, PlainRecords records, str source, bytes traceparent):
-        """The same for several that are records already, at least one.
+        """Append several encoded records, at least one, except those of known fixes.
 
         The receipt is done when the log has answered all of them.
         """
@@ -346,7 +347,7 @@ cdef class FixAppender:
         batch._keys = []
         batch._source = source
         batch._started = monotonic_s()
-        # One more than there is, so that it is not done before all is submitted.
+        # Starts at one, so that the batch is not done before all records are submitted.
         batch._missing = 1
         for index in range(records._count):
             self.known_fixes.prefetch(records._written[index].key.key)
@@ -388,7 +389,7 @@ cdef class FixAppender:
             self.known_fixes.prefetch(each)
         self.metrics.append_failures += receipt._failed
         if receipt._failed:
-            # Which of them are stored is not known here: the view learns it from the log.
+            # Which of them are stored is not known here; the view learns it from the log.
             return 0
         for key in receipt._keys:
             self.known_fixes.add(key)

@@ -15,7 +15,7 @@ from gateway.fixes.json_scanner cimport (
 
 
 cdef bint read_record(bytes value, RecordHead* head) except -1:
-    """Read what views need of a record; False for one that needs a complete reader."""
+    """Parse what views need of a record; return False if it needs a complete parser."""
     cdef Text name
     cdef Value member
     cdef int found = 0
@@ -24,7 +24,7 @@ cdef bint read_record(bytes value, RecordHead* head) except -1:
     head.identity.start = NULL
     while position is not NULL and position[0] != b"}":
         if stands_here(position, b'"attributes":{', 14):
-            break  # the last member: whatever writes others after it wrote those before it too
+            break  # nearly always last; a writer that puts members after it puts these before it
         position = read_member(position, &name, &member)
         if position is NULL:
             return False

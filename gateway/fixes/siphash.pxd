@@ -1,7 +1,7 @@
 """SipHash (Aumasson and Bernstein, 2012): a keyed hash of short texts.
 
 Without the key nobody can choose texts whose hashes collide. SipHash-1-3 has one round for each
-word and three at the end, as Python's own hash of strings has.
+word and three at the end, like Python's own hash of strings.
 """
 
 from libc.stdint cimport uint64_t

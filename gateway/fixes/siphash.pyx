@@ -1,4 +1,4 @@
-"""SipHash for Python; what needs it quickly takes it from the .pxd."""
+"""SipHash for Python; Cython code that needs speed imports it from the .pxd."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
@@ -6,7 +6,7 @@ KEY_BYTES = 16
 
 
 def hash_of(bytes key, bytes text, int word_rounds=1, int last_rounds=3):
-    """The hash as an unsigned integer of 64 bits. Raises ValueError for a key of another length."""
+    """Return the hash as an unsigned 64-bit integer; raises ValueError for a wrong key length."""
     if PyBytes_GET_SIZE(key) != KEY_BYTES:
         raise ValueError(f"a key has {KEY_BYTES} bytes")
     cdef SipKey words = sip_key(PyBytes_AS_STRING(key))

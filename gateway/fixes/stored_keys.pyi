@@ -7,7 +7,7 @@ HEAD_BYTES: Final = 16
 KEY_SIZE: Final = 8
 
 class StoredKeys:
-    """The runs that count. Raises ValueError for a file that is none of ours."""
+    """The key files in use. Raises ValueError for a file that is not a file of keys."""
 
     def use(self, mapped: Iterable[mmap | bytes]) -> None: ...
     def __contains__(self, key: int) -> bool: ...

@@ -1,6 +1,7 @@
-"""Sorted runs of keys in mapped files: which fixes the log has, beyond what memory remembers.
+"""Sorted runs of keys in mapped files: the fixes that the log has, beyond those in memory.
 
-A key is a hash, so that its place in a run can be calculated: two pages are touched in each run.
+As keys are hashes, the position of a key in a run can be estimated: a search touches two pages of
+each run.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -18,18 +19,18 @@ cdef extern from *:
     """
     ctypedef unsigned long long waylog_uint128
 
-#: In front of the keys of a file: what it is, its version, and how many keys follow.
+#: The head of a file: a magic number with the version, then the number of keys.
 HEAD = b"waylog-k"
 HEAD_BYTES = 16
 KEY_SIZE = sizeof(uint64_t)
 
 cdef enum:
     RUNS_MERGED_MAX = 64
-    WRITTEN_AT_ONCE = 8192  # keys
+    WRITTEN_AT_ONCE = 8192  # keys in one write
 
 
 cdef uint64_t place(uint64_t key, uint64_t count) noexcept nogil:
-    """The place at which a key is to be expected among evenly spread ones."""
+    """Return the expected position of a key among evenly distributed ones."""
     return <uint64_t> ((<waylog_uint128> key * <waylog_uint128> count) >> 64)
 
 
@@ -38,7 +39,7 @@ cdef bint in_run(const Run* run, uint64_t key) noexcept nogil:
     if not high:
         return False
     at = place(key, high)
-    # The second guess starts from what stands at the first.
+    # The second guess is corrected by the key at the first.
     if run.keys[at] > key:
         step += place(run.keys[at] - key, run.count)
         high = at
@@ -68,7 +69,7 @@ cdef bint in_run(const Run* run, uint64_t key) noexcept nogil:
 
 
 cdef class StoredKeys:
-    """The runs that count. Raises ValueError for a file that is none of ours."""
+    """The key files in use. Raises ValueError for a file that is not a file of keys."""
 
     def __cinit__(self):
         self._mapped = []
@@ -77,7 +78,7 @@ cdef class StoredKeys:
         PyMem_Free(self._runs)
 
     def use(self, mapped):
-        """Take these mapped files (anything with a buffer) instead of those before."""
+        """Use these mapped files (objects with a buffer) in place of the previous ones."""
         cdef Py_buffer view
         cdef Py_ssize_t index
         cdef list taken = list(mapped)
@@ -87,7 +88,7 @@ cdef class StoredKeys:
         try:
             for index in range(len(taken)):
                 PyObject_GetBuffer(taken[index], &view, PyBUF_SIMPLE)
-                # The object itself is held, which keeps the memory where it is.
+                # `_mapped` keeps a reference to the object, so the memory stays valid.
                 runs[index].keys = <const uint64_t*> ((<const char*> view.buf) + <int> HEAD_BYTES)
                 runs[index].count = key_count(taken[index], view.len)
                 PyBuffer_Release(&view)
@@ -101,7 +102,7 @@ cdef class StoredKeys:
 
     cdef bint holds(self, uint64_t key) noexcept:
         cdef Py_ssize_t index
-        # The newest are asked first: most repetitions are of what came last.
+        # Newest first: most repetitions are of recent fixes.
         for index in range(self._count - 1, -1, -1):
             if in_run(&self._runs[index], key):
                 return True
@@ -119,12 +120,12 @@ cdef class StoredKeys:
 
     @property
     def runs(self):
-        """The number of files that are asked."""
+        """The number of files in use."""
         return self._count
 
 
 def key_count(mapped, Py_ssize_t size):
-    """The number of keys in a file. Raises ValueError for one that is not whole, or not ours."""
+    """Return the number of keys in a file; raises ValueError if it is not a complete key file."""
     if size < HEAD_BYTES or bytes(mapped[:len(HEAD)]) != HEAD:
         raise ValueError("not a file of keys")
     count = int.from_bytes(mapped[len(HEAD):HEAD_BYTES], "little")
@@ -139,9 +140,9 @@ cdef int ascending(const void* one, const void* other) noexcept nogil:
 
 
 def sorted_keys(bytes keys):
-    """The keys in order, each once. Raises ValueError for what is no number of whole keys.
+    """Return the keys sorted and without duplicates; raises ValueError for a partial key.
 
-    Sorts without the interpreter's lock.
+    Sorts without the interpreter's lock (GIL).
     """
     cdef size_t size = len(keys), count = size // sizeof(uint64_t), at, kept = 0
     cdef uint64_t* values
@@ -164,9 +165,9 @@ def sorted_keys(bytes keys):
 
 
 def merge(sources, int descriptor):
-    """Write the keys of several mapped files to a new one, each once; returns how many.
+    """Write the keys of several mapped files to a new one, without duplicates; return their number.
 
-    Raises OSError. Runs without the interpreter's lock.
+    Raises OSError, and ValueError for too many files. Runs without the interpreter's lock (GIL).
     """
     cdef Run[RUNS_MERGED_MAX] runs
     cdef uint64_t[RUNS_MERGED_MAX] at

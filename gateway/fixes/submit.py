@@ -1,7 +1,7 @@
-"""The way of fixes, events and rejected messages into the log.
+"""Appends fixes, events and rejected messages to the log.
 
-The acknowledgement to a device hangs on the receipts and futures given out here: they are done when
-every in-sync replica has the record (acks=all), or when the log is known to have it already.
+A device receives its acknowledgement when the receipt or future returned here is done: when every
+in-sync replica has the record (acks=all), or when the log is known to have it already.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SAMPLE_S: Final = 1 / RECORDS_PER_S
 
 
 class Log(Protocol):
-    """The part of waylog.kafka.clients.Producer that is needed here."""
+    """The part of waylog.kafka.clients.Producer that is used here."""
 
     def send(
         self,
@@ -89,8 +89,10 @@ class Submitter(FixAppender):
         return batch
 
     def is_sample(self) -> bool:
-        """Tell whether the next fixes are to take the way of `submit_location`, as some always do,
-        so that its interceptors see them; of those that take `submit_records` they hear the number.
+        """Return whether the next fixes are to use `submit_location`, for its interceptors.
+
+        It is True up to RECORDS_PER_S times a second. The interceptors learn only the number of the
+        fixes that use `submit_records` in between.
         """
         now = self._loop.time()
         if now - self._sampled < _SAMPLE_S:
@@ -103,12 +105,12 @@ class Submitter(FixAppender):
     def submit_records(
         self, records: PlainRecords, source: str, traceparent: bytes | None
     ) -> Receipt:
-        """`submit_locations` of what is records already (gateway.fixes.plain_positions)."""
+        """Append several encoded fixes (gateway.fixes.plain_positions), like `submit_locations`."""
         self._unrecorded += len(records)
         return self.append_records(records, source, traceparent)
 
     def all_stored(self, receipts: Sequence[Receipt]) -> asyncio.Future[None]:
-        """One future of some receipts: done when all are; fails with the first AppendError."""
+        """Return a future for all receipts; it fails with the first AppendError."""
         if len(receipts) == 1:
             return self._future(receipts[0])
         batch = BatchReceipt(len(receipts))
@@ -117,9 +119,9 @@ class Submitter(FixAppender):
         return self._future(batch)
 
     def on_erasures(self, records: Sequence[Record]) -> None:
-        """Take records of topic `erasure`: what is from before one is acknowledged and not stored.
+        """Take records of topic `erasure`; earlier fixes are then acknowledged but not stored.
 
-        A device that sends what it had kept would else do so for ever.
+        If they were refused, a device with a backlog would send it again for ever.
         """
         for record in records:
             erasure = self._erasures.take(record.value())
@@ -127,11 +129,11 @@ class Submitter(FixAppender):
                 self.forget_before(device_key(erasure.device), erasure.before)
 
     def submit_event(self, event: Event, traceparent: bytes | None = None) -> asyncio.Future[None]:
-        """Append to topic `event`; the future fails with AppendError."""
+        """Append an event to topic `event`; the future fails with AppendError."""
         return self._future(self.event_receipt(event, traceparent))
 
     def event_receipt(self, event: Event, traceparent: bytes | None = None) -> Receipt:
-        """The same with a receipt."""
+        """Append an event to topic `event`, and return a receipt."""
         receipt = Receipt()
         if self._erasures.covers(event.device, event.time):
             self.metrics.erased += 1
@@ -148,10 +150,10 @@ class Submitter(FixAppender):
         *,
         authenticated: bool = True,
     ) -> asyncio.Future[None]:
-        """Append to topic `error`; the future fails with AppendError.
+        """Append a rejected message to topic `error`; the future fails with AppendError.
 
-        The record's key is the device, or else the user, whose it then is when somebody is erased.
-        What somebody says who is not `authenticated` is nobody's.
+        The record's key is the device or else the user, so that the record is erased with them. A
+        sender who is not `authenticated` gives the record no key.
         """
         return self._future(
             self.rejected_receipt(rejected, traceparent, authenticated=authenticated)
@@ -164,7 +166,7 @@ class Submitter(FixAppender):
         *,
         authenticated: bool = True,
     ) -> Receipt:
-        """The same with a receipt."""
+        """Append a rejected message to topic `error`, and return a receipt."""
         source = rejected.source
         self.metrics.rejected[source] = self.metrics.rejected.get(source, 0) + 1
         owner = (rejected.device or rejected.user) if authenticated else None
@@ -176,7 +178,7 @@ class Submitter(FixAppender):
     def submit_message(
         self, topic: str, key: bytes, payload: bytes, headers: list[tuple[str, bytes]]
     ) -> Receipt:
-        """Append a message as it is to a topic that an operator has chosen."""
+        """Append a message unchanged to a topic that an operator has chosen."""
         self.metrics.messages += 1
         receipt = Receipt()
         self._append(topic, payload, key, None, receipt, headers)
@@ -213,7 +215,7 @@ def _resolve(future: asyncio.Future[None], receipt: Receipt) -> None:
     if error is None:
         future.set_result(None)
     else:
-        # One exception may be raised to several who wait: each gets its own.
+        # Each waiter gets an exception object of its own, as several may raise it.
         future.set_exception(type(error)(*error.args))
-        # Whoever has given up waiting does not retrieve it.
+        # Mark it as retrieved: callers that have given up waiting do not look at it.
         future.exception()

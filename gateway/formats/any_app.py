@@ -1,8 +1,8 @@
-"""One path serves whatever app is pointed at it, and what none of them can have sent is kept.
+"""One path accepts bodies of any app, and keeps those that no app can have sent.
 
-An app's settings have one URL; versions of an app, and templates within one, speak different
-formats to it. A body is read in the format of its path first. Only where nothing comes of that is
-its JSON looked at for the marks of another app.
+An app has one setting for the URL, but versions of an app, and templates within one, send different
+formats to it. A body is first parsed in the format of its path. If that yields nothing, its JSON is
+checked for the distinguishing members of other apps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 from gateway.formats import Context, Parsed, Parser, home_assistant, overland, owntracks, traccar
 from gateway.formats.values import Unacceptable, decode_json, reject
 
-#: What only this app's JSON has.
+#: Members that occur in the JSON of this app only.
 _MARKS: Final[tuple[tuple[Callable[[dict[str, Any]], bool], Parser], ...]] = (
     (lambda members: "_type" in members, owntracks.parse),
     (lambda members: isinstance(members.get("locations"), list), overland.parse),
@@ -23,7 +23,7 @@ _MARKS: Final[tuple[tuple[Callable[[dict[str, Any]], bool], Parser], ...]] = (
 
 
 def of_any_app(source: str, own: Parser) -> Parser:
-    """A parser that tries `own`, then the others, and loses no body: the last resort is `error`."""
+    """Return a parser that tries `own`, then other apps. A body that none can parse is rejected."""
 
     def parse(body: bytes, context: Context) -> Parsed:
         parsed = own(body, context)
@@ -37,7 +37,7 @@ def of_any_app(source: str, own: Parser) -> Parser:
         if not parsed.rejected:
             reject(parsed, context, source, "nothing in the body could be understood", body)
         if context.query:
-            # The URL alone may say where the device is; the body is kept beside it.
+            # The URL alone may hold a position; the body is kept as rejected.
             parsed.fixes = own(b"", context).fixes
         return parsed
 

@@ -1,6 +1,7 @@
-"""The parsers of bodies over HTTP, by the names of their formats.
+"""The parsers of HTTP bodies, by the names of their formats.
 
-Apart from gateway.http.ingest.paths, which knows how each is answered: what only reads needs nothing of that.
+Separate from gateway.http.ingest.paths, which also knows how each format is answered: the parsing
+process does not need that.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gateway.formats import (
 )
 from gateway.formats.any_app import of_any_app
 
-#: Of apps, whose bodies come to each other's addresses.
+#: Parsers of apps; each also accepts bodies of the other apps.
 _OF_APPS: Final[dict[str, Parser]] = {
     colota.SOURCE: colota.parse,
     gpslogger.SOURCE: gpslogger.parse,

@@ -1,7 +1,7 @@
-"""Colota (Android): flat JSON or parameters of a URL, speed in m/s.
+"""Colota (Android): flat JSON or URL parameters, speed in m/s.
 
 Its other templates (Overland batches, Traccar, OwnTracks) are recognised, so that one address
-serves whichever the user has chosen.
+serves whichever template the user has chosen.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FIX_MEMBERS: Final = frozenset(
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """One fix (or what Colota's Overland and Traccar templates carry)."""
+    """Parse one fix, or the content of Colota's Overland and Traccar templates."""
     parsed = Parsed()
     raw = body
     try:

@@ -1,8 +1,8 @@
-"""GPSLogger for Android, custom URL: names chosen by the user after the app's placeholders.
+"""GPSLogger for Android, custom URL: users name parameters, usually after the app's placeholders.
 
 Suggested: `/gpslogger?lat=%LAT&lon=%LON&timestamp=%TIMESTAMP&acc=%ACC&alt=%ALT&spd=%SPD&dir=%DIR
-&batt=%BATT&sat=%SAT&desc=%DESC&aid=%AID`. The app's `%ALL` and its Home Assistant form (`latitude`,
-`direction`, ...) use names that are known here as well.
+&batt=%BATT&sat=%SAT&desc=%DESC&aid=%AID`. The names of the app's `%ALL` and of its Home Assistant
+form (`latitude`, `direction`, ...) are accepted as well.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _KNOWN: Final = frozenset(name for names in _NAMES.values() for name in names)
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """One fix, from the URL, a form or JSON."""
+    """Parse one fix from the URL, a form or JSON."""
     parsed = Parsed()
     raw = body
     try:
@@ -59,7 +59,7 @@ def parse(body: bytes, context: Context) -> Parsed:
             values, raw = {}, body
             form, raw = query_or_form(body, context)
             values.update(form)
-        # Placeholders are case-insensitive, and people write the names as they write those.
+        # Placeholders are case-insensitive, and users may write parameter names in capitals, too.
         values = {
             name.lower(): value for name, value in values.items() if not _is_placeholder(value)
         }
@@ -82,7 +82,7 @@ def parse(body: bytes, context: Context) -> Parsed:
                 _value(values, "lon"),
                 time,
                 trigger=text(values.get("desc"), 64),
-                # 0.0 is how the app writes an accuracy that it does not know.
+                # The app writes 0.0 when it does not know the accuracy.
                 accuracy=positive(_value(values, "accuracy")) or None,
                 altitude=number(_value(values, "altitude")),
                 speed=speed,

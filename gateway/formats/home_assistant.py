@@ -1,4 +1,4 @@
-"""The webhook of Home Assistant's companion app: `update_location`, without a time of its own."""
+"""The webhook of Home Assistant's companion app: `update_location`, which has no timestamp."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIX_MEMBERS: Final = frozenset(
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """A fix, or an event `location_name` when the phone names a zone instead of coordinates."""
+    """Parse a fix, or an event `location_name` if the phone sends a zone without coordinates."""
     parsed = Parsed()
     if not body.strip():
         return parsed
@@ -53,9 +53,9 @@ def parse(body: bytes, context: Context) -> Parsed:
 
 
 def _decrypted(envelope: dict[str, Any], context: Context) -> tuple[Any, Any]:
-    """Type and data of an encrypted update.
+    """Return type and data of an encrypted update.
 
-    What is encrypted is the data, with the type beside it, or the whole update.
+    The app encrypts either the data alone, with the type beside it, or the whole update.
     """
     if context.encryption_key is None:
         raise Unacceptable("encrypted: this user has no key here, kept as it came")

@@ -1,4 +1,4 @@
-"""OpenGTS (as PhoneTrack takes it): one GPRMC sentence (NMEA 0183) in the URL or a form."""
+"""OpenGTS (as sent to PhoneTrack): one GPRMC sentence (NMEA 0183) in the URL or a form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ANGLE = re.compile(r"(\d{1,3})(\d\d(?:\.\d+)?)")
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """One fix, or an event `status` while the receiver sees too few satellites (status V)."""
+    """Parse one fix, or an event `status` if the receiver has no valid position (status V)."""
     parsed = Parsed()
     raw = body
     try:
@@ -76,7 +76,7 @@ def _parse_sentence(
 
 
 def _angle(text: str, hemisphere: str, negative: str) -> float | None:
-    """`dddmm.mmmm` as degrees."""
+    """Return `dddmm.mmmm` as degrees."""
     found = _ANGLE.fullmatch(text)
     if found is None:
         return None
@@ -85,7 +85,7 @@ def _angle(text: str, hemisphere: str, negative: str) -> float | None:
 
 
 def _time(clock: str, date: str) -> int:
-    """`hhmmss` and `ddmmyy` in UTC, as ms since 1970; raises Unacceptable."""
+    """Return `hhmmss` and `ddmmyy` in UTC as ms since 1970. Raises Unacceptable."""
     try:
         moment = datetime.strptime(f"{date} {clock.partition('.')[0]}", "%d%m%y %H%M%S")
     except ValueError as error:

@@ -1,8 +1,8 @@
 """The OsmAnd protocol of Traccar: parameters in the URL or in a form.
 
-https://www.traccar.org/osmand/. Spoken by Traccar Client up to version 8, the OsmAnd app, Colota
-and many scripts. `speed` is in knots unless `speed_unit` in the URL says `ms` or `kmh`: the OsmAnd
-app and Colota put m/s there.
+https://www.traccar.org/osmand/. Used by Traccar Client up to version 8, the OsmAnd app, Colota and
+many scripts. `speed` is in knots unless `speed_unit` in the URL says `ms` or `kmh`: the OsmAnd app
+and Colota send m/s.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _FIX_MEMBERS: Final = frozenset(
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """One fix, or an event `status` when there are no coordinates ("I am alive")."""
+    """Parse one fix, or an event `status` if there are no coordinates (a sign of life)."""
     parsed = Parsed()
     raw = body
     try:
@@ -131,7 +131,7 @@ def _attributes(values: Mapping[str, str]) -> dict[str, Any]:
             attributes[name] = value == "true"
         else:
             measured = number(value)
-            # 0049... and 1e5 are names as often as numbers.
+            # Values such as 0049... and 1e5 may be names as well as numbers, and stay text.
             plain = measured is not None and str(measured).removesuffix(".0") == value
             attributes[name] = measured if plain else value
     return attributes

@@ -1,7 +1,7 @@
 """Overland (iOS and Android ports), GPSLogger's Dawarich sender and Colota's batches.
 
-An envelope of GeoJSON features. A batch is accepted as a whole or not at all: the app deletes it
-when it reads `{"result":"ok"}`, and repeats all of it otherwise.
+The body is an envelope of GeoJSON features. The app deletes a batch when it reads `{"result":"ok"}`
+and repeats all of it otherwise, so a batch is acknowledged as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CHARGING: Final = {"charging": True, "full": True, "unplugged": False}
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """The features of `locations`, then `current`, then `trip`."""
+    """Parse the features of `locations`, then `current`, then `trip`."""
     parsed = Parsed()
     if not body.strip():
         return parsed
@@ -101,7 +101,7 @@ def _parse_feature(
     device = device_key(context, named, SOURCE)
     action = text(properties.get("action"), 64)
     if action is not None or properties.get("type") == "trip":
-        # Visits, trips and what the app tells about itself are not fixes.
+        # Visits, trips and messages about the app itself are events, not fixes.
         _add_event(action or "trip", properties, place, device, context, parsed)
         return
     if place is None or len(place) < 2:

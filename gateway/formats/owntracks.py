@@ -1,7 +1,7 @@
 """OwnTracks' JSON, from MQTT (`owntracks/<user>/<device>...`) and from HTTP mode.
 
-https://owntracks.org/booklet/tech/json/. Also read here, because users point them at the same
-address: Colota's OwnTracks template and Overland's OwnTracks mode.
+https://owntracks.org/booklet/tech/json/. Colota's OwnTracks template and Overland's OwnTracks mode
+are parsed here too, because users point them at the same address.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gateway.formats.values import (
 
 SOURCE: Final = "owntracks"
 
-#: Seconds from 1970-01-01 to 2001-01-01, from which Overland's OwnTracks mode counts.
+#: Seconds from 1970-01-01 to 2001-01-01, the epoch of Overland's OwnTracks mode.
 _EPOCH_2001_S: Final = 978_307_200
 
 _FIX_MEMBERS: Final = frozenset(
@@ -57,19 +57,19 @@ _FIX_MEMBERS: Final = frozenset(
     ]
 )
 
-#: Kept in topic `event`; a waypoint is not a fix: who stored it as one drew false jumps.
+#: Stored in topic `event`. A waypoint is not a fix: storing it as one drew jumps in tracks.
 _EVENT_TYPES: Final = frozenset(
     (
         *("transition", "waypoint", "waypoints", "lwt", "status", "steps", "beacon"),
         *("request", "card", "cmd", "dump", "configuration"),
     )
 )
-#: Their content is secret or a picture: only that they came is kept.
+#: Their content is a secret or a picture: only the fact that they came is stored.
 _WITHOUT_CONTENT: Final = frozenset(("dump", "configuration", "card", "cmd"))
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """One message, or an array of them. An empty body is legal and means nothing to store."""
+    """Parse one message, or an array of them. An empty body is valid and stores nothing."""
     parsed = Parsed()
     if not body.strip():
         return parsed
@@ -85,7 +85,7 @@ def parse(body: bytes, context: Context) -> Parsed:
         try:
             _parse_message(_decrypted(message, context, parsed), context, parsed)
         except Unacceptable as reason:
-            # Of many each with its own bytes, not with those of all.
+            # A message of a batch is kept with its own bytes, not with those of the whole batch.
             raw = body if len(messages) == 1 else msgspec.json.encode(message)
             reject(parsed, context, SOURCE, str(reason), raw, index)
     return parsed
@@ -116,7 +116,7 @@ def _parse_message(message: Any, context: Context, parsed: Parsed) -> None:
 
 
 def _decrypted(message: Any, context: Context, parsed: Parsed) -> Any:
-    """The message itself, or what an encrypted one holds; raises Unacceptable."""
+    """Return the message itself, or the content of an encrypted one. Raises Unacceptable."""
     if not isinstance(message, dict) or message.get("_type") != "encrypted":
         return message
     if context.encryption_key is None:
@@ -128,14 +128,14 @@ def _decrypted(message: Any, context: Context, parsed: Parsed) -> Any:
     if isinstance(plain, dict):
         if plain.get("_type") == "encrypted":
             raise Unacceptable("encrypted twice")
-        # Over HTTP the topic stands beside the encrypted data.
+        # Over HTTP the topic is sent unencrypted, beside the encrypted data.
         plain.setdefault("topic", message.get("topic"))
     parsed.encrypted = True
     return plain
 
 
 def _named_device(message: dict[str, Any], context: Context) -> str | None:
-    """The device of the topic that HTTP mode puts into the body; never another user's."""
+    """Return the device in the topic that HTTP mode puts into the body; never another user's."""
     topic = message.get("topic")
     if not isinstance(topic, str):
         return None
@@ -182,10 +182,11 @@ def _parse_location(message: dict[str, Any], device: str, context: Context, pars
 
 
 def _speed(message: dict[str, Any], context: Context) -> float | None:
-    """`vel` in m/s. OwnTracks sends whole km/h.
+    """Return `vel` in m/s. OwnTracks sends km/h as an integer.
 
-    Colota's OwnTracks template sends m/s: it has neither the `topic` nor the `_id` that OwnTracks
-    puts into HTTP bodies, and writes a fraction. `?speed_unit=` in the URL decides otherwise.
+    Colota's OwnTracks template sends m/s. It is recognised by a fractional number and by the
+    absence of `topic` and `_id`, which OwnTracks puts into HTTP bodies. `?speed_unit=` in the URL
+    overrides the guess.
     """
     value = message.get("vel")
     speed = positive(value)

@@ -1,8 +1,8 @@
-"""PhoneTrack (Nextcloud): what its own app and the loggers that imitate it send.
+"""PhoneTrack (Nextcloud): requests of its own app and of the loggers that imitate it.
 
 One point as parameters (`logGet`, `logPost`, `log/osmand`, `log/gpslogger`, `log/locusmap`), or
 many as rows of an array (`logPostMultiple`). Speeds are m/s. The token and the name of the device
-stand in the path, so that they never reach this parser.
+are in the path, and never reach this parser.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gateway.formats.values import (
 
 SOURCE: Final = "phonetrack"
 
-#: The members of a row of `points`, in this order.
+#: The members of a row of `points`, in order.
 _ROW: Final = (
     *("lat", "lon", "timestamp", "alt", "acc", "bat", "sat", "useragent", "speed", "bearing"),
 )
@@ -47,7 +47,7 @@ _KNOWN: Final = frozenset(name for names in _NAMES.values() for name in names) |
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """One fix, or those of `points`."""
+    """Parse one fix, or those of `points`."""
     parsed = Parsed()
     raw = body
     try:
@@ -93,7 +93,7 @@ def _fix(values: Mapping[str, Any], context: Context) -> Any:
     def first(member: str) -> Any:
         for name in _NAMES[member]:
             value = values.get(name)
-            # An app that does not know a value writes nothing, or the name of its placeholder.
+            # An app writes nothing for an unknown value, or leaves its placeholder in place.
             if value is not None and value != "" and not str(value).startswith("%"):
                 return value
         return None

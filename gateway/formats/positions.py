@@ -1,8 +1,8 @@
-"""Our own JSON: one position, an array of them, or one a line (NDJSON).
+"""Waylog's own JSON: one position, an array of them, or one per line (NDJSON).
 
-Members are those of `waylog.messages.Fix`, all but `lat` and `lon` optional; the short names that
-browsers and small scripts use (`t`, `acc`, `alt`, `vel` in m/s, `batt`, ...) are read as well. Over
-MQTT the same JSON goes to `devices/<user>/<device>/position`.
+The members are those of `waylog.messages.Fix`, all but `lat` and `lon` optional. The short names
+that browsers and small scripts use (`t`, `acc`, `alt`, `vel` in m/s, `batt`, ...) are accepted as
+well. Over MQTT the same JSON goes to `devices/<user>/<device>/position`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from waylog.messages import Fix
 
 SOURCE: Final = "positions"
 
-#: A client's own id of at least this length is taken for unique on its own and kept as the fix's
-#: id (ULID, UUID, our own ids); a shorter one is unique only together with device and time.
+#: A client's own id of at least this length is taken to be globally unique (ULID, UUID, Waylog's
+#: ids) and becomes the fix's id. A shorter one is unique only together with device and time.
 UNIQUE_ID_CHARACTERS: Final = 16
 _ID_CHARACTERS_MAX: Final = 64
 _TRIGGER_MAX: Final = 64
@@ -41,7 +41,8 @@ DEFAULT_DEVICE: Final = "default"
 
 
 class _Position(msgspec.Struct, gc=False):
-    # Everything but the coordinates is read leniently: a position is worth more than a battery.
+    # All members but the coordinates are parsed leniently: a bad battery level must not cost the
+    # position.
     lat: Any = None
     lon: Any = None
     time: Any = None
@@ -78,7 +79,7 @@ _item_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """Fixes in the order of the batch; each item that is not one is rejected on its own."""
+    """Parse fixes in the order of the batch. Each invalid item is rejected on its own."""
     parsed = Parsed()
     start = body.lstrip()[:1]
     if not start:
@@ -130,7 +131,7 @@ def _parse_lines(lines: list[bytes], context: Context, parsed: Parsed) -> Parsed
 def _parse_item(
     item: bytes | msgspec.Raw, context: Context, parsed: Parsed, index: int
 ) -> str | None:
-    """Add what the item is; returns why it is not even a JSON object."""
+    """Add the item as a fix or a rejection. Return the reason if it is not even a JSON object."""
     try:
         fix, client_id = _read(item, context)
     except Unacceptable as reason:

@@ -1,8 +1,8 @@
 """Encrypted payloads of OwnTracks and Home Assistant: libsodium's secretbox.
 
-The nonce (24 bytes) stands before the ciphertext, and both are base64. OwnTracks' key is a
-passphrase, padded with zeros to 32 bytes (https://owntracks.org/booklet/features/encrypt/); Home
-Assistant's is 32 bytes written in hexadecimal.
+The nonce (24 bytes) precedes the ciphertext, and both are base64. OwnTracks' key is a passphrase,
+padded with zeros to 32 bytes (https://owntracks.org/booklet/features/encrypt/). Home Assistant's
+key is 32 bytes in hexadecimal.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import re
 from typing import Final
 
 KEY_BYTES: Final = 32
-#: What libsodium adds: the nonce and the authenticator.
+#: Bytes that libsodium adds: the nonce and the authenticator.
 OVERHEAD_BYTES: Final = 24 + 16
 
 _HEXADECIMAL_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class Undecryptable(Exception):
-    """Not encrypted with this key, or not whole."""
+    """The data is not encrypted with this key, or is incomplete."""
 
 
 def key_bytes(key: str) -> bytes:
-    """The 32 bytes that a passphrase or a hexadecimal key stands for. Raises ValueError."""
+    """Return the 32 bytes of a passphrase or of a hexadecimal key. Raises ValueError."""
     if _HEXADECIMAL_KEY.fullmatch(key):
         return bytes.fromhex(key)
     encoded = key.encode()
@@ -34,7 +34,7 @@ def key_bytes(key: str) -> bytes:
 
 
 def decrypt(data: object, key: str) -> bytes:
-    """The plain text of base64 `data`. Raises Undecryptable."""
+    """Return the plaintext of base64 `data`. Raises Undecryptable."""
     from nacl.exceptions import CryptoError
     from nacl.secret import SecretBox
 
@@ -53,7 +53,7 @@ def decrypt(data: object, key: str) -> bytes:
 
 
 def encrypt(plain: bytes, key: str) -> str:
-    """Base64 of nonce and ciphertext; the nonce is random."""
+    """Return nonce and ciphertext in base64; the nonce is random."""
     from nacl.secret import SecretBox
 
     return base64.b64encode(SecretBox(key_bytes(key)).encrypt(plain)).decode()

@@ -1,6 +1,6 @@
-"""Traccar Client 9 and later: JSON, one location a request.
+"""Traccar Client 9 and later: JSON, one location per request.
 
-Versions before 9 speak the OsmAnd protocol to the same address, so a form is read as that.
+Versions before 9 use the OsmAnd protocol at the same address, so a form is parsed as OsmAnd.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FIX_MEMBERS: Final = frozenset(
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """A fix; an event when there are no coordinates (heartbeat)."""
+    """Parse a fix, or an event if there are no coordinates (heartbeat)."""
     start = body.lstrip()[:1]
     if start != b"{" and (context.query or b"=" in body[:256]):
         return osmand.parse(body, context)
@@ -75,7 +75,8 @@ def parse(body: bytes, context: Context) -> Parsed:
         except Unacceptable as reason:
             raw = body
             if len(locations) > 1:
-                # Each with its own bytes, not with those of all.
+                # A location of a batch is kept with its own bytes, not with those of the whole
+                # batch.
                 named = text(envelope.get("device_id"), 200)
                 raw = msgspec.json.encode({"device_id": named, "location": location})
             reject(parsed, context, SOURCE, str(reason), raw, index)
@@ -98,7 +99,7 @@ def _parse_location(location: Any, device: str, context: Context, parsed: Parsed
         attributes["activity"] = kind
     coordinates = location.get("coords")
     if coordinates is None and "latitude" in location:
-        coordinates = location  # flat, as Dawarich reads it
+        coordinates = location  # flat, as Dawarich accepts it
     if coordinates is None:
         parsed.events.append(
             build_event(context, SOURCE, device, trigger or "heartbeat", time, attributes)

@@ -1,7 +1,7 @@
-"""uLogger for Android: `action=addpos` as a form; `addtrack` begins a track.
+"""uLogger for Android: the form `action=addpos` adds a fix, `addtrack` begins a track.
 
-https://github.com/bfabiszewski/ulogger-server. Signing in (`action=auth`) has no fixes in it and is
-the business of whoever answers.
+https://github.com/bfabiszewski/ulogger-server. Signing in (`action=auth`) carries no fix; see
+gateway.http.ingest.ulogger_sessions.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _FIX_MEMBERS: Final = _SECRETS | {
 
 
 def form_of(body: bytes, context: Context) -> dict[str, str]:
-    """The members of the form; raises Unacceptable."""
+    """Return the members of the form. Raises Unacceptable."""
     return query_or_form(body, context)[0]
 
 
 def track_id(received: int) -> int:
-    """The number of a track that begins now: seconds since 1970, which the app repeats."""
+    """Return the id of a track that begins now: seconds since 1970. The app repeats it."""
     return received // 1000
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """The fix of `addpos`; an event `track` for `addtrack`."""
+    """Parse the fix of `addpos`, or an event `track` from `addtrack`."""
     parsed = Parsed()
     try:
         values = form_of(body, context) if body.strip() else {}
@@ -59,7 +59,7 @@ def parse(body: bytes, context: Context) -> Parsed:
         else:
             raise Unacceptable(f"unknown action {action[:64]!r}")
     except Unacceptable as reason:
-        # A form with `pass` never gets here: it has action=auth.
+        # The raw body has no password: only `action=auth` has `pass`, and returns above.
         reject(parsed, context, SOURCE, str(reason), body)
     return parsed
 

@@ -1,7 +1,7 @@
-"""Reading single values the way apps really write them, and building fixes from them.
+"""Conversion of single values as apps really write them, and construction of fixes from them.
 
-Numbers come as text, unknown ones as -1, times as seconds, milliseconds or ISO 8601: the rules of
-docs on device formats that hold for every app are here, once.
+Apps write numbers as text, unknown values as -1, and times as seconds, milliseconds or ISO 8601.
+The rules that hold for every app are here, once.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ YEAR_2000_MS: Final = 946_684_800_000
 _YEAR_1_MS: Final = -62_135_596_800_000
 _YEAR_9999_MS: Final = 253_402_300_799_999
 
-#: Raw bytes kept with a Rejected; base64 of it and the rest must fit into one record of 1 MB.
+#: Bytes of a rejected item that are kept; as base64 they must fit into one record of 1 MB.
 RAW_BYTES_MAX: Final = 256 * 1024
 DEVICE_CHARACTERS_MAX: Final = 128
 ATTRIBUTES_MAX: Final = 64
-#: Names and values of all attributes of one fix: what is more (pictures) is left out and named.
+#: Bytes of the names and values of all attributes of one fix. Attributes beyond it (pictures) are
+#: left out, and their names are listed.
 ATTRIBUTE_BYTES_MAX: Final = 16 * 1024
 NESTING_MAX: Final = 16
 _FORM_FIELDS_MAX: Final = 1000
 
-#: Parameters of URLs and forms that are credentials, and are never kept.
+#: Parameters of URLs and forms that are credentials and are never stored.
 SECRET_PARAMETERS: Final = frozenset(("token", "api_key", "access_token", "password"))
 _TOKEN = re.compile(rb"wl_[A-Za-z0-9_-]{43}")
 
 _decoder = msgspec.json.Decoder()
-# A device's name is a level of MQTT topics and a part of the record key.
+# A device's name is a level of MQTT topics and part of the record key.
 _FORBIDDEN = re.compile(f"[{FORBIDDEN_IN_NAMES}]")
 
 
@@ -50,15 +51,15 @@ _SECRET_FIELD = re.compile(
 
 
 class Unacceptable(Exception):
-    """This item can never be accepted; the text says why, to the person who sent it."""
+    """An item that can never be accepted; the text tells the sender why."""
 
 
 class Malformed(Unacceptable):
-    """Not even the syntax is what it should be."""
+    """An item whose syntax is invalid."""
 
 
 def decode_json(body: bytes | memoryview) -> Any:
-    """Any JSON value; raises Unacceptable."""
+    """Return any JSON value. Raises Unacceptable."""
     try:
         return _decoder.decode(body)
     except msgspec.DecodeError as error:
@@ -68,7 +69,7 @@ def decode_json(body: bytes | memoryview) -> Any:
 
 
 def number(value: object) -> float | None:
-    """A finite number, also when written as text; None for anything else."""
+    """Return a finite number, also if it is written as text; None for anything else."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int | float | str):
@@ -81,31 +82,31 @@ def number(value: object) -> float | None:
 
 
 def positive(value: object) -> float | None:
-    """A number >= 0; apps write -1 for "unknown"."""
+    """Return a number >= 0, or None: apps write -1 for "unknown"."""
     result = number(value)
     return result if result is not None and result >= 0 else None
 
 
 def percent(value: object) -> float | None:
-    """0..100."""
+    """Return a number in 0..100, or None."""
     result = number(value)
     return result if result is not None and 0 <= result <= 100 else None
 
 
 def share(value: object) -> float | None:
-    """A share 0..1 as percent."""
+    """Return a fraction 0..1 as percent, or None."""
     result = number(value)
     return round(result * 100, 2) if result is not None and 0 <= result <= 1 else None
 
 
 def degrees(value: object) -> float | None:
-    """A course, 0 <= value < 360."""
+    """Return a course, 0 <= value < 360, or None. 360 becomes 0."""
     result = number(value)
     return result % 360 if result is not None and 0 <= result <= 360 else None
 
 
 def boolean(value: object) -> bool | None:
-    """true, false, 1, 0 and their usual spellings."""
+    """Return the value of true, false, 1, 0 and their usual spellings, or None."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int | float):
@@ -120,7 +121,7 @@ def boolean(value: object) -> bool | None:
 
 
 def text(value: object, characters_max: int = 256) -> str | None:
-    """Non-empty text, cut; None for anything else."""
+    """Return non-empty text or an integer as text, truncated; None for anything else."""
     if isinstance(value, str):
         stripped = value.strip()
         return stripped[:characters_max] or None
@@ -130,13 +131,13 @@ def text(value: object, characters_max: int = 256) -> str | None:
 
 
 def charging_state(value: object) -> bool | None:
-    """OwnTracks' `bs`: 0 unknown, 1 unplugged, 2 charging, 3 full."""
+    """Return the charging state in OwnTracks' `bs`: 0 unknown, 1 unplugged, 2 charging, 3 full."""
     state = number(value)
     return None if state is None else {1.0: False, 2.0: True, 3.0: True}.get(state)
 
 
 def iso_time(value: str) -> int | None:
-    """ISO 8601 or `yyyy-MM-dd HH:mm:ss` as ms since 1970; without a zone it is UTC."""
+    """Return ISO 8601 or `yyyy-MM-dd HH:mm:ss` as ms since 1970. The default time zone is UTC."""
     try:
         moment = datetime.fromisoformat(value.strip())
         if moment.tzinfo is None:
@@ -147,7 +148,7 @@ def iso_time(value: str) -> int | None:
 
 
 def time_ms(value: object) -> int | None:
-    """Seconds, milliseconds or ISO 8601 as ms since 1970; None if it is none of these.
+    """Return seconds, milliseconds or ISO 8601 as ms since 1970; None if it is none of these.
 
     Seconds and milliseconds cannot be confused: 2^31 s is the year 2038, 2^31 ms is January 1970.
     """
@@ -167,7 +168,7 @@ def time_ms(value: object) -> int | None:
 
 
 def parameters(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Parameters of a URL or a form as a dict; values of a repeated name are joined by ";"."""
+    """Return the parameters of a URL or a form as a dict. Repeated values are joined by ";"."""
     result: dict[str, str] = {}
     for name, value in pairs:
         result[name] = f"{result[name]};{value}" if name in result else value
@@ -175,8 +176,10 @@ def parameters(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def query_or_form(body: bytes, context: Context) -> tuple[dict[str, str], bytes]:
-    """The parameters of the URL, or of the form in the body if the URL has none; and their raw
-    bytes. A flat JSON object is taken for a form. Raises Unacceptable for any other body.
+    """Return the parameters of the URL merged with the form in the body, and both urlencoded.
+
+    The URL takes precedence. A flat JSON object counts as a form. Raises Unacceptable for any other
+    body.
     """
     form: dict[str, str] = {}
     if body.strip():
@@ -185,7 +188,7 @@ def query_or_form(body: bytes, context: Context) -> tuple[dict[str, str], bytes]
             raise Unacceptable("the body is neither a form nor a JSON object")
         form = parameters(pair for pair in pairs if pair[0] not in SECRET_PARAMETERS)
     query = dict(context.query or {})
-    # A URL with nothing but settings of ours (speed_unit, device) comes with a form, too.
+    # A URL may hold only settings (speed_unit, device) beside a form.
     merged = form | query
     return merged, urlencode(merged).encode()
 
@@ -215,7 +218,7 @@ def _urlencoded(body: bytes) -> list[tuple[str, str]]:
 
 
 def _multipart(body: bytes, context: Context) -> list[tuple[str, str]] | None:
-    """The texts of a multipart form (RFC 7578), files left out; None if it is not one."""
+    """Return the text fields of a multipart form (RFC 7578), no files; None for other bodies."""
     content_type = (context.headers or {}).get("Content-Type", "")
     if not content_type.lower().startswith("multipart/form-data"):
         return None
@@ -232,15 +235,16 @@ def _multipart(body: bytes, context: Context) -> list[tuple[str, str]] | None:
 
 
 def live_time(time: int, arrived: int) -> int:
-    """The time by which "last known" is decided: the fix's own, or its arrival's if that is absurd.
+    """Return the time that decides which fix is the last known one.
 
-    A fix from the future would otherwise stay the last known one for ever.
+    It is the fix's own time, or the time of arrival if its own is absurd. A fix from the future
+    would otherwise stay the last known one for ever.
     """
     return arrived if time > arrived + DAY_MS or time < YEAR_2000_MS else time
 
 
 def device_key(context: Context, named: object, default: str) -> str:
-    """`user/name` of the device an item belongs to; raises Unacceptable."""
+    """Return `user/name` of the device an item belongs to. Raises Unacceptable."""
     name = context.device or text(named, 1000) or default
     if name.startswith("wl_") and _TOKEN.fullmatch(name.encode("utf-8", "replace")):
         raise Unacceptable("a token stands where the name of a device should be")
@@ -279,9 +283,9 @@ def build_fix(
     charging: bool | None = None,
     attributes: dict[str, Any] | None = None,
 ) -> Fix:
-    """A fix with everything checked that every format has; raises Unacceptable.
+    """Return a fix, after checking all members that every format has. Raises Unacceptable.
 
-    `time` None is the time of arrival.
+    If `time` is None, the fix gets the time of arrival.
     """
     latitude = number(lat)
     longitude = number(lon)
@@ -293,7 +297,7 @@ def build_fix(
         raise Unacceptable("lon is outside -180..180")
     received = context.received
     if time is None:
-        # A repeat must have the same id, but arrives at another time.
+        # A repeated message must get the same id although it arrives at another time.
         identity_time = 0 if message_id is not None else received
         time = received
     else:
@@ -333,7 +337,10 @@ def build_event(
     attributes: dict[str, Any] | None = None,
     identity: str = "",
 ) -> Event:
-    """An event; `identity` tells apart events of one kind at one time. Raises Unacceptable."""
+    """Return an event. Raises Unacceptable.
+
+    `identity` distinguishes events of one kind with the same time.
+    """
     if time is not None and not _YEAR_1_MS <= time <= _YEAR_9999_MS:
         raise Unacceptable("the time is outside the years 1 to 9999")
     moment = context.received if time is None else time
@@ -350,14 +357,14 @@ def build_event(
 
 
 def without_tokens(raw: bytes) -> bytes:
-    """The same without tokens of ours, wherever in it somebody has put them."""
+    """Return the bytes with all Waylog tokens replaced, wherever they occur."""
     return _TOKEN.sub(b"[token]", raw) if b"wl_" in raw else raw
 
 
 def build_rejected(
     context: Context, source: str, reason: str, raw: bytes, device: str | None = None
 ) -> Rejected:
-    """The raw bytes of a refusal, without tokens, cut to what one record can hold."""
+    """Return a rejected item with its raw bytes, without credentials, truncated to fit a record."""
     headers = dict(context.headers) if context.headers else {}
     if context.topic is not None:
         headers["topic"] = context.topic
@@ -380,16 +387,17 @@ def build_rejected(
 def reject(
     parsed: Parsed, context: Context, source: str, reason: str, raw: bytes, index: int = 0
 ) -> Parsed:
-    """Add one rejection, and return `parsed`."""
+    """Add one rejection and return `parsed`."""
     parsed.rejected.append(build_rejected(context, source, reason, raw))
     parsed.rejected_at.append(index)
     return parsed
 
 
 def other_members(members: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """The members a format does not map, so that nothing an app says is lost; bounded.
+    """Return the members that a format does not map, within limits, so that no data is lost.
 
-    What is too large (pictures) is named in `omitted`. Raises Unacceptable for absurd nesting.
+    Members that are too large (pictures) are named in `omitted`. Raises Unacceptable for nesting
+    that is too deep.
     """
     others: dict[str, Any] = {}
     omitted: list[str] = []

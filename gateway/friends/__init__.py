@@ -1,1 +1,1 @@
-"""The filter of friends: the one place through which everything passes that a friend is told."""
+"""The friend filter: everything that is shown to friends passes through it."""

@@ -1,10 +1,11 @@
-"""The filter of friends: everything that they are told of each other passes through here.
+"""The friend filter: everything that users are shown of their friends passes through it.
 
-A friend sees where somebody is, from the beginning of the friendship on, but not where somebody
-lives: what happened within the circle around a home (gateway.friends.home_blur) is told as its middle, to
-the quarter of an hour, without road and house number. Ids are told as others that only the
-installation can make, since those of fixes and places are made of times and positions. Only what is
-named here is told; what apps add to their messages stays with its owner.
+A friend sees a user's positions from the beginning of the friendship on, but not where the user
+lives. Whatever happens within the circle around a home (gateway.friends.home_blur) is shown at the
+centre of the circle, with the time rounded to a quarter of an hour, and without road and house
+number. Ids of fixes and places are derived from times and positions, so they are replaced by keyed
+hashes that only this installation can compute. Only members listed here are shown; attributes that
+apps add to their messages are not.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Any, Final, Protocol
 from gateway.friends.home_blur import RADIUS_M, Circle, circles_around
 from waylog.messages import Address, Fix
 
-#: The name of the key in the database of users.
+#: The name of the secret key in the user database.
 FRIEND_FILTER_SECRET: Final = "friend-filter"  # noqa: S105
 
 _MINUTE_MS: Final = 60_000
-#: To which times at home are told, and those of visits and trips elsewhere.
+#: Rounding of times at home, and of visits and trips elsewhere, in ms.
 HOME_MS: Final = 15 * _MINUTE_MS
 VISIT_MS: Final = 5 * _MINUTE_MS
 _HOUR_S: Final = 3600
@@ -30,7 +31,7 @@ _DEGREE_DIGITS: Final = 5  # about a metre
 _TRIP_DIGITS: Final = -2  # hundreds of metres
 HOME: Final = "home"
 
-#: Of an address within the circle; what is smaller would make the circle smaller.
+#: Parts of an address that are shown within the circle; smaller areas would narrow it down.
 _COARSE: Final = (
     *("city", "town", "municipality", "county", "state_district", "state"),
     *("country", "country_code"),
@@ -39,18 +40,21 @@ _USERS_MAX: Final = 50_000
 
 
 class Homes(Protocol):
-    """The homes of people, as the places job has found out."""
+    """The homes of users, as found by the places job."""
 
     @property
     def looked_up(self) -> bool:
-        """Tell whether that is known yet."""
+        """Tell whether homes have been loaded."""
 
     def homes(self, user: str) -> Sequence[tuple[float, float]]:
-        """Degrees of all homes of a user."""
+        """Return all homes of a user as (lat, lon) in degrees."""
 
 
 class FriendFilter:
-    """See above; `key` is a secret of the installation. Used on one event loop."""
+    """Filters what a user's friends are shown; `key` is a secret of the installation.
+
+    Used on one event loop.
+    """
 
     def __init__(self, homes: Homes, key: bytes) -> None:
         self._homes = homes
@@ -59,13 +63,13 @@ class FriendFilter:
         self._known = asyncio.Event()
 
     def homes_changed(self) -> None:
-        """Look homes up again."""
+        """Discard cached circles after a change of homes."""
         self._circles.clear()
         if self.ready:
             self._known.set()
 
     async def wait_until_ready(self, timeout_s: float | None = None) -> None:
-        """Wait for homes to be known, or so long."""
+        """Wait until homes are loaded, at most `timeout_s`."""
         if not self.ready:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
@@ -73,11 +77,11 @@ class FriendFilter:
 
     @property
     def ready(self) -> bool:
-        """Tell whether homes are known; until then friends are told of no positions."""
+        """Tell whether homes are loaded; until then friends are shown no positions."""
         return self._homes.looked_up
 
     def circles(self, owner: str) -> tuple[Circle, ...]:
-        """Around the homes of a user."""
+        """Return the circles around the homes of a user."""
         circles = self._circles.get(owner)
         if circles is None:
             if len(self._circles) >= _USERS_MAX:
@@ -87,17 +91,17 @@ class FriendFilter:
         return circles
 
     def at_home(self, owner: str, lat: float, lon: float) -> Circle | None:
-        """The circle that a position is in; None: it may be told."""
+        """Return the circle that contains a position, or None if the position may be shown."""
         return next((each for each in self.circles(owner) if each.has(lat, lon)), None)
 
     def id(self, kind: str, name: str) -> str:
-        """Tell an id as another one: 24 hexadecimal digits, always the same for the same id."""
+        """Return a keyed hash of an id: 24 hexadecimal digits, always the same for the same id."""
         return blake2b(f"{kind}\0{name}".encode(), key=self._key, digest_size=12).hexdigest()
 
     # --- positions ------------------------------------------------------------------------------
 
     def fix(self, fix: Fix) -> Fix | None:
-        """Give what is told of a fix; None: nothing yet."""
+        """Return a fix as friends may see it, or None while homes are not loaded."""
         if not self.ready:
             return None
         tid = (fix.attributes or {}).get("tid")
@@ -124,7 +128,7 @@ class FriendFilter:
         return told
 
     def address(self, address: Address) -> Address | None:
-        """Give what is told of an address; None: nothing yet."""
+        """Return an address as friends may see it, or None while homes are not loaded."""
         if not self.ready:
             return None
         circle = self.at_home(address.device.partition("/")[0], address.lat, address.lon)
@@ -152,7 +156,7 @@ class FriendFilter:
     # --- places ---------------------------------------------------------------------------------
 
     def place_id(self, owner: str, place_id: str | None) -> str | None:
-        """Tell the id of a place that is not within a circle as another one."""
+        """Return a replacement for the id of a place outside of all circles."""
         return None if place_id is None else self.id("place", f"{owner}\0{place_id}")
 
     def places(
@@ -162,7 +166,7 @@ class FriendFilter:
         visits: Iterable[dict[str, Any]],
         since: int,
     ) -> list[dict[str, Any]]:
-        """The places that somebody has been at since then (ms), as far as told by its visits."""
+        """Return the places visited since `since` (ms), with number and length of the visits."""
         count: dict[str, int] = {}
         dwell_s: dict[str, float] = {}
         for visit in visits:
@@ -187,13 +191,14 @@ class FriendFilter:
             elif place["label"] == HOME:
                 hidden = {"place_id": HOME, "name": None, "address": None}
                 shown.append(place | stayed | hidden | {"lat": circle.lat, "lon": circle.lon})
-            # A shop next door would tell as much as the home itself.
+            # Other places within the circle are hidden: a shop next door reveals as much as the
+            # home.
         return shown
 
     def visits(
         self, owner: str, visits: Iterable[dict[str, Any]], since: int
     ) -> list[dict[str, Any]]:
-        """Give what is told of visits since then (ms); all within a circle are at home."""
+        """Return visits since `since` (ms) as friends see them. In a circle they are at home."""
         shown = []
         for visit in visits:
             if visit["departure"] < since:
@@ -223,9 +228,10 @@ class FriendFilter:
         places: Iterable[dict[str, Any]],
         since: int,
     ) -> list[dict[str, Any]]:
-        """Give what is told of trips that began since then (ms); `places` are all of the owner's.
+        """Return trips that began since `since` (ms) as friends may see them.
 
-        The length of a way home would tell how far from its other end the home is.
+        `places` are all of the owner's. The length of a trip from or to home is hidden, because it
+        would reveal how far the home is from the other end.
         """
         inside = {
             place["place_id"]
@@ -254,14 +260,14 @@ class FriendFilter:
 
 
 def told_at(record: Fix | Address) -> int:
-    """The time (ms) that has to be in a friendship: that of the record, or of its arrival.
+    """Return the time (ms) to compare with a friendship: that of the record, or of its arrival.
 
-    A phone whose clock is ahead makes nothing younger than it is.
+    The earlier one counts: a phone whose clock is ahead cannot make a record look newer than it is.
     """
     known = record.received if isinstance(record, Fix) else record.resolved
     return min(record.time, known) if known else record.time
 
 
 def rounded(time: int, step: int) -> int:
-    """The last whole step at or before a time."""
+    """Return a time rounded down to a multiple of `step`."""
     return time - time % step

@@ -1,8 +1,8 @@
-"""Events of the views and MQTT messages as friends are told of them when they happen.
+"""Live events and MQTT messages in the form that friends receive.
 
-Within the circle around a home a friend hears that somebody has come, and then once in a quarter of
-an hour that somebody is still there: each single message would tell how long the way from the edge
-of the circle to the door takes.
+Within the circle around a home a friend learns that the user has arrived, and then once per quarter
+of an hour that the user is still there. Every single message would reveal how long the way from the
+edge of the circle to the door takes.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _What = TypeVar("_What")
 
 
 class Told(NamedTuple, Generic[_What]):
-    """The form in which friends are told, and when it was (ms): a friend of later is not told."""
+    """The form that friends receive, and its time (ms): later friendships do not get it."""
 
     time: int
     what: _What
 
 
 _ToldBytes = Told[bytes] | None
-#: Of the device's name, the payload, whether it is retained, and the time.
+#: Takes the device's name, the payload, whether it is retained, and the time in ms.
 _Make = Callable[[str, bytes, bool, int], _ToldBytes]
 
 
 class _AtHome:
-    """The quarters of an hour in which devices that are at home were last told of."""
+    """For each device at home, the quarter of an hour in which it was last shown."""
 
     def __init__(self) -> None:
         self._quarters: OrderedDict[str, int] = OrderedDict()
 
     def is_news(self, name: str, time: int, at_home: bool) -> bool:
-        """Tell whether a position is to be told."""
+        """Tell whether a position is to be shown."""
         if not at_home:
             self._quarters.pop(name, None)
             return True
@@ -62,7 +62,7 @@ class _AtHome:
 
 
 class Telling:
-    """Of one stream: all live viewers share one, whoever catches up has its own."""
+    """Converts the messages of one stream. Live viewers share one; each catch-up has its own."""
 
     def __init__(self, friend_filter: FriendFilter) -> None:
         self.filter = friend_filter
@@ -71,11 +71,11 @@ class Telling:
 
     @property
     def ready(self) -> bool:
-        """Tell whether homes are known; until then friends are told of no positions."""
+        """Tell whether homes are loaded; until then friends are shown no positions."""
         return self.filter.ready
 
     def event(self, event: ViewEvent) -> Told[ViewEvent] | None:
-        """Give what is told of an event; None: nothing. Events of a device come in order."""
+        """Return an event as friends see it, or None. Events of one device must come in order."""
         key = (event.topic, event.partition, event.offset)
         if key in self._kept:
             return self._kept[key]
@@ -113,10 +113,10 @@ class Telling:
     # --- MQTT -----------------------------------------------------------------------------------
 
     def message(self, topic: str, payload: bytes, retained: bool, now: int) -> _ToldBytes:
-        """Give what friends get in place of a device's message; None: nothing. `now` is in ms.
+        """Return what friends get in place of a device's message, or None. `now` is in ms.
 
-        `retained` is one that somebody gets who has just subscribed: not news, but what is known.
-        Until homes are known what says where somebody is is not told.
+        `retained` marks a message sent to a new subscriber: it is current state, not news. Until
+        homes are loaded, no message with a position is passed on.
         """
         root, owner, name, *rest = *topic.split("/"), "", "", ""
         tail = [level for level in rest if level]
@@ -133,11 +133,11 @@ class Telling:
         try:
             return make(f"{owner}/{name}", payload, retained, now)
         except (msgspec.DecodeError, RecursionError, ValueError, TypeError, OverflowError):
-            return None  # what cannot be read cannot be told
+            return None  # a message that cannot be parsed is not passed on
 
     @staticmethod
     def is_of_a_moment(topic: str) -> bool:
-        """Tell whether a device's message is a transition: what is retained says nothing of it."""
+        """Tell whether a message is a transition, which no retained message can replace."""
         return topic.startswith("owntracks/") and topic.endswith("/event")
 
     def _address(self, device: str, payload: bytes, retained: bool, _: int) -> _ToldBytes:
@@ -158,8 +158,9 @@ class Telling:
     def _owntracks(self, device: str, payload: bytes, retained: bool, now: int) -> _ToldBytes:
         kind = _decoded(payload).get("_type")
         if kind == "encrypted":
-            # Its owner has given the key to friends, and decides what they see. When that was
-            # cannot be known, so nothing is told that is older than the subscription.
+            # The owner has given the key to friends and so decides what they see. The time of the
+            # message is unknown, so a retained one, which may be older than the friendship, is not
+            # passed on.
             return None if retained else Told(now, payload)
         if kind == "lwt" and not retained:
             return Told(now, _encode({"_type": "lwt", "tst": now // 1000}))
@@ -179,12 +180,12 @@ class Telling:
         if not self.ready:
             return []
         if retained and any(fix.time > fix.received for fix in fixes):
-            return []  # of a clock that is ahead; when it really came is not known any more
+            return []  # from a clock that is ahead; the time of its arrival is no longer known
         told = [self.filter.fix(fix) for fix in fixes if retained or self._is_news(kind, fix)]
         return [each for each in told if each is not None]
 
     def _transition(self, device: str, payload: bytes, _: bool, now: int) -> _ToldBytes:
-        """A transition of a region; those near home would tell where the door is."""
+        """Filter a transition of a region; those near home would reveal where the door is."""
         if not self.ready:
             return None
         members = _decoded(payload)
@@ -207,7 +208,7 @@ class Telling:
     def card(
         self, address: Address, fix: Fix | None, own: Mapping[str, Any], retained: bool
     ) -> _ToldBytes:
-        """The card of a device that the platform makes of its address."""
+        """Return the card that the gateway makes from a device's address."""
         told = self.filter.address(address)
         if told is None or not (retained or self._is_news("card", address)):
             return None
@@ -215,7 +216,7 @@ class Telling:
         return Told(told_at(address), _encode(card(told, shown, own)))
 
     def _card(self, device: str, payload: bytes, _: bool, now: int) -> _ToldBytes:
-        """A card that a device has published of its own: those of the platform say an address."""
+        """Filter a card that a device itself has published, which has no address."""
         members = _decoded(payload)
         if members.get("_type") != "card":
             return None

@@ -1,4 +1,4 @@
-"""The HTTP listener: routes, refusals as JSON, connection limit."""
+"""The HTTP listener: routes, refusals as JSON, limit of connections."""
 
 from __future__ import annotations
 
@@ -45,17 +45,18 @@ from waylog.supervision.held_ports import is_held
 
 logger = logging.getLogger(__name__)
 
-# aiohttp logs malformed requests with a piece of them, which may be a token, and as often as they
-# come; errors of handlers are logged by `explain_refusals`.
+# aiohttp logs every malformed request with a part of it, which may be a token. Errors of handlers
+# are logged by `explain_refusals`.
 _silent = logging.getLogger(f"{__name__}.malformed")
 _silent.disabled = True
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-#: Devices send here, never without credentials of their own: the answer to none is theirs to give.
+#: Routes to which devices send. Their handlers require credentials, and answer requests without
+#: credentials themselves.
 _ASK_FOR_CREDENTIALS: Final = frozenset((*PATHS, *ulogger_sessions.PATHS, "/mqtt"))
-#: Here credentials are not asked for, or are given in exchange for something: none make up for a
-#: Host that is not ours.
+#: Routes that need no credentials, or issue them: on these, credentials do not make up for a
+#: foreign Host header.
 _ANSWER_ANYBODY: Final = frozenset(
     (
         *("/static/{path}", "/healthz", "/readyz", "/openapi.json", "/metrics", "none"),
@@ -70,7 +71,7 @@ _LINGER_S: Final = 2.0
 
 @web.middleware
 async def explain_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Count every request, and answer what fails with JSON that says why."""
+    """Count every request, and answer every failure with JSON that gives the reason."""
     answer: web.StreamResponse
     try:
         refuse_foreign_hosts(request)
@@ -80,7 +81,7 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
     except Refused as refusal:
         headers = refusal.headers
         if headers and "WWW-Authenticate" in headers and _is_asked_by_script(request):
-            # A browser would ask its user itself, before the page gets to do so.
+            # With a Basic challenge, the browser would ask the user before the page can.
             headers = {**headers, "WWW-Authenticate": 'Bearer realm="waylog"'}
         answer = refusal_answer(refusal.status, refusal.reason, headers)
     except web.HTTPException as error:
@@ -98,10 +99,10 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
 
 
 def refuse_foreign_hosts(request: web.Request) -> None:
-    """Raises Refused (421) for a Host that is not ours, unless credentials make up for it.
+    """Raise Refused (421) for a foreign Host header, unless credentials make up for it.
 
-    A page that has its own name resolve to us (DNS rebinding) knows none. Devices show theirs, and
-    may have been told any name. In open mode credentials prove nothing.
+    A page that resolves its own name to this host (DNS rebinding) has no credentials. Devices send
+    theirs, and may have been configured with any name. In open mode credentials prove nothing.
     """
     services = request.app[SERVICES]
     if services.hosts.serves(request.headers.get("Host")):
@@ -117,12 +118,12 @@ def refuse_foreign_hosts(request: web.Request) -> None:
 
 
 def _is_asked_by_script(request: web.Request) -> bool:
-    """Tell whether a browser sends this for a page's script (W3C Fetch Metadata)."""
+    """Tell whether a script of a page sends the request (W3C Fetch Metadata)."""
     return request.headers.get("Sec-Fetch-Mode", "navigate") != "navigate"
 
 
 def _route_of(request: web.Request) -> str:
-    """The route, never the path: that may hold a token."""
+    """Return the route, never the path, which may hold a token."""
     resource = request.match_info.route.resource
     return resource.canonical if resource is not None else "none"
 
@@ -149,7 +150,7 @@ async def _readyz(request: web.Request) -> web.Response:
         return json_answer({"status": "not ready", "parts": problems}, 503)
     views = (services.location_view, services.address_view)
     back = [view.topic for view in views if view.reading_back]
-    # Whoever was silent for long is not known yet; everything else works.
+    # Devices that have been silent for long are not known yet; everything else works.
     return json_answer({"status": "ready"} | ({"reading_back": back} if back else {}))
 
 
@@ -158,7 +159,7 @@ async def _mqtt(request: web.Request) -> web.StreamResponse:
     if server is None:
         raise Refused(404, "this gateway does not speak MQTT")
     if request.app[SERVICES].authenticator.open_mode and not same_origin(request):
-        # Elsewhere it needs a password, which the page then knows.
+        # In other modes MQTT needs a password, so the page must know one.
         raise Refused(403, "a page of another site may not connect")
     from gateway.mqtt.listening.websocket import serve_mqtt_websocket
 
@@ -169,7 +170,7 @@ async def _mqtt(request: web.Request) -> web.StreamResponse:
 
 
 def _told(document: bytes) -> Handler:
-    """Answer with a document that is made once: that takes longer than others should wait."""
+    """Return a handler that sends a document. It is encoded once, because that takes long."""
 
     async def tell(_: web.Request) -> web.StreamResponse:
         return raw_json_answer(document)
@@ -178,7 +179,7 @@ def _told(document: bytes) -> Handler:
 
 
 def build_application(services: Services, client_id: str) -> web.Application:
-    """All routes."""
+    """Build the application with all routes."""
     application = web.Application(
         middlewares=[explain_refusals], client_max_size=services.limits.body_bytes_max
     )
@@ -224,7 +225,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
 
 
 class HttpServer:
-    """A running listener."""
+    """A running HTTP listener."""
 
     def __init__(
         self,
@@ -236,10 +237,10 @@ class HttpServer:
         self._runner = runner
         self._plain = plain
         self._server = server
-        self.endpoint = endpoint  # with the port the system has chosen
+        self.endpoint = endpoint  # with the port that the system has chosen
 
     async def close(self) -> None:
-        """Stop listening, let requests end, close connections."""
+        """Stop listening, let running requests end, close connections."""
         self._server.close()
         await self._plain.close(_SHUTDOWN_S)
         await self._runner.cleanup()
@@ -248,7 +249,7 @@ class HttpServer:
 async def start_http(
     endpoint: Endpoint, services: Services, client_id: str, *, reuse_port: bool = False
 ) -> HttpServer:
-    """Listen. Raises OSError when the address cannot be had."""
+    """Listen. Raises OSError if the address cannot be bound."""
     limits = services.limits
     runner = web.AppRunner(
         build_application(services, client_id),
@@ -258,11 +259,13 @@ async def start_http(
         max_line_size=limits.header_line_bytes_max,
         max_field_size=limits.header_line_bytes_max,
         max_headers=limits.headers_max,
-        auto_decompress=False,  # it would keep everybody waiting, see gateway.bodies.content_encoding
+        auto_decompress=False,  # would block the event loop, see gateway.bodies.content_encoding
         shutdown_timeout=_SHUTDOWN_S,
-        # How long the rest of a refused body is read, so that the client gets to see the answer.
+        # Seconds in which the rest of a refused body is read, so that the client can read the
+        # response.
         lingering_time=_LINGER_S,
-        # A handler goes on when its client has gone: what was submitted is counted and known.
+        # A handler continues after its client has disconnected: submitted records must be accounted
+        # for.
         handler_cancellation=False,
     )
     await runner.setup()

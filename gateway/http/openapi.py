@@ -1,4 +1,4 @@
-"""The description of the HTTP interface, OpenAPI 3.1. A test compares it with the routes."""
+"""The OpenAPI 3.1 description of the HTTP interface. A test compares it with the routes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.http.ingest.paths import PATHS
 from gateway.tracks.track_formats import FORMATS
 from waylog.messages import Address, Fix
 
-#: Titles by name of format.
+#: Titles by format name.
 _APPS: Final = {
     "owntracks": "OwnTracks' HTTP mode",
     "overland": "Overland",
@@ -33,7 +33,7 @@ _OPERATING: Final = "Operating"
 _LOG: Final = "The log (administrators)"
 
 
-#: A part of Kafka's REST proxy, version 2: title and status of success by path and method.
+#: The paths of Kafka's REST proxy, version 2: title and status of success by path and method.
 _INSTANCE: Final = "/consumers/{group}/instances/{instance}"
 _LOG_PATHS: Final = {
     "/topics": {"get": ("Names of topics", "200")},
@@ -68,7 +68,7 @@ _LOG_PATHS: Final = {
 
 
 def openapi() -> dict[str, Any]:
-    """The whole document."""
+    """Return the whole document."""
     _, schemas = msgspec.json.schema_components(
         (Fix, Address), ref_template="#/components/schemas/{name}"
     )
@@ -88,7 +88,7 @@ def openapi() -> dict[str, Any]:
                 "basic": {"type": "http", "scheme": "basic"},
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "urlToken": {"type": "apiKey", "in": "query", "name": "token"},
-                # The name ends in eight digits that are others in each installation.
+                # The name ends in eight digits that differ between installations.
                 "session": {"type": "apiKey", "in": "cookie", "name": "waylog-"},
             },
             "schemas": {
@@ -248,7 +248,7 @@ def _paths() -> dict[str, Any]:
                 _READING,
                 "The live map; with `id` a fix in the OsmAnd protocol",
                 query=("id", "lat", "lon", "timestamp"),
-                # The map is HTML; the answer to a fix is empty, and has no type.
+                # The map is HTML; the response to a fix is empty and has no type.
                 media_types=(),
                 public=True,
             ),
@@ -324,7 +324,7 @@ def _of_device(
 
 
 def _nominatim(name: str, *query: str) -> dict[str, Any]:
-    """A page of Nominatim's, whose answers and refusals have the format that was asked for."""
+    """Describe a Nominatim endpoint. Its responses, errors too, have the requested format."""
     others: tuple[str, ...] = ("text/xml", "text/plain")
     return _operation(
         _GEOCODING,
@@ -350,7 +350,11 @@ def _operation(
     error: str = "Error",
     refusal_types: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """`media_types` of success, none for an empty body; `refusal_types` beside JSON."""
+    """Describe an operation.
+
+    `media_types` are those of success, none for an empty body; `refusal_types` are those of errors
+    beside JSON.
+    """
     good: dict[str, Any] = {"description": "Done"}
     if status in ("200", "201") and media_types:
         good["content"] = {each: {"schema": answer or {}} for each in media_types}

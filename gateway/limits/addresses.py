@@ -1,7 +1,8 @@
-"""Addresses of clients, and how much one may do; guesses are in gateway.limits.guesses.
+"""Limits on connections and requests per address; for guesses see gateway.limits.guesses.
 
-An address is counted with its party (waylog.network.peer_parties). Loopback is not: what comes from there
-is a proxy, or the machine itself, whose accounts have shares of the listeners' connections.
+Addresses are grouped to parties (waylog.network.peer_parties). Loopback is not limited: its
+connections come from a proxy, or from this machine, whose accounts have shares of the listeners'
+connections.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ADDRESSES_MAX: Final = 50_000
 
 @lru_cache(maxsize=4096)
 def is_loopback(host: str) -> bool:
-    """127.0.0.0/8, ::1 or localhost."""
+    """Tell whether a host is 127.0.0.0/8, ::1 or localhost."""
     if host == "localhost":
         return True
     try:
@@ -33,10 +34,10 @@ def is_loopback(host: str) -> bool:
 
 
 class TrustedProxies:
-    """Whose word about who is behind them is taken."""
+    """The networks of reverse proxies whose X-Forwarded-For is trusted."""
 
     def __init__(self, networks: Sequence[str] = ()) -> None:
-        """Raises ValueError for what is no network."""
+        """Raises ValueError for an invalid network."""
         self._networks: list[Network] = [ipaddress.ip_network(each) for each in networks]
 
     def __bool__(self) -> bool:
@@ -52,10 +53,10 @@ class TrustedProxies:
         return any(parsed in network for network in self._networks)
 
     def client(self, peer: str, forwarded_for: str | None) -> str:
-        """The address of the client behind trusted proxies.
+        """Return the address of the client behind trusted proxies.
 
-        Of `X-Forwarded-For` the last one that is no trusted proxy: everything to its left was
-        written by people we do not know.
+        It is the last address in `X-Forwarded-For` that is not a trusted proxy: everything to its
+        left may be forged.
         """
         if forwarded_for is None or peer not in self:
             return peer
@@ -80,7 +81,7 @@ class _Party:
 
 
 class Addresses:
-    """Counts by address; of one listener, on one event loop."""
+    """Connections and requests by address, of one listener, on one event loop."""
 
     def __init__(self, limits: HttpLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
@@ -91,7 +92,7 @@ class Addresses:
         return len(self._parties)
 
     def connect(self, address: str) -> bool:
-        """Count a connection; False (and not counted) when the address has too many."""
+        """Count a connection. Return False, and do not count it, if the address has too many."""
         if is_loopback(address):
             return True
         party = self._party(address)
@@ -101,13 +102,13 @@ class Addresses:
         return True
 
     def disconnect(self, address: str) -> None:
-        """A counted connection has ended."""
+        """Count the end of a connection."""
         party = self._parties.get(party_of(address))
         if party is not None and party.connections > 0:
             party.connections -= 1
 
     def may_ask(self, address: str) -> bool:
-        """Count a request; False when the address asks too often."""
+        """Count a request. Return False if the address sends too many."""
         return is_loopback(address) or self._party(address).requests.take()
 
     def _party(self, address: str) -> _Party:
@@ -124,7 +125,7 @@ class Addresses:
         return party
 
     def _forget_one(self) -> None:
-        # Who is connected is not forgotten, or the count of connections would be wrong.
+        # An address with connections is kept, or their count would become wrong.
         for key, party in self._parties.items():
             if not party.connections:
                 del self._parties[key]

@@ -1,11 +1,11 @@
-"""Wrong credentials: how many an address, and an address for one name, may show.
+"""Limits on wrong credentials, per address, and per address and user name.
 
-Passwords are what can be guessed. Of a name an address tries a few, and then one every so often
-(NIST SP 800-63B, section 5.2.2); the right one makes up for the wrong ones before it. The same
-holds for loopback, where a proxy that names nobody makes everybody one address. Nobody is locked
-out for good: a refusal costs nothing more, what was verified before is not asked again
-(gateway.users.auth), and tokens, sessions and links of `waylog link` cannot be guessed, so that a right
-one is always taken. Wrong ones of those count for their address all the same, except for loopback.
+Only passwords can be guessed. An address may try a few for one name, and then one every so often
+(NIST SP 800-63B, section 5.2.2); the right one resets the count. The same holds for loopback, where
+a proxy that sends no client address makes all clients one address. Nobody is locked out for good: a
+refusal costs nothing more, and credentials that were verified before are not checked again
+(gateway.users.auth). Tokens, sessions and links of `waylog link` cannot be guessed, so a right one
+is always accepted. Wrong ones of those still count for their address, except for loopback.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECRET: Final = "guesses"  # noqa: S105 the secret's name
 
 
 class TooManyGuesses(Exception):
-    """Refused unread: the same may be shown again after `retry_after_s`."""
+    """The credentials were not checked; they may be tried again after `retry_after_s`."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__("too many wrong credentials from your address")
@@ -34,12 +34,12 @@ class TooManyGuesses(Exception):
 
     @property
     def retry_after(self) -> str:
-        """For the header: whole seconds."""
+        """Return the value of the Retry-After header, in whole seconds."""
         return str(max(1, math.ceil(self.retry_after_s)))
 
 
 class Guesses:
-    """Counts of one gateway, or, where `buckets` has a file, of all workers of the machine."""
+    """Counts of wrong credentials, of one gateway, or of all workers if `buckets` has a file."""
 
     def __init__(
         self, limits: HttpLimits | None = None, buckets: TokenBuckets | None = None
@@ -51,7 +51,7 @@ class Guesses:
         self._of_name_at_once = limits.guesses_at_once_per_name
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of counts."""
         self._buckets.close()
 
     def begin(self, address: str, user: str) -> None:
@@ -65,23 +65,23 @@ class Guesses:
             raise TooManyGuesses(wait_s)
 
     def right(self, address: str, user: str) -> None:
-        """The password was right: of this name nothing was guessed from there."""
+        """Take back the counts of this name and address: the password was right."""
         self._take(address, -1)
         self._take_of_name(address, user, -self._of_name_at_once)
 
     def unverified(self, address: str, user: str) -> None:
-        """Nobody knows whether the password was right."""
+        """Take back the count of a password that could not be verified."""
         self._take(address, -1)
         self._take_of_name(address, user, -1)
 
     def wrong(self, address: str) -> None:
-        """Count something wrong that nobody can guess. Raises TooManyGuesses beyond the bound."""
+        """Count a wrong token, session or link. Raises TooManyGuesses beyond the limit."""
         wait_s = self._take(address)
         if wait_s:
             raise TooManyGuesses(wait_s)
 
     def require_room(self, address: str) -> None:
-        """Raises TooManyGuesses where the address has shown too much that was wrong."""
+        """Raise TooManyGuesses if the address has sent too many wrong credentials."""
         self.wrong(address)
         self._take(address, -1)
 
@@ -96,7 +96,7 @@ class Guesses:
 
 
 def open_guesses(users: Path, store: UserStore, limits: HttpLimits) -> Guesses:
-    """The counts beside the database of users. Raises OSError, sqlite3.Error."""
-    # Keyed: nobody works out which names push another one's count out of its place.
+    """Open the counts in a file beside the user database. Raises OSError, sqlite3.Error."""
+    # The secret hides which names share a set of slots, so nobody can evict a chosen name's count.
     path = users.with_name(f"{users.name}.guesses")
     return Guesses(limits, TokenBuckets(path, secret=store.rights.secret(_SECRET)))

@@ -1,8 +1,8 @@
-"""Passwords that wait to be verified: one at a time, and nobody's guesses in front of all others.
+"""A queue of passwords to verify, one at a time, that no single client can block.
 
-A verification takes tens of milliseconds and 19 MiB, so that few may wait. Whoever comes from
-another address, or asks for another user, than those who wait has a turn of its own; when there is
-no room, the newest of whoever has most there goes.
+A verification takes tens of milliseconds and 19 MiB, so only few may wait. Addresses and users take
+turns. When the queue is full, the newest entry of the address or user with the most entries is
+dropped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 
 from waylog.process.background import spawn
 
-#: All, and of one address or one user.
+#: Waiting passwords in total, and of one address.
 WAITING_MAX: Final = 64
 SHARE_MAX: Final = 16
 _PARTIES_MAX: Final = 1024
 
 
 class QueueFull(Exception):
-    """Too many passwords wait."""
+    """Too many passwords are waiting."""
 
 
 @dataclass(eq=False, slots=True)
@@ -36,13 +36,13 @@ class _Waiting:
 
 
 class PasswordQueue:
-    """See above; used on one event loop. `fits(hashed, password)` runs in a thread."""
+    """The queue; used on one event loop. `fits(hashed, password)` runs in a thread."""
 
     def __init__(self, fits: Callable[[str, str], bool]) -> None:
         self._fits = fits
         self._waiting: list[_Waiting] = []
         self._running: asyncio.Task[None] | None = None
-        # When whom was served last.
+        # The number of the last turn of each address and user.
         self._turn = 0
         self._turns: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="argon2")
@@ -51,7 +51,7 @@ class PasswordQueue:
         return len(self._waiting)
 
     def close(self) -> None:
-        """Verify nothing more."""
+        """Stop verifying."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._running is not None:
             self._running.cancel()
@@ -59,7 +59,7 @@ class PasswordQueue:
     async def verify(self, address: str, user: str, hashed: str, password: str) -> bool:
         """Tell whether a password fits. Raises QueueFull.
 
-        `user` is empty for all names that nobody has: who invents names has one share for them.
+        `user` is empty for all names that do not exist, so inventing names yields only one share.
         """
         news = _Waiting(address, user, hashed, password, asyncio.get_running_loop().create_future())
         of_address = [each for each in self._waiting if each.address == address]
@@ -73,7 +73,10 @@ class PasswordQueue:
         return await news.answer
 
     def _make_room(self, among: list[_Waiting], news: _Waiting) -> None:
-        """Take out the newest of the address, or else of the user, that has most there."""
+        """Drop the newest entry of the address, or else of the user, that has the most in `among`.
+
+        Raises QueueFull if that would be no fairer.
+        """
         for name in ("address", "user"):
             counts = Counter(getattr(each, name) for each in among)
             most, count = counts.most_common(1)[0]
@@ -90,7 +93,7 @@ class PasswordQueue:
         while self._waiting:
             chosen = min(self._waiting, key=self._last_turn)
             self._waiting.remove(chosen)
-            if chosen.answer.done():  # nobody asks any more
+            if chosen.answer.done():  # the caller no longer waits
                 continue
             self._turn += 1
             for party in (("address", chosen.address), ("user", chosen.user)):

@@ -1,7 +1,7 @@
-"""Pools that one party cannot take from the others: a party is a user, or an address.
+"""Shared pools with a limit for each party, which is a user or an address.
 
-`Shares` refuses what is beyond a party's share; `Turns` lets it wait, and takes turns between the
-parties that wait.
+`Shares` refuses more than a party's share. `Turns` makes it wait, in turn with the other parties
+that wait.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 
 
 class ShareExceeded(Exception):
-    """A party has its share of a pool already, or the pool is as good as empty."""
+    """A party already has its share of a pool, or the pool is nearly empty."""
 
 
 class Shares:
-    """So many units for all, of which a party holds at most `each`, and no more than is left free.
+    """A pool of `total` units, of which a party may hold at most `each`, and at most what is free.
 
-    The second bound is a dynamic threshold (Choudhury and Hahne, 1998): alone a party may have half
-    of the pool; the more of it others hold, the less, so that there is always something left for
-    one more.
+    The second limit is a dynamic threshold (Choudhury and Hahne, 1998): a single party may hold
+    half of the pool, and the less the more others hold, so that there is always something left for
+    another party.
     """
 
     def __init__(self, total: int, each: int) -> None:
@@ -32,11 +32,11 @@ class Shares:
         self.used = 0
 
     def held_by(self, party: str) -> int:
-        """The amount that a party holds."""
+        """Return the amount that a party holds."""
         return self._held.get(party, 0)
 
     def take(self, party: str, amount: int = 1) -> bool:
-        """Have a party hold so much more; False, and then no more, where that is too much."""
+        """Add `amount` to what a party holds. Return False, and add nothing, if it is too much."""
         if not amount:
             return True
         held = self._held.get(party, 0) + amount
@@ -47,7 +47,7 @@ class Shares:
         return True
 
     def give_back(self, party: str, amount: int = 1) -> None:
-        """Undo `take`, or a part of it."""
+        """Return units to the pool: all of a `take`, or a part of it."""
         if not amount:
             return
         left = self._held[party] - amount
@@ -59,11 +59,11 @@ class Shares:
 
     @property
     def is_pressed(self) -> bool:
-        """Tell whether half of the pool is taken."""
+        """Tell whether at least half of the pool is in use."""
         return 2 * self.used >= self._total
 
     def pass_on(self, party: str, other: str, amount: int) -> None:
-        """Have another party hold what this one does, though it be more than its share."""
+        """Move units from one party to another, even if that exceeds the other's share."""
         if amount:
             self.give_back(party, amount)
             self._held[other] = self._held.get(other, 0) + amount
@@ -71,7 +71,7 @@ class Shares:
 
     @contextmanager
     def hold(self, party: str, amount: int = 1) -> Iterator[None]:
-        """Hold so much meanwhile. Raises ShareExceeded."""
+        """Hold units for the duration of the context. Raises ShareExceeded."""
         if not self.take(party, amount):
             raise ShareExceeded
         try:
@@ -81,7 +81,7 @@ class Shares:
 
 
 class Hold:
-    """A party's hold on a pool for one piece of work, until the log has answered all of it."""
+    """Units that a party holds for one piece of work, until the log has answered all of it."""
 
     def __init__(self, shares: Shares, party: str, amount: int) -> None:
         """Raises ShareExceeded."""
@@ -92,13 +92,13 @@ class Hold:
         self.grow(amount)
 
     def grow(self, amount: int) -> None:
-        """Hold so much more. Raises ShareExceeded."""
+        """Hold `amount` more. Raises ShareExceeded."""
         if not self._shares.take(self._party, amount):
             raise ShareExceeded
         self._amount += amount
 
     def keep_until(self, futures: Iterable[asyncio.Future[Any]]) -> None:
-        """Let go only when all of these are done, whoever gives up waiting for them."""
+        """Release only when all of these are done, even if nobody waits for them any more."""
         for future in futures:
             self._waiting += 1
             future.add_done_callback(self._one_done)
@@ -108,17 +108,17 @@ class Hold:
         self.release()
 
     def release(self) -> None:
-        """Let go, unless the log has still to answer."""
+        """Return the units to the pool, unless the log has still to answer."""
         if not self._waiting and self._amount:
             amount, self._amount = self._amount, 0
             self._shares.give_back(self._party, amount)
 
 
 class Turns:
-    """So many at a time, at most `each` of one party; used on one event loop.
+    """Limits concurrency to `total`, and to `each` per party; used on one event loop.
 
-    Who has to wait gets a turn after at most one of every other party that waits. Waiting costs a
-    future: whoever waits here is bounded elsewhere, or by `waiting_each`.
+    A party that waits gets a turn after at most one turn of every other waiting party. Waiting
+    costs a future, so the number of waiters is limited by the callers, or by `waiting_each`.
     """
 
     def __init__(self, total: int, each: int, waiting_each: int | None = None) -> None:
@@ -126,12 +126,12 @@ class Turns:
         self._each = each
         self._waiting_each = waiting_each
         self._running: dict[str, int] = {}
-        # The party that has waited longest for a turn is the first.
+        # The first is the party that has waited longest for a turn.
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @asynccontextmanager
     async def turn(self, party: str) -> AsyncIterator[None]:
-        """Wait for a turn, and have it meanwhile. Raises ShareExceeded where too many wait."""
+        """Wait for a turn and hold it in the context. Raises ShareExceeded if too many wait."""
         if not self._begin(party):
             await self._wait(party)
         try:
@@ -159,7 +159,7 @@ class Turns:
             await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                self._end(party)  # its turn had just come
+                self._end(party)  # the turn had just come
             else:
                 self._leave(party, future)
             raise
@@ -185,7 +185,7 @@ class Turns:
                 self._call(other)
 
     def _call(self, party: str) -> None:
-        """Tell the first of a party that waits that its turn has come; the next party is first."""
+        """Give a turn to the first waiter of a party, and move the party to the end."""
         waiting = self._waiting.pop(party)
         future = waiting.popleft()
         if waiting:

@@ -1,4 +1,4 @@
-"""Choice of the refusals for topic `error`: all are counted, and few are worth their place."""
+"""Limits on the refusals that are kept in topic `error`; all of them are counted."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ADDRESSES_MAX: Final = 10_000
 
 
 class RefusalRecords:
-    """So many a second for all ways of a process, and of them so many for one address.
+    """Rate limits for a whole process, and within it for each address.
 
-    A flood from one address then hides nobody else's refusals.
+    So a flood from one address does not hide the refusals of others.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class RefusalRecords:
         self._addresses: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def take(self, address: str) -> bool:
-        """Tell whether a refusal of what came from an address is kept."""
+        """Tell whether a refusal of a request from this address is kept."""
         party = party_of(address)
         bucket = self._addresses.get(party)
         if bucket is None:

@@ -1,36 +1,37 @@
-"""Parts of a pool that all users share, and the user who has most of it."""
+"""The weight of each user's data in a shared pool, and the user with the most."""
 
 from __future__ import annotations
 
 import heapq
 from typing import Final
 
-#: Who has less than this is never asked to give something back before others.
+#: A user with less weight than this is never the first to be asked to free something.
 FAIR_WEIGHT: Final = 8
 _NEWS: Final = 1.25
-#: A value counts as one, and once more for each of so many bytes.
+#: Bytes per unit of weight; every value counts as one more.
 WEIGHT_BYTES: Final = 512
 
 
 class UserShares:
     """The weight of each user's part of one pool.
 
-    Changes cost O(1), but for a logarithm at each growth by a quarter.
+    A change costs O(1), or O(log n) when a weight has grown by a quarter.
     """
 
     def __init__(self) -> None:
         self.weight = 0
         self._weights: dict[str, int] = {}
-        # Weights as they were when they were put here, greatest first; `_listed` has the valid one.
+        # Max-heap of weights at the time of the push; an entry is valid if `_listed` has the same
+        # weight.
         self._heap: list[tuple[int, str]] = []
         self._listed: dict[str, int] = {}
 
     def of(self, user: str) -> int:
-        """The weight of what a user has."""
+        """Return the weight of a user's part."""
         return self._weights.get(user, 0)
 
     def change(self, user: str, by: int) -> None:
-        """A user has more, or less."""
+        """Add `by`, which may be negative, to a user's weight."""
         weight = self._weights.get(user, 0) + by
         self.weight += by
         if weight:
@@ -41,7 +42,7 @@ class UserShares:
             self._list(user, weight)
 
     def heaviest(self) -> str | None:
-        """A user who has most, or at least 64 % of that; None when nobody has much."""
+        """Return a user with at least 64 % of the greatest weight; None if nobody has much."""
         while self._heap:
             weight, user = -self._heap[0][0], self._heap[0][1]
             now = self._weights.get(user, 0)

@@ -1,9 +1,9 @@
-"""Token buckets that all gateway workers of a machine share: a small file in their memory.
+"""Token buckets shared by all gateway workers of a machine, in a small memory-mapped file.
 
-The file is a table of sets of slots; a set is locked (fcntl) while a bucket in it is changed, and a
-worker that dies lets go of its lock. There is no relay and no first worker: any of them may be
-restarted at any time. A bucket that nobody has used for as long as it takes to fill is as good as
-none, so that its slot may be taken.
+The file is a table of sets of slots. A set is locked (fcntl) while one of its buckets is changed,
+and the lock of a worker that dies is released. There is no leader, so any worker may be restarted
+at any time. A bucket that has not been used for the time it takes to fill is equivalent to a new
+one, so its slot may be reused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-_SLOT: Final = struct.Struct("<16sdd")  # key, tokens, when that was (s)
+_SLOT: Final = struct.Struct("<16sdd")  # key, tokens, time of the last change (s)
 _SLOTS_A_SET: Final = 8
 _SET_BYTES: Final = _SLOTS_A_SET * _SLOT.size
 _SETS: Final = 4096
@@ -29,11 +29,11 @@ _SECONDS_A_MINUTE: Final = 60
 
 
 class TokenBuckets:
-    """Buckets by name. Without a file they are those of this process alone.
+    """Token buckets by name. Without a file they belong to this process alone.
 
-    `clock` counts seconds and is the same in all processes that share the file, as the system's
-    monotonic clock is. With a `secret` (at most 64 bytes) nobody else knows which names share a
-    set.
+    `clock` counts seconds and must be the same in all processes that share the file, as the
+    system's monotonic clock is. With a `secret` (at most 64 bytes) nobody can compute which names
+    share a set.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class TokenBuckets:
         self._memory: mmap.mmap | bytearray = bytearray(_SIZE)
         if path is not None:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.ftruncate(self._file, _SIZE)  # zeros are buckets of nobody
+            os.ftruncate(self._file, _SIZE)  # zeros are free slots
             self._memory = mmap.mmap(self._file, _SIZE)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if isinstance(self._memory, mmap.mmap):
             self._memory.close()
         if self._file is not None:
@@ -63,12 +63,11 @@ class TokenBuckets:
     def take(
         self, name: str, per_minute: float, count: int, capacity: float | None = None
     ) -> float:
-        """Take tokens from a bucket that holds a minute's worth, unless `capacity` says otherwise;
-        0.0 when they have been taken.
+        """Take tokens from a bucket that holds a minute's worth, or `capacity`; return 0.0.
 
-        Otherwise none has been, and the answer is after how many seconds there may be enough. More
-        than it holds is taken from a full bucket alone, which then owes the rest. A negative count
-        is given back.
+        If there are too few, take none and return the seconds until there may be enough. More than
+        a bucket holds can only be taken from a full one, which then goes negative. A negative count
+        gives tokens back.
         """
         holds = float(per_minute if capacity is None else capacity)
         key = blake2b(name.encode(), digest_size=16, key=self._secret).digest()
@@ -78,7 +77,7 @@ class TokenBuckets:
         with self._locked(start):
             now = self._clock()
             at, tokens, filled = self._find(start, key, now)
-            # The clock of a machine that was started again is behind what the file says.
+            # After a reboot the monotonic clock is behind the time in the file.
             elapsed = max(0.0, now - filled) if filled else float("inf")
             tokens = min(holds, tokens + elapsed * rate)
             missing = wanted - tokens
@@ -88,7 +87,7 @@ class TokenBuckets:
         return max(0.0, missing / rate)
 
     def _find(self, start: int, key: bytes, now: float) -> tuple[int, float, float]:
-        """The slot of a bucket, how many tokens it has, and since when (0: new)."""
+        """Return a bucket's slot, its tokens, and the time of the last change (0: a new bucket)."""
         oldest, oldest_filled = start, float("inf")
         for at in range(start, start + _SET_BYTES, _SLOT.size):
             owner, tokens, filled = _SLOT.unpack_from(self._memory, at)

@@ -1,4 +1,4 @@
-"""Protocols of the parts of the gateway that the MQTT listener needs."""
+"""Protocols: what the MQTT listener needs of the other parts of the gateway."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from waylog.messages import Address, Event, Fix, Rejected
 
 
 class Identity(Protocol):
-    """An identity: a user, perhaps with a token that is good for one device only."""
+    """A user, restricted to one device if its token is good for one device only."""
 
     @property
     def user(self) -> str: ...
@@ -27,41 +27,44 @@ class Authenticator(Protocol):
     """Decides who may connect."""
 
     async def authenticate(self, user: str, password: str, address: str = "") -> Identity | None:
-        """The identity, or None for an unknown user or a wrong password; raises TooManyGuesses."""
+        """Return the identity; None for an unknown user or a wrong password.
+
+        Raises TooManyGuesses.
+        """
 
     async def authenticate_certificate(self, name: str) -> Identity | None:
-        """The identity of a verified certificate's common name, `user` or `user/device`."""
+        """Return the identity for a verified common name, `user` or `user/device`."""
 
 
 class ProofRefused(Exception):
-    """Somebody has not proven to be who they say."""
+    """A client has failed to prove its identity."""
 
 
 class Progress(NamedTuple):
-    """The next word to a client, and its identity once that is proven."""
+    """The next message to a client, and its identity once that is proven."""
 
     data: bytes
     identity: Identity | None = None
 
 
 class Proof(Protocol):
-    """One client's way through a mechanism."""
+    """One client's authentication with a mechanism."""
 
     async def step(self, data: bytes) -> Progress:
-        """Take a message of the client; raises ProofRefused."""
+        """Handle a message of the client; raises ProofRefused."""
 
 
 class Mechanism(Protocol):
-    """A way to prove who one is that takes more than a password (MQTT 5.0, section 4.12)."""
+    """A mechanism for enhanced authentication (MQTT 5.0, section 4.12)."""
 
     name: str
 
     def begin(self) -> Proof:
-        """Begin with a client."""
+        """Begin the authentication of a client."""
 
 
 class Completion(Protocol):
-    """A future, or something lighter, that is done when all replicas have a record."""
+    """A future, or a lighter object, that is done when all in-sync replicas have a record."""
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> object: ...
 
@@ -71,7 +74,7 @@ class Completion(Protocol):
 
 
 class Submitter(Protocol):
-    """Appends to the log."""
+    """Appends records to the log."""
 
     def submit_location(self, fix: Fix) -> Completion: ...
 
@@ -96,7 +99,7 @@ class AddressView(Protocol):
     def latest(self, device: str) -> Address | None: ...
 
     def devices(self, user: str | None) -> Iterable[str]:
-        """Names (`user/device`) of the devices of a user, or of all, that have an address."""
+        """Return the names (`user/device`) of a user's, or all, devices that have an address."""
 
 
 class LocationView(Protocol):
@@ -105,21 +108,21 @@ class LocationView(Protocol):
     def latest(self, device: str) -> Fix | None: ...
 
     def devices(self, user: str | None) -> Iterable[str]:
-        """Names (`user/device`) of the devices of a user, or of all."""
+        """Return the names (`user/device`) of a user's, or all, devices."""
 
 
 class AddressChannel(Protocol):
-    """Takes addresses to devices."""
+    """Delivers addresses to subscribers."""
 
     def address_changed(self, device: str, value: bytes) -> None:
-        """Take the JSON of the newest address of a device."""
+        """Deliver the newest address of a device, as JSON."""
 
     def arrived(self, device: str, transition: bytes) -> None:
-        """Take OwnTracks' transition of a device that has come to a favourite place."""
+        """Deliver the OwnTracks transition of a device that has arrived at a favourite place."""
 
 
 class Pusher(Protocol):
-    """Tells channels about new addresses."""
+    """Notifies channels of new addresses."""
 
     def register(self, channel: AddressChannel) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Questions to another process and their answers, by number."""
+"""Requests to another process, matched with their answers by number."""
 
 from __future__ import annotations
 
@@ -6,35 +6,37 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+#: Seconds to wait for an answer.
 _ANSWER_S: Final = 5.0
+#: Requests that may be unanswered at a time.
 _REQUESTS_MAX: Final = 10_000
 
 
 class RelayUnavailable(Exception):
-    """The gateway with the views does not answer now."""
+    """The gateway with the views does not answer."""
 
 
 class AnswerLate(RelayUnavailable):
-    """It may answer yet, but nobody waits any more."""
+    """No answer came in time; it may still come."""
 
 
 class Requests:
-    """Questions that have not been answered yet; `send(kind, number, ...)` asks."""
+    """The requests that have not been answered yet; `send(kind, number, ...)` sends one."""
 
     def __init__(self, send: Callable[..., None]) -> None:
         self._send = send
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        #: Takers of answers that nobody waits for any more.
+        #: Handlers of answers whose askers no longer wait.
         self._late: dict[int, Callable[[Any], object]] = {}
         self._number = 0
 
     async def ask(
         self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
     ) -> Any:
-        """The answer; raises RelayUnavailable.
+        """Send a request and return its answer; raises RelayUnavailable.
 
-        `late` takes an answer that comes after the time for it, or after the asker was cancelled;
-        None where it will never come.
+        `late` receives an answer that comes after the time-out, or after the asker was cancelled.
+        It receives None if the answer will never come.
         """
         if len(self._waiting) + len(self._late) >= _REQUESTS_MAX:
             raise RelayUnavailable
@@ -56,7 +58,7 @@ class Requests:
             self._waiting.pop(number, None)
 
     def answered(self, number: int, answer: Any) -> None:
-        """An answer has come; nobody may wait for it any more."""
+        """Deliver an answer to its asker, or to the `late` handler if the asker has gone."""
         late = self._late.pop(number, None)
         if late is not None:
             late(answer)
@@ -66,7 +68,7 @@ class Requests:
             future.set_result(answer)
 
     def fail(self) -> None:
-        """No answers will come."""
+        """Fail all requests, as no answers will come."""
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(RelayUnavailable())

@@ -1,1 +1,1 @@
-"""What people are told of arrivals, addresses and favourite places."""
+"""Notifications of arrivals, addresses and favourite places."""

@@ -1,7 +1,7 @@
 """Arrivals of devices at favourite places; sans-IO.
 
-Somebody has arrived who has been within RADIUS_M of a place for STAY_MS, by the times of the fixes,
-and has left when LEAVING_M away. To pass by a place is not to arrive.
+A device has arrived when it has been within RADIUS_M of a place for STAY_MS, by the times of its
+fixes, and has left when it is LEAVING_M away. Passing by a place is not an arrival.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, Final, NamedTuple
 RADIUS_M: Final = 120.0
 LEAVING_M: Final = 250.0
 STAY_MS: Final = 3 * 60 * 1000
-#: A device that has been silent for longer than this while near a place starts again.
+#: Silence near a place, in ms, after which a stay that is not announced yet starts again.
 _SILENCE_MS: Final = 60 * 60 * 1000
 _DEVICES_MAX: Final = 50_000
 _EARTH_M: Final = 6_371_008.8
 
 
 class Arrival(NamedTuple):
-    """A device has come to a place, and stays."""
+    """A device has come to a place and stays there."""
 
     device: str
     place: dict[str, Any]
@@ -32,7 +32,7 @@ class Arrival(NamedTuple):
 
 
 class _Near:
-    """A device at a place."""
+    """A device that is near a place."""
 
     __slots__ = ("announced", "last", "place", "since")
 
@@ -44,7 +44,7 @@ class _Near:
 
 
 class Arrivals:
-    """Of all devices that are near a place of theirs."""
+    """Detects arrivals of all devices at their users' places."""
 
     def __init__(self) -> None:
         self._near: OrderedDict[str, _Near] = OrderedDict()
@@ -52,7 +52,7 @@ class Arrivals:
     def observe(
         self, device: str, time: int, lat: float, lon: float, places: Sequence[dict[str, Any]]
     ) -> Arrival | None:
-        """Take a position, newer than the last one of the device; places are the device's."""
+        """Take a position, newer than the device's last one; return an arrival or None."""
         near = self._near.get(device)
         if near is not None:
             there = distance_m(lat, lon, near.place["lat"], near.place["lon"])
@@ -85,7 +85,7 @@ def _place_at(lat: float, lon: float, places: Sequence[dict[str, Any]]) -> dict[
 
 
 def distance_m(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
-    """Along the great circle (haversine)."""
+    """Return the distance along the great circle (haversine)."""
     phi, other_phi = math.radians(lat), math.radians(other_lat)
     half = (
         math.sin((other_phi - phi) / 2) ** 2

@@ -1,7 +1,7 @@
-"""From new addresses to what a person is told: arrivals at favourite places.
+"""Detects arrivals at favourite places from new addresses, and passes them on.
 
-Every worker follows all addresses, so that each can tell the devices connected to it; what must
-happen once for all workers (Web Push, the record in topic `event`) is done by the one that holds a
+Every worker follows all addresses, so that each can notify the devices connected to it. What must
+happen once per machine (Web Push, the record in topic `event`) is done by the worker that holds a
 lock.
 """
 
@@ -27,7 +27,7 @@ from waylog.observability.telemetry import now_ms
 
 logger = logging.getLogger(__name__)
 
-#: An arrival is news for so long.
+#: Milliseconds after which an arrival is no longer announced.
 FRESH_MS: Final = 30 * 60 * 1000
 _PENDING_MAX: Final = 10_000
 
@@ -39,7 +39,7 @@ class OncePerMachine:
         self._file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
 
     def held(self) -> bool:
-        """Tell whether it is ours; tries to get it."""
+        """Try to get the lock; tell whether this process holds it."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -47,12 +47,12 @@ class OncePerMachine:
         return True
 
     def close(self) -> None:
-        """Let another process have it."""
+        """Release the lock for another process."""
         os.close(self._file)
 
 
 class Notices:
-    """Finds arrivals, and hands them to whoever tells them."""
+    """Detects arrivals and calls the subscribers."""
 
     def __init__(
         self,
@@ -71,21 +71,21 @@ class Notices:
         self._once_only: list[Callable[[Arrival], object]] = []
 
     def tell(self, subscriber: Callable[[str, bytes], object]) -> None:
-        """Call with the device and OwnTracks' transition, in every worker."""
+        """Subscribe to arrivals in every worker, with the device and OwnTracks' transition."""
         self._everywhere.append(subscriber)
 
     def tell_once(self, subscriber: Callable[[Arrival], object]) -> None:
-        """Call with the arrival, in one worker of the machine."""
+        """Subscribe to arrivals in one worker of the machine: called with the arrival."""
         self._once_only.append(subscriber)
 
     def address_changed(self, device: str, value: bytes) -> None:
-        """For AddressView.on_address."""
+        """Take a new address; the callback of AddressView.on_address."""
         if not self._places.has(device.partition("/")[0]):
             return
         address = decode_address(value)
         now = self._clock_ms()
         if now - address.time > FRESH_MS:
-            return  # a queue that drains, hours later
+            return  # resolved hours late, from a backlog
         places = self._places.known(device)
         arrival = self._arrivals.observe(device, address.time, address.lat, address.lon, places)
         if arrival is None:
@@ -101,7 +101,7 @@ class Notices:
                 tell_once(arrival)
 
     def take(self, device: str) -> dict[str, Any] | None:
-        """The transition that a device in HTTP mode has not been told yet."""
+        """Return the transition that a device in HTTP mode has not received yet, or None."""
         if not self._pending:
             return None
         arrival = self._pending.pop(device, None)
@@ -115,7 +115,7 @@ class Notices:
 
 
 def event_of(arrival: Arrival, received: int) -> Event:
-    """An arrival as a record of topic `event`."""
+    """Return an arrival as a record of topic `event`."""
     place = arrival.place
     return Event(
         id=fix_id(

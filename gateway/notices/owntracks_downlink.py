@@ -1,4 +1,4 @@
-"""Arrivals and favourite places, as the platform tells OwnTracks apps of them.
+"""Arrivals and favourite places in the form that OwnTracks apps receive.
 
 https://owntracks.org/booklet/tech/json/: `transition`, and `cmd` with action `setWaypoints`.
 """
@@ -11,27 +11,28 @@ from typing import Any, Final
 
 from gateway.notices.arrivals import RADIUS_M, Arrival
 
-#: Regions that a phone watches; iOS takes 20 of all apps' together.
+#: Regions sent to a phone; iOS watches at most 20 for all apps together.
 WAYPOINTS_MAX: Final = 10
-# Android knows a region by its `tst`: seconds between 2017 and 2020, made of the place's id.
+# Android identifies a region by its `tst`: a time between 2017 and 2020, derived from the place's
+# id.
 _FIRST_TST: Final = 1_500_000_000
 _TST_SPAN: Final = 100_000_000
 
 
 def name_of(place: dict[str, Any]) -> str:
-    """The name that a person gives a place."""
+    """Return the name of a place for display."""
     label = place.get("label")
     text = place.get("name") or (label.capitalize() if label else None) or place.get("address")
     return str(text or "a favourite place")
 
 
 def tst_of(place: dict[str, Any]) -> int:
-    """The creation time that stands for a place."""
+    """Return the creation time that identifies a place."""
     return _FIRST_TST + zlib.crc32(str(place.get("place_id")).encode()) % _TST_SPAN
 
 
 def transition(arrival: Arrival, tid: str) -> dict[str, Any]:
-    """An arrival, which both apps show as a notification."""
+    """Return an arrival as a transition, which both apps show as a notification."""
     return {
         "_type": "transition",
         "event": "enter",
@@ -47,7 +48,7 @@ def transition(arrival: Arrival, tid: str) -> dict[str, Any]:
 
 
 def set_waypoints(places: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The command that makes favourite places regions of the app; None without places."""
+    """Return the command that makes favourite places regions of the app; None without places."""
     if not places:
         return None
     return {

@@ -1,4 +1,4 @@
-"""News of addresses, to whatever takes them to devices and viewers."""
+"""Distribution of new addresses and arrivals to devices and viewers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ logger = logging.getLogger(__name__)
 
 
 class AddressChannel(Protocol):
-    """A way to devices: MQTT, for one."""
+    """A channel to devices, such as MQTT."""
 
     def address_changed(self, device: str, value: bytes) -> None:
         """Take the JSON of an address newer than the last one of its device. Must not block."""
@@ -19,22 +19,22 @@ class AddressChannel(Protocol):
 
 
 class Pusher:
-    """Tells every channel; a channel that fails does not keep the others from hearing it."""
+    """Notifies all channels; an exception in one does not affect the others."""
 
     def __init__(self) -> None:
         self._channels: list[AddressChannel] = []
 
     def register(self, channel: AddressChannel) -> None:
-        """Tell this channel from now on."""
+        """Add a channel."""
         self._channels.append(channel)
 
     def unregister(self, channel: AddressChannel) -> None:
-        """Tell it no longer; nothing happens if it was not registered."""
+        """Remove a channel, if it is registered."""
         if channel in self._channels:
             self._channels.remove(channel)
 
     def address_changed(self, device: str, value: bytes) -> None:
-        """For AddressView.on_address."""
+        """Pass on a new address; the callback of AddressView.on_address."""
         for channel in self._channels:
             try:
                 channel.address_changed(device, value)
@@ -42,7 +42,7 @@ class Pusher:
                 logger.exception("%s failed to take an address", type(channel).__name__)
 
     def arrived(self, device: str, transition: bytes) -> None:
-        """For Notices.tell."""
+        """Pass on an arrival; the callback of Notices.tell."""
         for channel in self._channels:
             try:
                 channel.arrived(device, transition)

@@ -1,4 +1,4 @@
-"""Favourite places on their way to OwnTracks over MQTT, as `cmd` messages."""
+"""Favourite places for OwnTracks over MQTT, as `cmd` messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QOS: Final = 1
 
 
 class WaypointSource:
-    """Gives subscribers to a device's `cmd` its places, and again when there are others."""
+    """Sends subscribers to a device's `cmd` its places, and again when they change."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class WaypointSource:
         self._wake = wake
 
     def retained(self, topic_filter: str) -> Iterator[Message]:
-        """For the router; see RetainedSource."""
+        """Yield matching messages for the router, see RetainedSource."""
         levels = topic_filter.split("/")
-        # A filter for all users is that of an administrator, and no phone.
+        # A filter for all users comes from an administrator, not from a phone.
         if len(levels) < 2 or has_wildcard(levels[1]) or not self._places.has(levels[1]):
             return
         for message in list(self._of_user(levels[1])):
@@ -47,7 +47,7 @@ class WaypointSource:
                 yield message
 
     def changed(self) -> None:
-        """Places have changed: tell who is connected."""
+        """Send changed places to the clients that are connected."""
         users = {session.identity.user for session in self._router.sessions.values()}
         for user in users:
             if not self._places.has(user):

@@ -1,7 +1,7 @@
 """Web Push: arrivals as notifications of a browser whose page is closed.
 
-RFC 8030 (the request), RFC 8291 (its encryption) and RFC 8292 (VAPID: who sends it). Push services
-stand in the internet, so that all of it is off unless the operator names a contact for them.
+RFC 8030 (the request), RFC 8291 (its encryption) and RFC 8292 (VAPID: the sender's identity). Push
+services are on the internet, so all of it is off unless the operator configures a contact address.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 SUBSCRIPTIONS_PER_USER_MAX: Final = 10
 _ENDPOINT_CHARACTERS_MAX: Final = 1_000
-#: A push service keeps so long what it cannot deliver: an arrival is no news afterwards.
+#: Seconds that a push service keeps an undelivered notification; later it is no longer news.
 _TTL_S: Final = 30 * 60
 _TIMEOUT_S: Final = 10.0
-#: Notifications that wait or are under way; sent at one time. Of all users, and of one.
+#: Notifications that wait or are being sent, and those being sent; of all users and of one.
 _WAITING_MAX: Final = 200
 _WAITING_EACH_MAX: Final = 20
 _SENT_AT_ONCE: Final = 20
@@ -45,25 +45,25 @@ _SECRET: Final = "vapid"  # noqa: S105 the secret's name
 
 
 class Keys(msgspec.Struct):
-    """Keys that a browser made for us: its public key and a secret, both base64url."""
+    """Keys made by a browser: its public key and a shared secret, both base64url."""
 
     p256dh: str
     auth: str
 
 
 class Subscription(msgspec.Struct):
-    """PushSubscription.toJSON() of the Push API."""
+    """The result of PushSubscription.toJSON() of the Push API."""
 
     endpoint: str
     keys: Keys
 
 
 class BadSubscription(ValueError):
-    """Not what a browser's PushManager gives."""
+    """The subscription is not from a browser's PushManager."""
 
 
 class _GlobalResolver(AbstractResolver):
-    """Leaves out addresses of our own networks: a subscription is somebody else's word."""
+    """Leaves out private addresses: the endpoint of a subscription is untrusted input."""
 
     def __init__(self) -> None:
         self._resolver = ThreadedResolver()
@@ -82,9 +82,10 @@ class _GlobalResolver(AbstractResolver):
 
 
 class WebPush:
-    """Keeps subscriptions, and sends; `contact` is a mailto: or https: address of the operator.
+    """Stores subscriptions and sends notifications.
 
-    `anywhere` allows endpoints that are not in the internet, for tests.
+    `contact` is a mailto: or https: address of the operator. `anywhere` allows endpoints outside of
+    the internet, for tests.
     """
 
     def __init__(self, store: UserStore, contact: str | None, *, anywhere: bool = False) -> None:
@@ -100,11 +101,11 @@ class WebPush:
 
     @property
     def enabled(self) -> bool:
-        """Tell whether the operator wants it."""
+        """Tell whether the operator has configured a contact."""
         return self._contact is not None
 
     def public_key(self) -> str:
-        """The platform's key, which a page hands to its PushManager (base64url)."""
+        """Return the gateway's public key for a page's PushManager (base64url)."""
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
         point = self._signer().public_key.public_bytes(
@@ -113,7 +114,7 @@ class WebPush:
         return base64.urlsafe_b64encode(point).rstrip(b"=").decode()
 
     def subscribe(self, user: str, subscription: Subscription) -> None:
-        """Send a user's arrivals there from now on. Raises BadSubscription."""
+        """Send a user's arrivals to this subscription. Raises BadSubscription."""
         self._check(subscription)
         self._store.rights.add_push_subscription(
             user,
@@ -124,11 +125,11 @@ class WebPush:
         )
 
     def unsubscribe(self, user: str, endpoint: str) -> None:
-        """No longer; nothing happens if there was no such subscription of this user."""
+        """Remove a subscription, if this user has it."""
         self._store.rights.remove_push_subscription(endpoint, user)
 
     def arrived(self, arrival: Arrival) -> None:
-        """Tell the browsers of a user; for Notices.tell_once."""
+        """Notify the browsers of a user; the callback of Notices.tell_once."""
         if not self.enabled:
             return
         user = arrival.device.partition("/")[0]
@@ -142,7 +143,7 @@ class WebPush:
                 "lon": arrival.lon,
             }
         )
-        # A newer arrival of the device takes the place of one that is not delivered yet.
+        # A newer arrival of the device replaces one that is not delivered yet.
         topic = base64.urlsafe_b64encode(hashlib.blake2b(arrival.device.encode()).digest()[:24])
         for endpoint, p256dh, auth in self._store.rights.push_subscriptions(user):
             if not self._waiting.take(user):
@@ -152,7 +153,7 @@ class WebPush:
             self._sending.start(self._send_in_turn(user, subscription, message, topic.decode()))
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the notifications being sent."""
         await self._sending.close()
         if self._session is not None:
             await self._session.close()
@@ -242,7 +243,7 @@ class WebPush:
 
 
 def encrypt(message: bytes, keys: Keys) -> bytes:
-    """The body of a push message (RFC 8291). Raises ValueError for keys that are none."""
+    """Return the body of a push message (RFC 8291). Raises ValueError for invalid keys."""
     import http_ece
     from cryptography.hazmat.primitives.asymmetric import ec
 

@@ -1,7 +1,7 @@
-"""The gateway's counts in Prometheus' text format.
+"""The gateway's counters in Prometheus' text format.
 
-Loaded when a gateway with an HTTP listener starts: at the first question it would keep others
-waiting.
+Imported when a gateway with an HTTP listener starts: importing it at the first scrape would block
+the event loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gateway.observability.metrics import LATENCY_BUCKETS_S, GatewayMetrics
 
 
 def exposition(metrics: GatewayMetrics) -> bytes:
-    """The text that Prometheus scrapes."""
+    """Return the text that Prometheus scrapes."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(metrics))
     return generate_latest(registry)
@@ -30,7 +30,7 @@ class _Collector:
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        """For prometheus_client's registry."""
+        """Yield the metrics; called by prometheus_client's registry."""
         counts = self._metrics
         yield _labelled("fixes", "Fixes acknowledged by the log.", "source", counts.fixes)
         yield _labelled("rejected", "Messages kept in topic error.", "source", counts.rejected)

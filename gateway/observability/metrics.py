@@ -1,7 +1,7 @@
-"""The gateway's counts.
+"""The gateway's counters.
 
-The hot path only adds to plain integers: prometheus_client's own counters take a lock for each.
-`gateway.observability.exposition` turns them into metrics when they are asked for.
+The hot path only increments plain integers: prometheus_client's counters take a lock each time.
+`gateway.observability.exposition` turns them into metrics when they are scraped.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ LATENCY_BUCKETS_S: Final = (
 
 
 class GatewayMetrics:
-    """Counts of one gateway process."""
+    """The counters of one gateway process."""
 
     def __init__(self) -> None:
         self.fixes: dict[str, int] = {}  # acknowledged, by device format
         self.rejected: dict[str, int] = {}  # by device format
         self.events = 0
-        self.messages = 0  # MQTT messages for topics of an operator's choice
-        self.erased = 0  # fixes and events of before their device was erased
-        self.repeated = 0  # fixes that were in the log, or on their way, already
+        self.messages = 0  # MQTT messages on topics mapped by the operator
+        self.erased = 0  # fixes and events older than the erasure of their device
+        self.repeated = 0  # fixes that were already in the log, or on their way
         self.append_failures = 0
         self.unauthorized = 0
         self.connections_refused = 0
         self.requests: dict[tuple[str, int], int] = {}  # by format or route, and status
         self.pushes: dict[str, int] = {}  # addresses and fixes sent, by channel
         self.view_records: dict[str, int] = {}  # read from the log, by topic
-        self.skipped = 0  # events a slow viewer did not get
-        self.viewers_stalled = 0  # and were disconnected
-        #: From the submission of a fix to the log's acknowledgement, by LATENCY_BUCKETS_S.
+        self.skipped = 0  # events not sent to a slow viewer
+        self.viewers_stalled = 0  # viewers disconnected because they did not read
+        #: Seconds from the submission of a fix to the log's acknowledgement, by LATENCY_BUCKETS_S.
         self.latency_counts = [0] * (len(LATENCY_BUCKETS_S) + 1)
         self.latency_sum = 0.0
-        #: What the MQTT listener counts, by event.
+        #: Counters of the MQTT listener, by event.
         self.mqtt: Mapping[str, int] = {}
-        #: Gauges: read when they are asked for.
+        #: Gauges with their functions, which are called at each scrape.
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
 
     def request(self, route: str, status: int) -> None:
@@ -58,7 +58,7 @@ class GatewayMetrics:
         self.requests[key] = self.requests.get(key, 0) + 1
 
     def pushed(self, channel: str, count: int = 1) -> None:
-        """Count what went to a device or a viewer."""
+        """Count messages sent to a device or a viewer."""
         self.pushes[channel] = self.pushes.get(channel, 0) + count
 
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:

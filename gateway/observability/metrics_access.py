@@ -1,7 +1,8 @@
-"""Access to `/metrics` and `/v1/pipeline`, which tell how the platform does.
+"""Access to `/metrics` and `/v1/pipeline`, which show the state of the platform.
 
-Counts over everybody tell about everybody, so that administrators alone read them unless the
-operator says otherwise. Prometheus shows a token of its own, which is good for nothing else.
+Totals over all users reveal something about each of them, so only administrators may read them
+unless the operator decides otherwise. Prometheus uses a token of its own, which is valid for
+nothing else.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ AUDIENCES: Final[tuple[Audience, ...]] = get_args(Audience)
 
 @dataclass(frozen=True)
 class MetricsAccess:
-    """Administrators, every user, or everybody; and whoever shows `token`."""
+    """The readers of metrics: administrators, every user, or everybody; and holders of `token`."""
 
     audience: Audience = "admin"
     token: str | None = field(default=None, repr=False)
 
     def is_token(self, secret: str) -> bool:
-        """Tell whether a secret is the token of the metrics."""
+        """Tell whether a secret is the metrics token."""
         return is_metrics_token(secret, self.token)

@@ -16,17 +16,17 @@ from waylog.process.storage_trouble import describe
 
 logger = logging.getLogger(__name__)
 
-#: A reader of the log hears of it twice a second, though there be nothing new; of a broker that is
-#: started again after a few seconds.
+#: Seconds of silence after which a reader of the log counts as cut off. A reader hears from the log
+#: twice a second even if there are no records, and from a restarted broker after a few seconds.
 SILENT_S: Final = 6.0
 WATCH_S: Final = 1.0
-#: A request waits so long for a log that is known not to answer.
+#: Seconds that a request waits for a log that is known not to answer.
 HOPELESS_S: Final = 2.0
 _NEEDED_TO_APPEND: Final = frozenset({"appending", LOCATION})
-#: With less room SQLite and the logs cannot be written any more.
+#: With less free space SQLite and the logs can no longer be written.
 ROOM_BYTES_MIN: Final = 256 * 1024
 
-#: Says what is wrong with a part; None where nothing is.
+#: Returns what is wrong with a part, or None.
 Ask = Callable[[], str | None]
 
 
@@ -37,29 +37,29 @@ class Reader(Protocol):
 
 
 class Readiness:
-    """Asks each part of the process."""
+    """Checks the parts of the process."""
 
     def __init__(self) -> None:
         self._parts: dict[str, Ask] = {}
-        #: What has been said since all was well.
+        #: Parts reported as not ready since everything was ready.
         self._told: set[str] = set()
         self._cannot_append = False
 
     def add(self, part: str, ask: Ask) -> None:
-        """Have a part asked from now on."""
+        """Add a part to be checked."""
         self._parts[part] = ask
 
     def problems(self) -> dict[str, str]:
-        """Reasons by part that is not ready; empty where everything is."""
+        """Return the reason for each part that is not ready; empty if all are ready."""
         answers = {part: ask() for part, ask in self._parts.items()}
         return {part: reason for part, reason in answers.items() if reason is not None}
 
     def append_timeout_s(self, ordinary_s: float) -> float:
-        """Seconds that a request waits for its append: few where it is known to fail."""
+        """Return the seconds that a request waits for its append: few if it is known to fail."""
         return min(ordinary_s, HOPELESS_S) if self._cannot_append else ordinary_s
 
     async def look(self) -> None:
-        """Say what has changed since the last time."""
+        """Log what has changed since the last call, and notify the supervisor."""
         problems = self.problems()
         self._cannot_append = not _NEEDED_TO_APPEND.isdisjoint(problems)
         if not problems:
@@ -68,7 +68,7 @@ class Readiness:
                 logger.warning("ready again")
                 notify("STATUS=ready")
         elif not problems.keys() <= self._told:
-            # A part that comes and goes, while another stays, is said once.
+            # While one part stays not ready, another that comes and goes is reported once.
             self._told.update(problems)
             told = "; ".join(f"{part}: {reason}" for part, reason in problems.items())
             logger.error("not ready: %s", told)
@@ -76,7 +76,7 @@ class Readiness:
 
 
 def reader_trouble(reader: Reader, now: Callable[[], float] = time.monotonic) -> Ask:
-    """Asks whether a reader has heard from the log recently."""
+    """Return a check whether a reader has heard from the log recently."""
 
     def ask() -> str | None:
         silent_s = now() - reader.heard_at
@@ -86,7 +86,7 @@ def reader_trouble(reader: Reader, now: Callable[[], float] = time.monotonic) ->
 
 
 def storage_trouble(folder: Path) -> Ask:
-    """Asks whether there is room in a folder."""
+    """Return a check whether a folder has free space."""
 
     def ask() -> str | None:
         try:

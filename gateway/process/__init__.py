@@ -1,1 +1,1 @@
-"""The processes of the gateway: how their parts are put together, start and stop."""
+"""The processes of the gateway: assembly of their parts, start and stop."""

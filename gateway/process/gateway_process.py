@@ -1,4 +1,4 @@
-"""One gateway process: puts the parts together, serves, and takes them apart."""
+"""One gateway process: assembles the parts, serves, and closes them."""
 
 from __future__ import annotations
 
@@ -65,10 +65,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: At 20,000 fixes a second phones may come again with the same one for 50 s at least: after a storm
-#: it took the last of 100,000 half of that. 16 to 32 bytes each, where there are so many.
+#: Ids of fixes that are remembered, 16 to 32 bytes each. At 20,000 fixes a second they cover at
+#: least 50 s of repeats; after a reconnection storm of 100,000 phones the last repeat came in half
+#: that time.
 _KNOWN_FIXES_MAX: Final = 2_000_000
-#: The secret's name, of the hash that makes keys of fixes.
+#: The name of the secret for the hash that makes the keys of fixes.
 _KEYS_SECRET: Final = "fix keys"  # noqa: S105
 
 
@@ -91,18 +92,18 @@ class GatewaySettings:
     client_id: str = "gateway"
     resolver_group: str = "resolver"
     view_tail_records: int = 50_000
-    #: The folder in which last positions and ids of fixes outlive the process; None: none.
+    #: Folder in which last positions and ids of fixes survive a restart; None to keep nothing.
     views: Path | None = None
     append_timeout_s: float = HttpLimits.append_timeout_s
     trusted_proxies: tuple[str, ...] = ()
     proxy_protocol: bool = False
     push_contact: str | None = None
-    #: Different devices that an ordinary user may send for.
+    #: Different devices that a user without a limit of its own may send for.
     devices_per_user: int = DEVICES_PER_USER
     viewers_per_user: int = HttpLimits.viewers_per_user_max
     viewers_per_address: int = HttpLimits.viewers_per_address_max
     mqtt_options: MqttOptions = field(default_factory=MqttOptions)
-    #: Socket for workers that only speak MQTT; None: there are none.
+    #: Socket for workers that only speak MQTT; None if there are none.
     relay: Path | None = None
 
 
@@ -120,7 +121,7 @@ async def serve(settings: GatewaySettings) -> int:
 
 
 class _Gateway:
-    """The parts, in the order in which they depend on each other."""
+    """The parts of the process, in the order of their dependencies."""
 
     def __init__(
         self,
@@ -141,14 +142,14 @@ class _Gateway:
         stack.callback(store.close)
         self.permissions = Permissions(store, open_mode=settings.open_mode)
         self.admission = (
-            # Nobody is who they say: nothing is counted.
+            # In open mode identities are not verified, so nothing is counted.
             Admission.in_memory()
             if settings.open_mode
             else open_admission(settings.users, store, settings.devices_per_user)
         )
         stack.callback(self.admission.close)
         self._limits = HttpLimits(append_timeout_s=settings.append_timeout_s)
-        #: Of HTTP and MQTT together.
+        #: Limits per address over HTTP and MQTT together.
         self.addresses = Addresses(self._limits)
         parties = PeerParties().open()
         stack.callback(parties.close)
@@ -167,7 +168,7 @@ class _Gateway:
             loop,
         )
         stack.push_async_callback(self.producer.close)
-        # Before the first key is made: what is kept of them is of use to the next process.
+        # Before the first key is computed: keys in the snapshot must be valid in the next process.
         use_secret(store.rights.secret(_KEYS_SECRET, KEY_BYTES))
         self.readiness = Readiness()
         self.readiness.add("appending", lambda: self.producer.trouble)
@@ -192,7 +193,7 @@ class _Gateway:
         self.permissions.subscribe(self.viewers.rights_changed)
         self.location_view.watch(self.viewers)
         self.address_view.watch(self.viewers)
-        #: The channel by which other workers reach this one.
+        #: The channel by which other workers reach this process.
         self.channel: LocalChannel | None = None
         self.worker_hub: WorkerHub | None = None
         if settings.relay is None:
@@ -226,11 +227,11 @@ class _Gateway:
         stack.push_async_callback(self.pipeline.close)
 
     async def start(self) -> None:
-        """Listen as soon as the views know what they knew before and what came since.
+        """Start to listen once the views have loaded their snapshot and the records after it.
 
-        Before that a repeated fix could not be told from a new one.
+        Before that a repeated fix could not be distinguished from a new one.
         """
-        # Friends are told of nobody's position before it is known where people live.
+        # Friends are shown no positions before homes are loaded.
         looking = spawn(self.places.look_up(), "looking for places")
         self._stack.callback(looking.cancel)
         settings = self._settings

@@ -1,4 +1,4 @@
-"""The life of a process of this package: start, run until it is told to stop, end."""
+"""The life cycle of a process of this package: start, run until told to stop, end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Started(NamedTuple):
     """A process that serves."""
 
     producer: LogProducer
-    where: str  # what it listens on, for the line that says it is ready
+    where: str  # its addresses, for the log line that says it is ready
 
 
 async def serve_until_stopped(
@@ -34,9 +34,10 @@ async def serve_until_stopped(
     *,
     name: str = "gateway",
 ) -> int:
-    """Run until SIGTERM or SIGINT (0), or until the process cannot go on (1).
+    """Run until SIGTERM or SIGINT (return 0), or until the process cannot go on (return 1).
 
-    What `start` puts on the stack is taken apart in the end, also when it is stopped half-way.
+    Everything that `start` puts on the stack is closed at the end, even if the start is
+    interrupted.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -69,7 +70,7 @@ async def serve_until_stopped(
         logger.info("%s ready %s", name, where)
         while not stop.is_set():
             if producer.fatal is not None:
-                # The supervisor starts another process, with a producer that can.
+                # The supervisor starts another process with a new producer.
                 logger.critical("stopping: %s", producer.fatal)
                 return 1
             try:
@@ -78,5 +79,5 @@ async def serve_until_stopped(
             except TimeoutError:
                 continue
         logger.info("stopping")
-    # The supervisor starts another process where this one has lost a part.
+    # After an unexpected failure the supervisor starts another process.
     return 1 if unexpected else 0

@@ -1,4 +1,4 @@
-"""A worker that only speaks MQTT: many of them share the port, one gateway has the views."""
+"""A worker that only speaks MQTT: many share the port, and one gateway has the views."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def _start(
     authenticator = Authenticator(store, open_mode=settings.open_mode, guesses=guesses)
     stack.callback(authenticator.close)
     permissions = Permissions(store, open_mode=settings.open_mode)
-    # Of places no more is needed here than where not to tell friends that somebody is.
+    # Homes are needed to filter positions for friends; other places are not needed here.
     places = Places(settings.places, homes_only=True)
     friend_filter = FriendFilter(places, store.rights.secret(FRIEND_FILTER_SECRET))
     places.on_change(friend_filter.homes_changed)
@@ -165,7 +165,7 @@ async def _start(
 
 
 def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
-    """Have subscriptions looked after by the gateway that has the views."""
+    """Get retained messages for subscriptions from the gateway that has the views."""
     asking = TaskSet("asking for what is retained")
 
     async def ask(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:

@@ -1,1 +1,1 @@
-"""Ways of devices over any time, out of the history in Parquet."""
+"""Tracks of devices over any period, from the history in Parquet."""

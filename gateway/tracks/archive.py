@@ -1,8 +1,8 @@
-"""Reads what is only in Parquet: tracks that memory does not reach back to, visits to places.
+"""Reads data that is only in Parquet: tracks older than those in memory, visits and trips.
 
-A process of its own reads it (gateway.tracks.archive_process), since what reads Parquet takes as much
-memory as a gateway, and a year's track as long to write as many fixes to take. It starts with the
-first question and ends when none came for a while.
+A separate process reads it (gateway.tracks.archive_process), because reading Parquet takes as much
+memory as a whole gateway, and encoding a year's track takes as long as ingesting as many fixes. The
+process starts with the first question and ends when none has come for a while.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from waylog.process.answering_process import AnsweringProcess
 
 logger = logging.getLogger(__name__)
 
-#: A longer track has to be asked for in pieces.
+#: Points in one response; a longer track has to be requested in pieces.
 POINTS_MAX: Final = 250_000
-#: The same of visits and trips, which are read and written where others wait: years of them.
+#: Visits or trips in one response: some years of them. They are decoded on the event loop.
 ROWS_MAX: Final = 5_000
 
 _ANSWER_S: Final = 60.0
 _WRITTEN_AT_ONCE: Final = 64 * 1024
 _READ_AT_ONCE: Final = 64 * 1024
-#: Questions that wait for those before them; more are refused.
+#: Questions that wait for earlier ones; more are refused.
 _WAITING_MAX: Final = 256
-#: Those of one user.
+#: Questions of one user that wait.
 _WAITING_EACH_MAX: Final = 4
 
 
@@ -39,18 +39,18 @@ class ArchiveUnavailable(Exception):
 
 
 class ArchiveRefused(Exception):
-    """The archive cannot give what was asked for; the text says why."""
+    """The archive cannot return what was requested; the text says why."""
 
 
 class Question(msgspec.Struct):
-    """A question to the reading process, a line of JSON."""
+    """A question to the reading process, one line of JSON."""
 
     kind: str  # "track", "visits" or "trips"
     device: str
     from_ms: int
     to_ms: int
     limit: int
-    #: Of a track: its format, what is not shown, and how many bytes of points follow the line.
+    #: For a track: its format, the circles to hide, and the bytes of points that follow the line.
     format: str = ""
     circles: tuple[Circle, ...] | None = None
     recent: int = 0
@@ -59,7 +59,7 @@ class Question(msgspec.Struct):
 class AnswerHead(msgspec.Struct, omit_defaults=True):
     """The line before an answer."""
 
-    bytes: int = 0  # that follow
+    bytes: int = 0  # number of bytes that follow
     error: str = ""
     refused: bool = False
 
@@ -68,10 +68,10 @@ _head: Final = msgspec.json.Decoder(AnswerHead)
 
 
 class Archive:
-    """Asks the reading process, one question at a time; `party`, a user, takes turns with others.
+    """The client of the reading process; sends it one question at a time.
 
-    `history` and `places` are URLs, as `waylog history run` and `waylog places run` know them; with
-    None there is nothing of that kind.
+    Users (`party`) take turns. `history` and `places` are URLs, as for `waylog history run` and
+    `waylog places run`; None if there is no such data.
     """
 
     def __init__(self, history: str | None, places: str | None) -> None:
@@ -91,11 +91,11 @@ class Archive:
         name: str,
         party: str = "",
     ) -> list[bytes]:
-        """The way of a device with from_ms <= time <= to_ms, in the format of that name, in pieces.
+        """Return a device's track with from_ms <= time <= to_ms in the named format, in pieces.
 
-        `recent` are packed points that memory has; where there is no history they are all. Homes
-        within the circles are hidden, unless its owner asks (None). Raises ArchiveUnavailable, and
-        ArchiveRefused for more than POINTS_MAX.
+        `recent` holds the packed points from memory; without a history they are the whole track.
+        Homes within `circles` are hidden; None, for the owner, hides nothing. Raises
+        ArchiveUnavailable, and ArchiveRefused for more than POINTS_MAX points.
         """
         if not self._urls[0]:
             return [await asyncio.to_thread(_encode, name, device, recent, circles)]
@@ -107,13 +107,13 @@ class Archive:
     async def visits(
         self, device: str, from_ms: int, to_ms: int, party: str = ""
     ) -> list[dict[str, Any]]:
-        """Visits of a device that touch a time, by time; raises as `track` does."""
+        """Return visits of a device that overlap a period, in order. Raises as `track` does."""
         return await self._rows("visits", device, from_ms, to_ms, party)
 
     async def trips(
         self, device: str, from_ms: int, to_ms: int, party: str = ""
     ) -> list[dict[str, Any]]:
-        """Trips between places that touch a time, by time; raises as `track` does."""
+        """Return trips that overlap a period, in order. Raises as `track` does."""
         return await self._rows("trips", device, from_ms, to_ms, party)
 
     async def _rows(
@@ -127,7 +127,7 @@ class Archive:
         return rows
 
     async def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if it runs."""
         await self._process.close()
 
     async def _ask(self, question: Question, party: str, more: bytes = b"") -> list[bytes]:
@@ -141,7 +141,8 @@ class Archive:
                         return await self._exchange(question, more)
                 except BaseException as error:
                     if not isinstance(error, ArchiveRefused):
-                        # Its answer may still come: the next question must not get that one.
+                        # The answer may still arrive, and must not be taken for that of the next
+                        # question.
                         await self._process.end()
                     if isinstance(error, TimeoutError | OSError | EOFError):
                         raise ArchiveUnavailable("the archive does not answer") from error
@@ -166,7 +167,8 @@ class Archive:
                 raise ArchiveRefused(head.error)
             if head.error:
                 raise ArchiveUnavailable(head.error)
-            # To wait for all of it would put it together here, which takes long where it is much.
+            # Read in pieces: waiting for all of it would join a large answer here, which takes
+            # long.
             pieces: list[bytes] = []
             missing = head.bytes
             while missing:
@@ -182,7 +184,7 @@ def _tuple(circles: Sequence[Circle] | None) -> tuple[Circle, ...] | None:
 
 
 def _encode(name: str, device: str, recent: bytes, circles: Sequence[Circle] | None) -> bytes:
-    # Only with the first track does a gateway without a history need what encodes it.
+    # Imported late: a gateway without a history needs the encoders only for the first track.
     from gateway.tracks.track_encoders import encode_track
     from gateway.tracks.track_points import unpacked
 

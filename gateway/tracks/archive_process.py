@@ -1,8 +1,8 @@
-"""`python -m gateway.tracks.archive_process HISTORY PLACES`: answers questions about what is in Parquet.
+"""`python -m gateway.tracks.archive_process HISTORY PLACES`: answers questions about Parquet data.
 
-A line of JSON on standard input is a question (gateway.tracks.archive.Question), with a track's the points
-follow that memory has; the answer is a line of JSON (AnswerHead) and as many bytes as it says: a
-track in its format, or JSON. Ends with its input.
+A question on standard input is a line of JSON (gateway.tracks.archive.Question); for a track the
+points from memory follow. The answer is a line of JSON (AnswerHead) and the number of bytes given
+there: a track in its format, or JSON. The process ends at the end of its input.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from waylog.history.history_reader import HistoryReader
     from waylog.history.storage import Storage
 
-#: Which files there are is looked up again after so long.
+#: Seconds after which the list of files is refreshed.
 _FRESH_S: Final = 5.0
 
 
 class _Table(NamedTuple):
-    """A table of the places job: rows of devices with a beginning and an end."""
+    """A table of the places job, whose rows belong to devices and have a begin and an end."""
 
     begin: str
     end: str
@@ -58,7 +58,7 @@ class Reader:
         self._looked = 0.0
 
     def answer(self, question: Question, recent: bytes) -> bytes:
-        """Raises ArchiveUnavailable and ArchiveRefused."""
+        """Return the answer to a question. Raises ArchiveUnavailable and ArchiveRefused."""
         if question.kind == "track":
             return self._track(question, recent)
         return self._rows(question)
@@ -133,11 +133,11 @@ def _rows_in(storage: Storage, path: str, kind: _Table, question: Question) -> l
 
 
 def main(history: str, places: str) -> None:
-    """Answer until there are no more questions."""
-    # Ctrl-C reaches the whole process group; the gateway says when to end.
+    """Answer questions until the end of the input."""
+    # Ctrl-C reaches the whole process group; this process ends when the gateway closes its input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     reader = Reader(history, places)
-    # A year's track is a hundred thousand objects that end together.
+    # A year's track is a hundred thousand objects that are freed together.
     look_for_garbage_less_often()
     questions, output = sys.stdin.buffer, sys.stdout.buffer
     while line := questions.readline():
@@ -150,7 +150,7 @@ def main(history: str, places: str) -> None:
             head = AnswerHead(error=str(error), refused=True)
         except ArchiveUnavailable as error:
             head = AnswerHead(error=str(error) or type(error).__name__)
-        except Exception as error:  # whatever a file holds must not end the process
+        except Exception as error:  # no content of a file may end the process
             head = AnswerHead(error=f"{type(error).__name__}: {error}")
         output.write(msgspec.json.encode(head) + b"\n" + content)
         output.flush()
@@ -158,5 +158,5 @@ def main(history: str, places: str) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1], sys.argv[2])
-    # Arrow's threads that still start while the interpreter ends abort the process.
+    # Arrow's threads that are still starting while the interpreter shuts down abort the process.
     os._exit(0)

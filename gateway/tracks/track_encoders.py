@@ -1,6 +1,6 @@
-"""A track as GeoJSON (RFC 7946), GPX 1.1, KML 2.2 and CSV (RFC 4180).
+"""Encoders of tracks: GeoJSON (RFC 7946), GPX 1.1, KML 2.2 and CSV (RFC 4180).
 
-Apart from `gateway.tracks.track_formats`, which a gateway has in memory before anybody asks for a track.
+Separate from `gateway.tracks.track_formats`, which a gateway imports at its start.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gateway.tracks.track_points import (
 
 
 def _geojson(device: str, points: Points) -> bytes:
-    """One LineString with its times in `coordTimes`, as other tools write and read them.
+    """Encode one LineString with its times in `coordTimes`, as other tools do.
 
-    A single point is a Point: a line has two (RFC 7946, section 3.1.4).
+    A single point is encoded as a Point: a line has at least two (RFC 7946, section 3.1.4).
     """
     coordinates = _coordinates(points)
     geometry: dict[str, object] | None = None
@@ -65,7 +65,7 @@ def _coordinates(points: Points) -> list[list[float]]:
 
 
 def _gpx(device: str, points: Points) -> bytes:
-    """One track with one segment; speed and course in Garmin's TrackPointExtension v2."""
+    """Encode one track with one segment; speed and course in Garmin's TrackPointExtension v2."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<gpx version="1.1" creator="Waylog" xmlns="http://www.topografix.com/GPX/1/1" '
@@ -97,7 +97,7 @@ def _gpx(device: str, points: Points) -> bytes:
 
 
 def _kml(device: str, points: Points) -> bytes:
-    """One gx:Track: times first, then as many positions."""
+    """Encode one gx:Track: all times first, then all positions."""
     positions = degrees(points, "lon"), degrees(points, "lat"), measured(points, "altitude")
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -115,11 +115,11 @@ def _kml(device: str, points: Points) -> bytes:
 
 
 def _comma_separated(device: str, points: Points) -> bytes:
-    """A header and a line a point; what is not known is empty."""
+    """Encode a header and a line per point; unknown values are empty."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["device", "time", "lat", "lon", *MEASURED])
-    # A spreadsheet takes what begins with these for a formula.
+    # A spreadsheet takes text that begins with these characters for a formula.
     name = f"'{device}" if device[:1] in ("=", "+", "-", "@") else device
     known = iso_times(points), degrees(points, "lat"), degrees(points, "lon")
     more = (measured(points, each) for each in MEASURED)
@@ -138,10 +138,9 @@ _ENCODERS: Final[dict[str, Callable[[str, Points], bytes]]] = {
 def encode_track(
     name: str, device: str, tracks: Sequence[Points], circles: Sequence[Circle] | None = None
 ) -> bytes:
-    """A track in one of the FORMATS, put together of several; for others than its owner homes are
-    hidden within `circles`.
+    """Return a track in one of the FORMATS, merged from several.
 
-    Some 1 us a point.
+    `circles` hides homes from users other than the owner. Takes about 1 us per point.
     """
     points = merged(*tracks)
     if circles is not None:

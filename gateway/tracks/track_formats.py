@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class TrackFormat(NamedTuple):
-    """The headers of a format's answer; `gateway.tracks.track_encoders` writes it."""
+    """The headers of a format's response; `gateway.tracks.track_encoders` encodes the body."""
 
     content_type: str
     suffix: str

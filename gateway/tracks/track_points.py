@@ -1,4 +1,4 @@
-"""Points of tracks as arrays: all points of a year at once, in place of one after the other."""
+"""Points of tracks as arrays, so that a year's points are processed at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MEASURED: Final = ("altitude", "accuracy", "speed", "course")
 
-#: As `gateway.views.track_store.pack_point` packs one; what was not measured is NaN.
+#: The layout of `gateway.views.track_store.pack_point`; unmeasured values are NaN.
 POINT: Final = np.dtype(
     [("time", "<i8"), ("lat", "<i4"), ("lon", "<i4"), *((name, "<f4") for name in MEASURED)]
 )
@@ -25,24 +25,24 @@ Points = NDArray[np.void]
 
 
 def unpacked(packed: bytes) -> Points:
-    """Packed points; none of them is copied."""
+    """Return packed points as an array, without copying them."""
     return np.frombuffer(packed, POINT)
 
 
 def points_of(table: pa.Table) -> Points:
-    """Rows of a table with `time` in ms, `lat` and `lon` in degrees, and what was measured."""
+    """Return the rows of a table with `time` in ms, `lat` and `lon` in degrees, and MEASURED."""
     points = np.empty(table.num_rows, POINT)
     points["time"] = table["time"].to_numpy()
     for name in ("lat", "lon"):
         points[name] = np.rint(table[name].to_numpy() * 1e7)
     for name in MEASURED:
-        # What is not known is NaN, here and there.
+        # Unknown values are NaN in the table and in the array.
         points[name] = table[name].to_numpy()
     return points
 
 
 def merged(*tracks: Points) -> Points:
-    """The points of several tracks by time; one that is in several once, as the last has it."""
+    """Return the points of several tracks by time; of equal points that of the last track."""
     points = np.concatenate(tracks)
     times = points["time"]
     if (times[1:] > times[:-1]).all():
@@ -57,8 +57,10 @@ def merged(*tracks: Points) -> Points:
 
 
 def as_told(points: Points, circles: Sequence[Circle]) -> Points:
-    """A way as friends are told it: to the metre, and with its parts at homes in the middle of
-    their circles, once each, to a quarter of an hour (see gateway.friends.friend_filter).
+    """Return a track as friends see it.
+
+    Positions are rounded to a metre. Each stay in a circle around a home becomes one point at its
+    centre, with its time rounded to a quarter of an hour (see gateway.friends.friend_filter).
     """
     points = points.copy()
     for name in ("lat", "lon"):
@@ -79,20 +81,20 @@ def as_told(points: Points, circles: Sequence[Circle]) -> Points:
             shown[name][own] = RADIUS_M if name == "accuracy" else np.nan
     times = points["time"]
     rounded = times - times % HOME_MS
-    # Not before the point in front of it: a way has its points in order.
+    # Not before the previous point: the points of a track are in order.
     rounded[1:] = np.maximum(rounded[1:], times[:-1])
     shown["time"][inside >= 0] = rounded[inside >= 0]
     return shown[(inside < 0) | begins]
 
 
 def degrees(points: Points, name: str) -> list[float]:
-    """`lat` or `lon`."""
+    """Return `lat` or `lon` in degrees."""
     values: list[float] = (points[name] / 1e7).tolist()
     return values
 
 
 def measured(points: Points, name: str) -> list[float | None]:
-    """Measured values, to three decimals; None where nothing was measured."""
+    """Return measured values, rounded to three decimals; None where nothing was measured."""
     values = np.round(points[name].astype(np.float64), 3)
     unknown = np.isnan(values)
     if unknown.all():
@@ -104,7 +106,7 @@ def measured(points: Points, name: str) -> list[float | None]:
 
 
 def iso_times(points: Points) -> list[str]:
-    """Times as 2025-11-01T11:00:05.120Z (RFC 3339)."""
+    """Return times as 2025-11-01T11:00:05.120Z (RFC 3339)."""
     text = np.datetime_as_string(points["time"].astype("M8[ms]"), unit="ms", timezone="UTC")
     times: list[str] = text.tolist()
     return times

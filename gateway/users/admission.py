@@ -1,10 +1,10 @@
-"""The one gate: what an identity sends passes here, by whichever way it came in.
+"""Admission control: everything an identity sends is checked here, whatever protocol it uses.
 
-HTTP in every format, WebSocket, MQTT and the Kafka REST interface ask the same three things before
-anything is appended: may this user send at all, is the device one of those it may send for, and is
-there room in its quota of fixes a minute. Quotas and devices are counted over all ways together,
-and over all gateway workers of the machine. What was let in is stored: a quota refuses before, and
-never afterwards.
+HTTP in every format, WebSocket, MQTT and the Kafka REST interface check three things before
+anything is appended: whether the user may send at all, whether the device is one that the user may
+send for, and whether the quota of fixes per minute has room. Quotas and devices are counted over
+all protocols together, and over all gateway workers of the machine. Everything that is admitted is
+stored: a quota never refuses afterwards.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from waylog.messages import Fix, Rejected, encode
 if TYPE_CHECKING:
     from gateway.users.database import UserStore
 
-#: Different devices of a user of whom nothing else is said.
+#: Different devices of a user without a limit of its own.
 DEVICES_PER_USER: Final = 1_000
-#: Devices of a user that register themselves.
+#: Devices of one user that may register themselves per minute.
 REGISTRATIONS_PER_MINUTE: Final = 10
 
 
@@ -37,7 +37,7 @@ _SECRET: Final = "devices of senders"  # noqa: S105 the secret's name
 
 
 class Sender(Protocol):
-    """The part of an identity that is needed here."""
+    """The part of an identity that admission control needs."""
 
     @property
     def user(self) -> str: ...
@@ -46,18 +46,18 @@ class Sender(Protocol):
 
 
 class NotAdmitted(Exception):
-    """Nothing of it is taken; the text is for the person who sent it."""
+    """Nothing of the request is accepted; the text tells the sender why."""
 
 
 class SendingNotAllowed(NotAdmitted):
-    """The user may look, and not send."""
+    """The user may read but not send."""
 
     def __init__(self) -> None:
         super().__init__("this user may look, but not send")
 
 
 class QuotaExceeded(NotAdmitted):
-    """Not now: the same may be sent again after `retry_after_s`."""
+    """The quota is used up; the request may be repeated after `retry_after_s`."""
 
     def __init__(self, reason: str, retry_after_s: float) -> None:
         super().__init__(reason)
@@ -65,15 +65,15 @@ class QuotaExceeded(NotAdmitted):
 
     @property
     def retry_after(self) -> str:
-        """For the header: whole seconds."""
+        """Return the value of the Retry-After header, in whole seconds."""
         return str(max(1, math.ceil(self.retry_after_s)))
 
 
 class Admission:
-    """Of one gateway process. `buckets` and `devices` are shared with the other workers.
+    """Admission control of one process. `buckets` and `devices` are shared with other workers.
 
-    `devices_per_user` bounds the devices of ordinary users who have no bound of their own; None is
-    without bound, as for administrators.
+    `devices_per_user` limits the devices of users without a limit of their own; None is unlimited,
+    as for administrators.
     """
 
     def __init__(
@@ -88,32 +88,34 @@ class Admission:
 
     @classmethod
     def in_memory(cls, devices_per_user: int | None = None) -> Admission:
-        """Counts for this process alone."""
+        """Return an instance whose counts are those of this process alone."""
         return cls(TokenBuckets(), SenderDevices(None, b"waylog"), devices_per_user)
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files of counts."""
         self._buckets.close()
         self._devices.close()
 
     def forget(self, device: str) -> None:
-        """A device has been erased."""
+        """Forget a device that has been erased."""
         self._devices.forget(device)
 
     def is_metered(self, sender: Sender) -> bool:
-        """Tell whether fixes of this user are counted, or not taken at all: `admit` has to be asked
-        for each. Of all others only the devices are.
+        """Tell whether the user's fixes are counted, or refused altogether.
+
+        Then `admit` has to be called for every message. For all other users only devices are
+        checked.
         """
         rights = _rights_of(sender)
         return rights.fixes_per_minute is not None or not rights.may_send
 
     def devices_max(self, sender: Sender) -> int | None:
-        """The number of different devices a user may send for; None is without bound."""
+        """Return the number of different devices a user may send for; None is unlimited."""
         own = _rights_of(sender).devices_max
         return own if own is not None or sender.admin else self._devices_per_user
 
     def admits_device(self, sender: Sender, device: str) -> bool:
-        """Tell whether a user may send for a device, which is then one of its devices."""
+        """Tell whether a user may send for a device, and count it as one of the user's devices."""
         devices_max = self.devices_max(sender)
         return devices_max is None or self._devices.admits(sender.user, device, devices_max)
 
@@ -130,10 +132,11 @@ class Admission:
             raise QuotaExceeded(f"{sender.user} may send {per_minute} fixes a minute", wait_s)
 
     def take_registration(self, sender: Sender) -> None:
-        """Count a device that registers itself: it costs all others a look at the database of
-        users. Raises QuotaExceeded.
+        """Count a device that registers itself. Raises QuotaExceeded.
+
+        A registration changes the user database, which makes all workers read it again.
         """
-        # No name of a user begins so.
+        # No user name begins with NUL.
         name = f"\0registrations\0{sender.user}"
         wait_s = self._buckets.take(name, REGISTRATIONS_PER_MINUTE, 1)
         if wait_s:
@@ -141,10 +144,10 @@ class Admission:
             raise QuotaExceeded(reason, wait_s)
 
     def admit(self, sender: Sender, parsed: Parsed) -> int:
-        """Let in what a message held; raises as `take` does.
+        """Admit the content of a message, and return the number of fixes that were rejected.
 
-        Fixes of devices beyond the number that the user may have will never be accepted: they
-        become rejected ones, to be kept, so that the app goes on with the rest. Returns how many.
+        Fixes of devices beyond the user's limit can never be accepted. They become rejected items,
+        so that the app continues with the rest. Raises as `take` does.
         """
         before = len(parsed.fixes)
         for _ in self.admit_in_steps(sender, parsed):
@@ -152,12 +155,12 @@ class Admission:
         return before - len(parsed.fixes)
 
     def admit_in_steps(self, sender: Sender, parsed: Parsed) -> Iterator[None]:
-        """The same for a message that may hold much: no step takes long."""
+        """Admit the content of a message that may be large, in steps none of which takes long."""
         if not _rights_of(sender).may_send:
             raise SendingNotAllowed
         beyond: set[str] = set()
         if self.devices_max(sender) is not None:
-            # In their order: of new ones the first has the place that is left.
+            # In order: the first of several new devices gets the last free place.
             devices = dict.fromkeys(fix.device for fix in parsed.fixes)
             for number, device in enumerate(devices, 1):
                 if not self.admits_device(sender, device):
@@ -175,7 +178,7 @@ class Admission:
 def open_admission(
     users: Path, store: UserStore, devices_per_user: int | None = DEVICES_PER_USER
 ) -> Admission:
-    """The gate with its files beside the database of users. Raises OSError, sqlite3.Error."""
+    """Open the files beside the user database. Raises OSError, sqlite3.Error."""
     return Admission(
         TokenBuckets(users.with_name(f"{users.name}.quotas")),
         SenderDevices(users.with_name(f"{users.name}.devices"), store.rights.secret(_SECRET)),

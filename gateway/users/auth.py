@@ -1,8 +1,8 @@
-"""Is it really this user? Verdicts on names, passwords and tokens.
+"""Authentication: verdicts on names, passwords and tokens.
 
 Verifying costs a database read (token) or tens of milliseconds and 19 MiB (argon2id password), so
-verdicts are kept. The kept ones are bounded, and questioned again as soon as the user database
-changes: a revocation is effective after at most RECHECK_S, in every gateway process.
+verdicts are cached. The cache is bounded, and its verdicts are checked again as soon as the user
+database changes: a revocation takes effect after at most RECHECK_S, in every gateway process.
 
 A wrong password costs the same whether or not the user exists.
 """
@@ -34,8 +34,8 @@ RECHECK_S: Final = 1.0
 VERDICTS_MAX: Final = 20_000
 VERDICTS_OF_USER_MAX: Final = 1_000
 REFUSALS_MAX: Final = 2_000
-#: How long a refusal is remembered, unless the database changes: a phone with an old password
-#: repeats it every few seconds, which guesses nothing.
+#: Seconds that a refusal is cached, unless the database changes. A phone with an old password
+#: repeats it every few seconds, which is not guessing.
 REFUSAL_S: Final = 600.0
 _SECRET_CHARACTERS_MAX: Final = 512
 
@@ -43,24 +43,24 @@ ANONYMOUS: Final = "anonymous"
 
 
 class AuthenticationUnavailable(Exception):
-    """No verdict can be given now (busy, database away): a transient condition, never a refusal."""
+    """No verdict is possible now (busy, database unavailable): a transient state, not a refusal."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Somebody who asks, with the rights of then."""
+    """The identity of a client, with its rights at the time of authentication."""
 
     user: str
-    device: str | None = None  # the token is good for this device of the user alone
+    device: str | None = None  # the token is valid for this device of the user only
     admin: bool = False
     rights: Rights = USUAL_RIGHTS
-    #: What it rests on (gateway.users.database.Credential.hash); None where nobody was asked for anything.
+    #: Hash of the credential (gateway.users.database.Credential.hash); None if none was needed.
     credential: str | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass
 class _Verdict:
-    """A yes, good for as long as its credential stands in the database."""
+    """An acceptance, valid for as long as its credential is in the database."""
 
     identity: Identity
     credential: Credential
@@ -68,7 +68,7 @@ class _Verdict:
 
 
 class Authenticator:
-    """Gives verdicts; used on one event loop."""
+    """Authenticates clients; used on one event loop."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class Authenticator:
         self._store = store
         self._clock = clock
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
-        # Of each user, oldest first: many credentials of one do not push out those of others.
+        # Keys per user, oldest first: many credentials of one user do not evict those of others.
         self._keys_of: dict[str, OrderedDict[bytes, None]] = {}
-        # Until when, and at which version of the database. Apart from the verdicts, so that
-        # somebody who guesses does not push out those who know.
+        # Expiry time and version of the database. Separate from the verdicts, so that guesses do
+        # not evict valid credentials.
         self._refusals: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
-        # Readable passwords are not kept in memory, not even as keys of this cache.
+        # Plain passwords are not kept in memory, not even as keys of this cache.
         self._cache_key = os.urandom(32)
         self._data_version = store.data_version()
         self._version_checked = clock()
@@ -98,7 +98,7 @@ class Authenticator:
         self._nobodys_hash = password_hasher.hash(os.urandom(16).hex())
 
     def recheck(self) -> None:
-        """Question all verdicts again: rights have changed."""
+        """Check all cached verdicts again, because rights have changed."""
         self._version_checked = float("-inf")
 
     def close(self) -> None:
@@ -106,10 +106,10 @@ class Authenticator:
         self._passwords.close()
 
     async def authenticate(self, user: str, password: str, address: str = "") -> Identity | None:
-        """The identity of a user by password or by one of its tokens; None if refused.
+        """Return the identity of a user by password or by one of its tokens; None if refused.
 
-        `address` is where it comes from: each has its turn, and its share of guesses. In open mode
-        everybody is who they say. Raises AuthenticationUnavailable, TooManyGuesses.
+        `address` is the client's: addresses take turns and have limits on guesses. In open mode
+        every name is accepted. Raises AuthenticationUnavailable, TooManyGuesses.
         """
         if self.open_mode:
             name = user or ANONYMOUS
@@ -119,7 +119,7 @@ class Authenticator:
         return await self._identity(user, password, address)
 
     async def authenticate_certificate(self, name: str) -> Identity | None:
-        """The identity of a verified certificate's common name, `user` or `user/device`.
+        """Return the identity of a verified certificate's common name, `user` or `user/device`.
 
         None for a user that is not, or no longer, in the database. Raises
         AuthenticationUnavailable.
@@ -138,7 +138,7 @@ class Authenticator:
         return Identity(user, device or None, rights=rights)
 
     async def authenticate_token(self, token: str, address: str = "") -> Identity | None:
-        """The identity a token stands for; None if refused.
+        """Return the identity that a token belongs to; None if refused.
 
         Raises AuthenticationUnavailable, TooManyGuesses.
         """
@@ -150,7 +150,7 @@ class Authenticator:
         return identity
 
     def authenticate_session(self, secret: str) -> Identity | None:
-        """The identity that a browser's session gives; None if it has ended.
+        """Return the identity of a browser's session; None if it has ended.
 
         Raises AuthenticationUnavailable.
         """
@@ -164,14 +164,14 @@ class Authenticator:
         return None if credential is None else _identity_of(credential)
 
     def key_of(self, user: str | None, secret: str) -> bytes:
-        """By what a verdict on these credentials is remembered."""
+        """Return the key under which the verdict on these credentials is cached."""
         text = secret if user is None else f"{user}\0{secret}"
         return blake2b(
             text.encode("utf-8", "surrogatepass"), key=self._cache_key, digest_size=16
         ).digest()
 
     def recall(self, key: bytes) -> Identity | None:
-        """The identity that a remembered, still valid verdict gives; None: ask for a new one."""
+        """Return the identity of a cached, still valid verdict; None if a new one is needed."""
         try:
             self._notice_changes()
             verdict = self._kept(key)
@@ -187,7 +187,7 @@ class Authenticator:
             if verdict is not None:
                 return verdict.identity
             if self._refused(key):
-                # The same once more guesses nothing, and is not counted.
+                # The same wrong credentials again are not a new guess, and are not counted.
                 if not self.open_mode:
                     self._guesses.require_room(address)
                 return None
@@ -207,8 +207,8 @@ class Authenticator:
         if verdict is None:
             return None
         if verdict.data_version != self._data_version:
-            # Somebody changed the database. A verdict stays good if its credential is still there,
-            # unchanged, which is found out without computing argon2 again.
+            # The database has changed. A verdict stays valid if its credential is still there,
+            # unchanged, which needs no new argon2 computation.
             if not self._store.holds(verdict.credential):
                 self._forget(key)
                 return None
@@ -233,7 +233,7 @@ class Authenticator:
     async def _verify(
         self, key: bytes, user: str | None, secret: str, address: str
     ) -> Identity | None:
-        # Read before the credential: a change while we verify must make the verdict an old one.
+        # Read before the credential: a change during the verification must outdate the verdict.
         data_version = self._data_version
         if user is None or secret.startswith(TOKEN_PREFIX):
             identity = self._keep(key, self._by_token(user, secret), data_version)
@@ -302,12 +302,12 @@ def _identity_of(credential: Credential) -> Identity:
 
 
 def _may_be_known(text: str) -> bool:
-    """Tell whether a name or secret can be anybody's: not too long, no NUL, and UTF-8."""
+    """Tell whether a name or secret is possible at all: not too long, no NUL, and UTF-8."""
     return len(text) <= _SECRET_CHARACTERS_MAX and "\0" not in text and is_utf8(text)
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether text that came as bytes was UTF-8: what was not has become lone surrogates."""
+    """Tell whether text from the network was UTF-8: invalid bytes became lone surrogates."""
     if text.isascii():
         return True
     try:

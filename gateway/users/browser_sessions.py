@@ -1,8 +1,8 @@
-"""Sessions of browsers, and the one-time codes that begin them, in the database of users.
+"""Sessions of browsers, and the one-time codes that begin them, in the user database.
 
-Both are 256 random bits of which the SHA-256 is stored. A session has what its user has, never
-more; it ends with its user, with the credential it was begun with, when it is signed out, or when
-its time is over.
+Secrets of both are 256 random bits of which the SHA-256 is stored. A session has the rights of its
+user, never more. It ends with its user, with the credential it was begun with, at sign-out, or when
+it expires.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ CREATE INDEX IF NOT EXISTS sessions_of_credential ON sessions (credential);
 
 CODE_LIFETIME_S: Final = 15 * 60
 SESSION_LIFETIME_S: Final = 30 * 86_400
-#: Of one user; beyond it the oldest ones end.
+#: Sessions or codes of one user; beyond these numbers the oldest ones end.
 SESSIONS_MAX: Final = 50
 CODES_MAX: Final = 20
 
 
 class Session(NamedTuple):
-    """A session that is good now."""
+    """A session that is valid now."""
 
     hash: str
     user: str
     admin: bool
-    device: str | None  # it shows this device alone
+    device: str | None  # if set, the session shows only this device
     expires: int  # ms
 
 
 def session_hash(secret: str) -> str:
-    """The hash of a session's or a code's secret, which is all that is stored of it."""
+    """Return the hash of a session's or a code's secret; only the hash is stored."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -59,14 +59,14 @@ def _now_ms() -> int:
 
 
 class SessionTable:
-    """Reads and changes both; `lock` guards the connection, which is that of a UserStore."""
+    """Reads and changes sessions and codes; `lock` guards the connection of a UserStore."""
 
     def __init__(self, connection: sqlite3.Connection, lock: threading.Lock) -> None:
         self._connection = connection
         self._lock = lock
 
     def new_code(self, user: str, lifetime_s: float = CODE_LIFETIME_S) -> str:
-        """A code that signs `user` in, once. Raises KeyError for a user that is not there."""
+        """Return a code that signs `user` in once. Raises KeyError for an unknown user."""
         code = secrets.token_urlsafe(32)
         now = _now_ms()
         with self._lock, self._connection:
@@ -84,7 +84,7 @@ class SessionTable:
         return code
 
     def redeem(self, code: str) -> str | None:
-        """The user whom a code signs in; it is good for nobody afterwards. None: it is not good."""
+        """Return the user whom a code signs in, and delete the code; None if it is not valid."""
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             row = self._connection.execute(
@@ -100,9 +100,9 @@ class SessionTable:
         credential: str | None = None,
         lifetime_s: float = SESSION_LIFETIME_S,
     ) -> str:
-        """The secret of a new session; it ends with `credential` where one is given.
+        """Return the secret of a new session, which ends with `credential` if one is given.
 
-        Raises KeyError for a user, or a credential, that is not there any more.
+        Raises KeyError for a user or a credential that no longer exists.
         """
         secret = secrets.token_urlsafe(32)
         now = _now_ms()
@@ -126,7 +126,7 @@ class SessionTable:
         return secret
 
     def find(self, hashed: str) -> Session | None:
-        """The session with this hash; None if there is none that is good now."""
+        """Return the session with this hash; None if there is none that is valid now."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT s.hash, s.user, u.admin, s.device, s.expires FROM sessions s "
@@ -140,20 +140,23 @@ class SessionTable:
         return Session(found, user, bool(admin), device, expires)
 
     def end(self, hashed: str) -> None:
-        """Sign out."""
+        """End a session (sign out)."""
         with self._lock:
             self._connection.execute("DELETE FROM sessions WHERE hash = ?", (hashed,))
 
     def end_expired(self) -> None:
-        """Forget those whose time is over."""
+        """Delete expired sessions."""
         with self._lock:
             self._connection.execute("DELETE FROM sessions WHERE expires <= ?", (_now_ms(),))
 
     def forget(self, user: str) -> None:
-        """End all sessions of a user; its codes are good for nothing."""
+        """End all sessions of a user and delete its codes."""
         with self._lock:
             for table in ("sessions", "sign_in_codes"):
-                self._connection.execute(f"DELETE FROM {table} WHERE user = ?", (user,))  # noqa: S608
+                self._connection.execute(
+                    f"DELETE FROM {table} WHERE user = ?",  # noqa: S608
+                    (user,),
+                )
 
     def _require(self, user: str) -> None:
         row = self._connection.execute(
@@ -164,15 +167,17 @@ class SessionTable:
 
     def _keep_newest(self, table: str, order: str, user: str, count: int) -> None:
         self._connection.execute(
-            f"DELETE FROM {table} WHERE hash IN (SELECT hash FROM {table} WHERE user = ? "  # noqa: S608
+            f"DELETE FROM {table} "  # noqa: S608
+            f"WHERE hash IN (SELECT hash FROM {table} WHERE user = ? "
             f"ORDER BY {order} DESC LIMIT -1 OFFSET ?)",
             (user, count),
         )
 
     def _after_all(self, table: str, order: str, user: str, time_ms: int, count: int) -> int:
-        """`time_ms`, or later by as much as puts a new row behind those of the same moment."""
+        """Return `time_ms`, or a little more to sort a new row after those of the same time."""
         (newest,) = self._connection.execute(
-            f"SELECT max({order}) FROM {table} WHERE user = ? AND {order} BETWEEN ? AND ?",  # noqa: S608
+            f"SELECT max({order}) FROM {table} "  # noqa: S608
+            f"WHERE user = ? AND {order} BETWEEN ? AND ?",
             (user, time_ms, time_ms + count),
         ).fetchone()
         return time_ms if newest is None else int(newest) + 1

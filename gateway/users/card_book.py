@@ -1,4 +1,4 @@
-"""Names and faces of devices, remembered until the database of users changes."""
+"""Names and pictures of devices, cached until the user database changes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gateway.users.database import UserStore
 logger = logging.getLogger(__name__)
 
 _RECHECK_S: Final = 1.0
-#: Cards kept; with a face each is some ten KB.
+#: Cached cards; one with a picture takes some ten KB.
 _CARDS_MAX: Final = 500
 
 
 class CardBook:
-    """Used on one event loop."""
+    """A cache of device cards; used on one event loop."""
 
     def __init__(self, store: UserStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -28,7 +28,7 @@ class CardBook:
         self._cards: dict[str, dict[str, str] | None] = {}
 
     def of(self, device: str) -> dict[str, str] | None:
-        """Name and face of a device, as far as somebody has set them."""
+        """Return the name and picture of a device that have been set, or None."""
         try:
             now = self._clock()
             if now - self._checked >= _RECHECK_S:

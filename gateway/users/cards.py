@@ -1,6 +1,7 @@
-"""The position and the card of a device, as OwnTracks shows them.
+"""The position and the card of a device as OwnTracks messages.
 
-https://owntracks.org/booklet/tech/json/. The same messages go over MQTT and into HTTP answers.
+https://owntracks.org/booklet/tech/json/. The same messages are sent over MQTT and in HTTP
+responses.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _PLACES: Final = ("city", "town", "village", "hamlet", "municipality", "county",
 
 
 def street_of(address: Address) -> str:
-    """The part of an address that a card is sent again for: not the number."""
+    """Return the street and town; a card is sent again when they change, not for a house number."""
     parts = address.address
     street = next((parts[key] for key in _STREETS if parts.get(key)), "")
     place = next((parts[key] for key in _PLACES if parts.get(key)), "")
@@ -31,10 +32,10 @@ def card(
     own: Mapping[str, Any] | None = None,
     tid: str | None = None,
 ) -> dict[str, Any]:
-    """A card with the address as a part of its name.
+    """Return a card with the address as a part of its name.
 
-    Name, picture and tid of `own`, the card that the device's owner has made, are kept: a card
-    without `face` makes the app remove the picture that it shows.
+    Name, picture and tid of `own`, the card made by the device's owner, are kept: a card without
+    `face` makes the app remove the picture that it shows.
     """
     own = own or {}
     device = address.device.rpartition("/")[2]
@@ -50,13 +51,13 @@ def card(
 
 
 def tid_of(device: str, fix: Fix | None) -> str:
-    """The two characters OwnTracks shows for a device: its own, else the last of its name."""
+    """Return the two characters shown for a device: its own, else the last ones of its name."""
     tid = (fix.attributes or {}).get("tid") if fix is not None else None
     return tid if isinstance(tid, str) and tid else device[-2:]
 
 
 def location(fix: Fix) -> dict[str, Any]:
-    """A fix as OwnTracks' location, whatever app it came from."""
+    """Return a fix of any app as OwnTracks' location."""
     members: dict[str, Any] = {
         "_type": "location",
         "tid": tid_of(fix.device.rpartition("/")[2], fix),

@@ -1,8 +1,8 @@
 """Users, their tokens and passwords, in one SQLite file.
 
-Tokens are made here from 256 random bits, so that their SHA-256 is as good as the token is secret;
-what people choose themselves is hashed with argon2id. Neither is ever stored readable. All
-processes of one machine share the file (write-ahead log); a PostgreSQL for a cluster comes later.
+Tokens are 256 random bits, so their SHA-256 needs no salt or stretching. Passwords are chosen by
+people and hashed with argon2id. Neither is ever stored in plain text. All processes of one machine
+share the file (write-ahead log); PostgreSQL for a cluster is planned.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from gateway.users import browser_sessions as sessions
 from gateway.users import rights_versions, scram_verifiers
 from gateway.users.rights import USUAL_RIGHTS, Rights, RightsTable
 
-#: What a token begins with, so that a person, a secret scanner and `authenticate` recognise one.
+#: The prefix of a token, by which people, secret scanners and `authenticate` recognise one.
 TOKEN_PREFIX: Final = "wl_"  # noqa: S105
 
-#: The administrator whom a one-time link of the machine's own signs in. It has no token, and nobody
-#: can be added by this name.
+#: The administrator signed in by a one-time link made on the machine itself. It has no token, and
+#: no user can be added under this name.
 OPERATOR: Final = "_operator"
 
 #: A user's name is a level of MQTT topics and a part of the record key.
@@ -56,17 +56,17 @@ CREATE TABLE IF NOT EXISTS credentials (
 CREATE INDEX IF NOT EXISTS credentials_of_user ON credentials (user);
 """
 
-#: OWASP's smallest recommendation for argon2id: 19 MiB, two passes. Memory is what a gateway that
-#: verifies for many users has least of.
+#: OWASP's smallest recommendation for argon2id: 19 MiB, two passes. Memory is the scarcest resource
+#: of a gateway that verifies for many users.
 password_hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
 class UserExists(Exception):
-    """There is a user of that name already."""
+    """A user of that name already exists."""
 
 
 class TooManyTokens(Exception):
-    """The devices of a user have as many tokens as they may."""
+    """The devices of a user have the maximum number of tokens."""
 
 
 class UnknownUser(Exception):
@@ -81,12 +81,12 @@ class User:
     admin: bool
     created: int  # ms
     revoked: int | None  # ms
-    devices: tuple[str, ...]  # with a token of their own
+    devices: tuple[str, ...]  # devices that have their own token
 
 
 @dataclass(frozen=True)
 class Credential:
-    """Something that proves to be a user, or one device of it, which is never an administrator."""
+    """Proof of identity of a user, or of one of its devices, which is never an administrator."""
 
     user: str
     device: str | None
@@ -98,22 +98,22 @@ class Credential:
 
 @dataclass(frozen=True)
 class Standing:
-    """A user that has not been revoked."""
+    """The state of a user that has not been revoked."""
 
     admin: bool
 
 
 def token_hash(token: str) -> str:
-    """The hash of a token, which is all that is stored of it."""
+    """Return the hash of a token; only the hash is stored."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 class UserStore:
-    """The SQLite file; made if it does not exist. Usable from several threads."""
+    """The SQLite file; created if it does not exist. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Nobody else on the machine learns the hashes.
+        # Other accounts of the machine must not read the hashes.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         self._lock = threading.Lock()
@@ -123,7 +123,7 @@ class UserStore:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA foreign_keys = ON")
-            # What is deleted is overwritten: a page that is free keeps nothing.
+            # Deleted data is overwritten, so free pages hold no secrets.
             self._connection.execute("PRAGMA secure_delete = ON")
             self._connection.executescript(_SCHEMA + scram_verifiers.SCHEMA + sessions.SCHEMA)
             self.rights = RightsTable(self._connection, self._lock)
@@ -138,25 +138,28 @@ class UserStore:
             self._connection.close()
 
     def data_version(self) -> int:
-        """Grows whenever this connection or another one has changed the file."""
+        """Return a number that grows whenever any connection has changed the file."""
         with self._lock:
             others = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
             return others + self._connection.total_changes
 
     def rights_version(self) -> int:
-        """The number of the last change of anybody's credentials or rights."""
+        """Return the number of the last change of any user's credentials or rights."""
         with self._lock:
             return rights_versions.newest(self._connection)
 
     def rights_changed_after(self, version: int) -> dict[str, int]:
-        """Everybody whose credentials or rights have changed since, with the last version."""
+        """Return the users whose rights changed after `version`, each with its last change.
+
+        Changes of credentials count, too.
+        """
         with self._lock:
             return rights_versions.changed_after(self._connection, version)
 
     def standing(self, user: str, credential: str | None) -> Standing | None:
-        """A user as it is now; None if it, or its credential or session, has been revoked.
+        """Return a user's current state; None if user, credential or session has been revoked.
 
-        `credential` is the hash.
+        `credential` is the hash of the credential or session; None checks the user alone.
         """
         with self._lock:
             row = self._connection.execute(
@@ -178,10 +181,10 @@ class UserStore:
             )
 
     def add(self, name: str, *, admin: bool = False, password: str | None = None) -> str | None:
-        """Add a user; returns its new token, or None when it chose a password itself.
+        """Add a user; return its new token, or None if it has a password.
 
-        A user that was revoked comes back with nothing but the new credential. Raises UserExists,
-        ValueError for a name or password that cannot be used.
+        A user that was revoked returns with nothing but the new credential. Raises UserExists, and
+        ValueError for a name or password that is not allowed.
         """
         if USER_NAME.fullmatch(name) is None:
             raise ValueError(
@@ -210,7 +213,7 @@ class UserStore:
         return token
 
     def ensure_operator(self) -> str:
-        """The name of the machine's own administrator, who is made if it does not exist."""
+        """Return the name of the machine's own administrator, which is created if missing."""
         with self._lock:
             self._connection.execute(
                 "INSERT INTO users (name, admin, created) VALUES (?, 1, ?) "
@@ -223,10 +226,10 @@ class UserStore:
     def add_token(
         self, user: str, device: str | None = None, *, devices_tokens_max: int | None = None
     ) -> str:
-        """A new token of a user, or of one device of it.
+        """Return a new token of a user, or of one of its devices.
 
-        Raises UnknownUser, ValueError, and TooManyTokens where the devices of the user have
-        `devices_tokens_max` together.
+        Raises UnknownUser, ValueError, and TooManyTokens if the devices of the user already have
+        `devices_tokens_max` tokens together.
         """
         if device is not None and DEVICE_NAME.fullmatch(device) is None:
             raise ValueError(f"{device!r} cannot be a device's name: no space, /, + or #")
@@ -261,7 +264,7 @@ class UserStore:
             self._insert_credential(hashed, user, None, "password", time.time_ns() // 1_000_000)
 
     def revoke(self, name: str) -> None:
-        """Take all credentials of a user away, those of its devices too. Raises UnknownUser."""
+        """Revoke a user: delete its credentials and those of its devices. Raises UnknownUser."""
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._require_user(name)
@@ -274,14 +277,14 @@ class UserStore:
         self.sessions.forget(name)
 
     def exists(self, name: str) -> bool:
-        """Tell whether there is a user of that name who has not been revoked."""
+        """Tell whether there is a user of that name that has not been revoked."""
         with self._lock, suppress(UnknownUser):
             self._require_user(name)
             return True
         return False
 
     def revoke_device(self, user: str, device: str) -> None:
-        """Take the tokens of one device away. Raises UnknownUser."""
+        """Delete the tokens of one device. Raises UnknownUser."""
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._require_user(user)
@@ -290,7 +293,7 @@ class UserStore:
             )
 
     def users(self) -> list[User]:
-        """All users, by name."""
+        """Return all users, by name."""
         with self._lock:
             rows = self._connection.execute(
                 "SELECT name, admin, created, revoked FROM users ORDER BY name"
@@ -305,12 +308,12 @@ class UserStore:
         ]
 
     def credential_of_token(self, token: str) -> Credential | None:
-        """The credential a token is. It is found by its hash, which nobody can steer."""
+        """Return the credential of a token, looked up by its hash, which a caller cannot choose."""
         rows = self._credentials("c.hash = ? AND c.kind = 'token'", token_hash(token))
         return rows[0] if rows else None
 
     def credential_of_session(self, secret: str) -> Credential | None:
-        """The credential that the secret of a session is; None if it has ended."""
+        """Return the credential of a session's secret; None if the session has ended."""
         session = self.sessions.find(sessions.session_hash(secret))
         if session is None:
             return None
@@ -319,7 +322,7 @@ class UserStore:
         return Credential(session.user, session.device, admin, "session", session.hash, rights)
 
     def scram_verifier(self, name: str) -> tuple[Credential, scram_verifiers.Verifier] | None:
-        """The newest token of USER or USER/DEVICE as SCRAM knows it; None if there is none."""
+        """Return the newest token of USER or USER/DEVICE with its SCRAM verifier, or None."""
         user, _, device = name.partition("/")
         with self._lock:
             found = scram_verifiers.newest(self._connection, user, device or None)
@@ -330,12 +333,12 @@ class UserStore:
         return (credentials[0], verifier) if credentials else None
 
     def password_of_user(self, user: str) -> Credential | None:
-        """The credential with a user's password hash."""
+        """Return the credential with a user's password hash, or None."""
         rows = self._credentials("c.user = ? AND c.kind = 'password'", user)
         return rows[0] if rows else None
 
     def holds(self, credential: Credential) -> bool:
-        """Tell whether a credential is still good, exactly as it was."""
+        """Tell whether a credential is still stored, unchanged."""
         return credential in self._credentials("c.hash = ?", credential.hash)
 
     def _credentials(self, condition: str, value: str) -> list[Credential]:
@@ -369,7 +372,7 @@ class UserStore:
 
 
 def new_token() -> str:
-    """256 random bits as text."""
+    """Return a new token: 256 random bits as text."""
     return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 
@@ -388,10 +391,10 @@ def _hashed(token: str | None, password: str | None) -> tuple[str, str]:
 
 
 def ensure_user(path: Path, name: str, token_file: Path, *, admin: bool = False) -> str:
-    """The token of a user that a program needs, from `token_file`; both are made if missing.
+    """Return the token of a user that a program needs, from `token_file`; create both if missing.
 
-    A file whose token no longer works (the user was revoked, or the database is another) is
-    written anew. The file can be read by its owner alone.
+    If the token no longer works (the user was revoked, or the database is another one), a new one
+    is written. Only the file's owner can read it.
     """
     store = UserStore(path)
     try:

@@ -1,4 +1,4 @@
-"""Finds the file of users that a command means: never a new one that no platform reads."""
+"""Finds the user database that a command means, and never creates one that no platform reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROC: Final = Path("/proc")
 
 
 def add_users_argument(parser: argparse.ArgumentParser) -> None:
-    """The options that say where the users are."""
+    """Add the options that locate the user database."""
     parser.add_argument(
         "--users",
         type=Path,
@@ -32,7 +32,7 @@ def add_users_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def find_users(arguments: argparse.Namespace, *, create: bool = False) -> Path:
-    """The database of users that the options mean; raises CommandError when it is not there."""
+    """Return the user database that the options mean. Raises CommandError if it does not exist."""
     given: Path | None = arguments.users
     if given is None:
         folder = DataDirectory(arguments.data) if arguments.data else DataDirectory.default()
@@ -54,7 +54,7 @@ def find_users(arguments: argparse.Namespace, *, create: bool = False) -> Path:
 
 
 def running_users_files() -> list[Path]:
-    """The databases of users that gateways of this account have open, by what they were told."""
+    """Return the user databases of this account's running gateways, from their command lines."""
     found: set[Path] = set()
     for folder in _PROC.glob("[0-9]*"):
         try:
@@ -65,5 +65,5 @@ def running_users_files() -> list[Path]:
             if os.access(path, os.R_OK | os.W_OK):
                 found.add(path.resolve())
         except (OSError, IndexError):
-            continue  # it has ended, or is another account's
+            continue  # the process has ended, or belongs to another account
     return sorted(found)

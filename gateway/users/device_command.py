@@ -21,7 +21,7 @@ _PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The subcommands `token`, `invite`, `card` and `revoke`."""
+    """Add the subcommands `token`, `invite`, `card` and `revoke`."""
     parser.epilog = (
         "examples:\n"
         "  waylog device token ada/phone\n"
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one action; returns 0. Raises CommandError."""
+    """Run one action; return 0. Raises CommandError."""
     user, separator, device = arguments.device.partition("/")
     if not separator or not device:
         raise CommandError(f"{arguments.device} is not a device: USER/DEVICE is expected")

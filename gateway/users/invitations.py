@@ -1,4 +1,4 @@
-"""Invitations: a link, or its QR code, that sets up the OwnTracks app of a person.
+"""Invitations: a link, or its QR code, that configures the OwnTracks app.
 
 https://owntracks.org/booklet/features/remoteconfig/: `owntracks:///config?inline=` and the settings
 in base64.
@@ -31,7 +31,7 @@ def settings_of(
     tls: bool = False,
     encryption_key: str | None = None,
 ) -> dict[str, Any]:
-    """OwnTracks' configuration for HTTP (`url` of this platform) or MQTT.
+    """Return OwnTracks' configuration for HTTP (`url` of this platform) or MQTT.
 
     Raises ValueError unless exactly one of them is given.
     """
@@ -69,12 +69,12 @@ def settings_of(
 
 
 def link_of(settings: dict[str, Any]) -> str:
-    """The link that the app opens."""
+    """Return the link that the app opens."""
     return _SCHEME + quote(base64.b64encode(msgspec.json.encode(settings)).decode(), safe="")
 
 
 def qr_code(link: str) -> str:
-    """The link as a QR code of block characters, for terminals."""
+    """Return the link as a QR code of block characters, for terminals."""
     import segno
 
     text = io.StringIO()
@@ -83,7 +83,7 @@ def qr_code(link: str) -> str:
 
 
 def qr_picture(link: str) -> bytes:
-    """The link as a QR code in SVG."""
+    """Return the link as a QR code in SVG."""
     import segno
 
     picture = io.BytesIO()

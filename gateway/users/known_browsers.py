@@ -1,10 +1,10 @@
-"""Browsers in which a user has signed in before: nobody's guesses keep them out.
+"""Browsers in which a user has signed in before: wrong guesses of others do not lock them out.
 
 Each gets a device cookie (OWASP, "Slow Down Online Guessing Attacks with Device Cookies"): a keyed
-hash of the user and of the user's present password hash, so that a new password ends them all.
-Passwords that come with it are counted, and wait their turn, apart from those of everybody else.
-All browsers of a user are one party, so that whoever takes such a cookie away guesses no faster
-than any other address does.
+hash of the user and of the user's current password hash, so that a new password invalidates all
+cookies. Passwords that come with the cookie are counted and queued separately from all others. All
+browsers of a user count as one party, so a stolen cookie allows no faster guessing than an address
+does.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SECRET: Final = "known browsers"  # noqa: S105 the secret's name
-#: The longest that browsers keep a cookie (RFC 6265bis, section 5.5).
+#: The longest time that browsers keep a cookie (RFC 6265bis, section 5.5).
 LIFETIME_S: Final = 400 * 86_400
 
 
 class KnownBrowsers:
-    """See above; `prefix` begins the names of the cookies, one for each user."""
+    """Makes and checks device cookies; `prefix` begins their names, one for each user."""
 
     def __init__(self, store: UserStore, prefix: str) -> None:
         """Raises sqlite3.Error."""
@@ -36,11 +36,11 @@ class KnownBrowsers:
         self._key = store.rights.secret(_SECRET)
 
     def cookie_name(self, user: str) -> str:
-        """The name of a user's cookie: a browser may be known to several users."""
+        """Return the name of a user's cookie: a browser may be known to several users."""
         return f"{self._prefix}-{self._digest('name', user)[:16]}"
 
     def cookie_value(self, user: str) -> str | None:
-        """The value of the cookie; None for who has no password, or where nobody can look."""
+        """Return the value of the cookie; None if there is no password or it cannot be read."""
         try:
             credential = self._store.password_of_user(user)
         except sqlite3.Error as error:
@@ -49,7 +49,7 @@ class KnownBrowsers:
         return None if credential is None else self._digest("value", user, credential.hash)
 
     def party(self, user: str, cookies: Mapping[str, str]) -> str | None:
-        """The party that counts a user's passwords in place of an address; None: not known."""
+        """Return the party that passwords count for instead of the address, or None."""
         shown = cookies.get(self.cookie_name(user))
         if not shown:
             return None

@@ -14,7 +14,7 @@ from waylog.config import DataDirectory, read_http_url
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog link`."""
+    """Add the options of `waylog link`."""
     minutes = CODE_LIFETIME_S // 60
     parser.epilog = (
         "examples:\n"
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the link; returns 0. Raises CommandError."""
+    """Print the link; return 0. Raises CommandError."""
     data = DataDirectory(arguments.data) if arguments.data else DataDirectory.default()
     users = arguments.users or data.users
     if not users.exists():
@@ -68,5 +68,5 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def sign_in_link(url: str, code: str) -> str:
-    """The page's address with a code in the fragment, which no request and no log holds."""
+    """Return the page's address with a code in the fragment, which is not sent or logged."""
     return f"{url.rstrip('/')}/#sign-in={code}"

@@ -1,9 +1,9 @@
-"""Rights, looked up by version: what somebody may see and send now.
+"""Current rights, looked up by version: what an identity may see and send now.
 
-An identity says who somebody is. What it may do changes while its connection lasts, so a connection
-keeps the version at which it has asked and asks again as soon as `Permissions.version` is another:
-comparing two integers is all that a message costs. Whoever has something to do when rights change
-(end a connection, begin to show a new friend) subscribes.
+What an identity may do can change while its connection lasts. So a connection remembers the version
+at which it read the rights, and reads them again when `Permissions.version` has changed: a message
+costs only the comparison of two integers. Code that has to act on a change (end a connection, start
+to show a new friend) subscribes.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A change reaches every connection within two seconds; this is how often one is looked for.
+#: Seconds between checks for changes; a change reaches every connection within two seconds.
 RECHECK_S: Final = 0.5
 _KEPT_MAX: Final = 20_000
 
-#: Told whose rights are others now, after `Permissions.version` has grown.
+#: Called with the users whose rights have changed, after `Permissions.version` has grown.
 Subscriber = Callable[[Set[str]], object]
 
 
 class Sight(Enum):
-    """The part of a device that somebody is shown."""
+    """The extent to which an identity may see a device's data."""
 
     NOTHING = "nothing"
-    #: As gateway.friends.friend_filter tells it, from the beginning of the friendship on.
+    #: Filtered by gateway.friends.friend_filter, from the beginning of the friendship on.
     TOLD = "told"
     EVERYTHING = "everything"
 
 
 def sight_of(identity: Identity, device: str) -> Sight:
-    """The sight that somebody has of a device (`user/device`) now.
+    """Return what an identity may see of a device (`user/device`) now.
 
-    A token of one device shows that device alone, and where friends are now (see `may_look_back`).
+    A token of one device gives access to that device, and to current positions of friends (see
+    `may_look_back`).
     """
     owner, _, name = device.partition("/")
     if identity.device is None:
@@ -57,36 +58,36 @@ def sight_of(identity: Identity, device: str) -> Sight:
 
 
 def may_see(identity: Identity, device: str) -> bool:
-    """Tell whether somebody may see anything of a device now."""
+    """Tell whether an identity may see anything of a device now."""
     return sight_of(identity, device) is not Sight.NOTHING
 
 
 def may_look_back(identity: Identity, device: str) -> bool:
-    """Tell whether somebody may see where a device was: tracks, visits, trips, missed events.
+    """Tell whether an identity may see a device's past: tracks, visits, trips, missed events.
 
-    What a token of one device shows of friends is where they are, not where they were.
+    A token of one device shows where friends are, not where they were.
     """
     sight = sight_of(identity, device)
     return sight is Sight.EVERYTHING or (sight is Sight.TOLD and identity.device is None)
 
 
 def friends_since(identity: Identity, owner: str) -> int | None:
-    """Since when (ms) a user's devices are shown to somebody as a friend; None: they are not."""
+    """Return the start (ms) of a friendship with a device's owner; None if there is none."""
     return identity.rights.friends.get(owner)
 
 
 def may_send(identity: Identity) -> bool:
-    """Tell whether somebody may send anything now."""
+    """Tell whether an identity may send anything now."""
     return identity.rights.may_send
 
 
 class Permissions:
-    """Rights as the users database has them now; used on one event loop, one for each process."""
+    """Current rights from the user database; one per process, used on one event loop."""
 
     def __init__(self, store: UserStore, *, open_mode: bool = False) -> None:
         self._store = store
         self._open_mode = open_mode
-        #: Grows whenever the rights of anybody have changed.
+        #: Grows whenever any user's rights have changed.
         self.version = store.rights_version()
         self._changed_at: dict[str, int] = {}
         self._rights: OrderedDict[str, Rights] = OrderedDict()
@@ -95,7 +96,7 @@ class Permissions:
     # --- asking ---------------------------------------------------------------------------------
 
     def rights_of(self, user: str) -> Rights:
-        """The rights of a user now. Raises sqlite3.Error."""
+        """Return the current rights of a user. Raises sqlite3.Error."""
         if self._open_mode:
             return USUAL_RIGHTS
         rights = self._rights.get(user)
@@ -106,11 +107,11 @@ class Permissions:
         return rights
 
     def changed_since(self, user: str, version: int) -> bool:
-        """Tell whether the rights of a user have changed after a version of `version`."""
+        """Tell whether the rights of a user have changed after `version`."""
         return self._changed_at.get(user, 0) > version
 
     def now(self, identity: Identity) -> Identity | None:
-        """Somebody with the rights of now; None when user or credential has been revoked.
+        """Return an identity with its current rights; None if user or credential has been revoked.
 
         Raises sqlite3.Error.
         """
@@ -126,7 +127,7 @@ class Permissions:
         return replace(identity, admin=admin, rights=rights)
 
     def since(self, identity: Identity, version: int) -> Identity | None:
-        """The same for an identity that was right at `version`: costs little without a change."""
+        """Return the same for an identity that was current at `version`; cheap without a change."""
         if version == self.version or not self.changed_since(identity.user, version):
             return identity
         return self.now(identity)
@@ -134,11 +135,11 @@ class Permissions:
     # --- changes --------------------------------------------------------------------------------
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber` after each change with the users whose rights are others now."""
+        """Call `subscriber` after each change, with the users whose rights have changed."""
         self._subscribers.append(subscriber)
 
     def look(self) -> None:
-        """Take note of changes, and tell of them. Raises sqlite3.Error."""
+        """Read changes and notify the subscribers. Raises sqlite3.Error."""
         changed = self._store.rights_changed_after(self.version)
         if not changed:
             return
@@ -153,7 +154,7 @@ class Permissions:
                 logger.exception("changed rights could not be applied")
 
     async def watch(self, recheck_s: float = RECHECK_S) -> None:
-        """Look until cancelled."""
+        """Check for changes until cancelled."""
         while True:
             await asyncio.sleep(recheck_s)
             try:
@@ -161,5 +162,5 @@ class Permissions:
             except sqlite3.Error as error:
                 logger.error("the user database cannot be read: %s", error)
             except Exception:
-                # Whoever has been revoked must not stay because of somebody else.
+                # Any error must not keep a revoked user connected.
                 logger.exception("changes of rights could not be looked up")

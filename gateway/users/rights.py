@@ -1,7 +1,7 @@
-"""Rights of users beyond what is their own anyway, and the secrets they share with us.
+"""Rights of users beyond the usual ones, and the secrets that they share with the platform.
 
-Kept in the database of users, beside the accounts. Changes are numbered (gateway.users.rights_versions),
-which is how they reach open connections within two seconds (gateway.users.permissions).
+Stored in the user database. Changes are numbered (gateway.users.rights_versions), and reach open
+connections within two seconds (gateway.users.permissions).
 """
 
 from __future__ import annotations
@@ -61,31 +61,31 @@ CREATE TABLE IF NOT EXISTS secrets (
 """
 
 _GRANTS_MAX: Final = 100
-#: Of base64: a picture of 192 x 192 pixels is less than half of it.
+#: Characters of base64; a picture of 192 x 192 pixels takes less than half of it.
 FACE_CHARACTERS_MAX: Final = 128 * 1024
 
 
 @dataclass(frozen=True)
 class Rights:
-    """Of one user."""
+    """The rights of one user."""
 
-    may_send: bool = True  # False: the user only looks
-    fixes_per_minute: int | None = None  # over all of its devices, in one gateway process
+    may_send: bool = True  # False: the user may only read
+    fixes_per_minute: int | None = None  # over all its devices and all workers of the machine
     devices_max: int | None = None  # different devices it may send for
     #: Passphrase or hexadecimal key, see gateway.formats.secretbox.
     encryption_key: str | None = field(default=None, repr=False)
-    #: Users whose devices this one may see, and since when (ms).
+    #: Users whose devices this one may see, with the start of each friendship (ms).
     friends: Mapping[str, int] = field(default_factory=dict, hash=False)
     publish: tuple[str, ...] = ()  # MQTT topic filters beyond the user's own topics
     subscribe: tuple[str, ...] = ()
 
 
-#: What everybody has of whom nothing else is said.
+#: The rights of a user without special settings.
 USUAL_RIGHTS: Final = Rights()
 
 
 class RightsTable:
-    """Reads and changes rights; `lock` guards the connection, which is that of a UserStore."""
+    """Reads and changes rights; `lock` guards the connection of a UserStore."""
 
     def __init__(self, connection: sqlite3.Connection, lock: threading.Lock) -> None:
         self._connection = connection
@@ -97,7 +97,7 @@ class RightsTable:
         connection.executescript(rights_versions.SCHEMA)
 
     def of(self, user: str) -> Rights:
-        """The rights of a user; the usual ones if it has no others, or does not exist."""
+        """Return the rights of a user; USUAL_RIGHTS if it has no settings or does not exist."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT may_send, fixes_per_minute, devices_max, encryption_key "
@@ -126,11 +126,11 @@ class RightsTable:
         )
 
     def set_sending(self, user: str, allowed: bool) -> None:
-        """Tell whether a user may send, or only look. Raises sqlite3.IntegrityError for nobody."""
+        """Set whether a user may send. Raises sqlite3.IntegrityError for an unknown user."""
         self._set(user, "may_send", int(allowed))
 
     def set_quota(self, user: str, fixes_per_minute: int | None, devices_max: int | None) -> None:
-        """Bound what a user sends; None is without bound. Raises ValueError."""
+        """Limit what a user may send; None is unlimited. Raises ValueError."""
         for bound in (fixes_per_minute, devices_max):
             if bound is not None and not 0 < bound < 2**31:
                 raise ValueError("a quota is a number from 1 on")
@@ -138,14 +138,15 @@ class RightsTable:
         self._set(user, "devices_max", devices_max)
 
     def set_encryption_key(self, user: str, key: str | None) -> None:
-        """The key of a user's encrypted payloads; None takes it away. Raises ValueError."""
+        """Set the key of a user's encrypted payloads; None removes it. Raises ValueError."""
         if key is not None:
             key_bytes(key)
         self._set(user, "encryption_key", key)
 
     def befriend(self, user: str, friend: str, since: int | None = None) -> None:
-        """Let `friend` see the devices of `user`, as they are from a time (ms) on: from now on,
-        or for as long as it does already, when none is given. Raises ValueError.
+        """Let `friend` see the devices of `user`, with what is recorded from `since` (ms) on.
+
+        The default is now; an existing friendship then keeps its start. Raises ValueError.
         """
         if user == friend:
             raise ValueError("everybody sees their own devices")
@@ -161,7 +162,7 @@ class RightsTable:
         self._write("DELETE FROM friendships WHERE user = ? AND friend = ?", user, friend)
 
     def friends_of(self, user: str) -> list[str]:
-        """The users who may see the devices of `user`."""
+        """Return the users who may see the devices of `user`."""
         with self._lock:
             rows = self._connection.execute(
                 "SELECT friend FROM friendships WHERE user = ? ORDER BY friend", (user,)
@@ -169,7 +170,7 @@ class RightsTable:
         return [name for (name,) in rows]
 
     def grant(self, user: str, access: str, topic_filter: str) -> None:
-        """Let a user publish or subscribe to MQTT topics that are not its own. ValueError."""
+        """Let a user publish or subscribe to MQTT topics of others. Raises ValueError."""
         if not 0 < len(topic_filter) <= 1024 or "\0" in topic_filter:
             raise ValueError("a topic filter has 1 to 1024 characters")
         rights = self.of(user)
@@ -188,9 +189,9 @@ class RightsTable:
         )
 
     def set_card(self, device: str, name: str | None, face: str | None) -> None:
-        """Keep the name and the face of a device (`user/device`): base64 of a PNG or JPEG.
+        """Store the name and the picture of a device (`user/device`): base64 of a PNG or JPEG.
 
-        Raises ValueError.
+        Raises ValueError for a picture that is too large.
         """
         if face is not None and len(face) > FACE_CHARACTERS_MAX:
             raise ValueError(f"a face has at most {FACE_CHARACTERS_MAX * 3 // 4 // 1024} KB")
@@ -200,7 +201,7 @@ class RightsTable:
         )
 
     def card(self, device: str) -> dict[str, str] | None:
-        """Name and face of a device, as far as they are set; None if neither is."""
+        """Return the name and picture of a device that are set; None if it has no card."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT name, face FROM cards WHERE device = ?", (device,)
@@ -212,7 +213,7 @@ class RightsTable:
     def add_push_subscription(
         self, user: str, endpoint: str, p256dh: str, auth: str, subscriptions_max: int
     ) -> None:
-        """Remember where a browser of a user takes notifications; the oldest beyond a number go."""
+        """Store a browser's push subscription; the user's oldest beyond the limit are deleted."""
         now = time.time_ns()
         self._write(
             "INSERT OR REPLACE INTO push_subscriptions (endpoint, user, p256dh, auth, created) "
@@ -227,21 +228,21 @@ class RightsTable:
         )
 
     def push_subscriptions(self, user: str) -> list[tuple[str, str, str]]:
-        """Endpoint and keys of each browser of a user."""
+        """Return endpoint and keys of each of a user's browsers."""
         with self._lock:
             return self._connection.execute(
                 "SELECT endpoint, p256dh, auth FROM push_subscriptions WHERE user = ?", (user,)
             ).fetchall()
 
     def remove_push_subscription(self, endpoint: str, user: str | None = None) -> None:
-        """Forget a browser, if it is that of `user`, where one is given."""
+        """Delete a subscription; with `user`, only if it belongs to that user."""
         self._write(
             "DELETE FROM push_subscriptions WHERE endpoint = ? AND user = ifnull(?, user)",
             *(endpoint, user),
         )
 
     def secret(self, name: str, length: int = 32) -> bytes:
-        """A secret of the platform's own, made when it is first asked for; all workers get it."""
+        """Return a secret of the installation, made at first use and shared by all workers."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT value FROM secrets WHERE name = ?", (name,)
@@ -257,7 +258,7 @@ class RightsTable:
         return bytes(row[0])
 
     def forget(self, user: str) -> None:
-        """Take away everything that is said here of a user."""
+        """Delete everything that is stored here about a user."""
         for statement in (
             "DELETE FROM profiles WHERE user = :user",
             "DELETE FROM friendships WHERE user = :user OR friend = :user",
@@ -285,9 +286,9 @@ def _now_ms() -> int:
 
 
 def _date_friendships(connection: sqlite3.Connection) -> None:
-    """Bring a database up to date that did not say since when people are friends.
+    """Migrate a database of an earlier version, in which friendships had no start.
 
-    Nobody knows when those friendships began: they begin now, so that nobody is shown too much.
+    Their start is unknown, so they begin now, and nobody is shown too much.
     """
     columns = {row[1] for row in connection.execute("PRAGMA table_info (friendships)")}
     if "since" not in columns:

@@ -1,4 +1,4 @@
-"""The actions of `waylog user` that say what somebody may do: key, friend, limit, allow, admin."""
+"""The actions of `waylog user` that set rights: key, friend, limit, allow, admin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACTIONS = ("key", "friend", "limit", "allow", "admin")
 
 
 def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
-    """Add the parsers of all of them; returns them."""
+    """Add the parsers of all actions and return them."""
     key = actions.add_parser("key", help="set the key of a user's encrypted payloads")
     key.add_argument("name", metavar="NAME")
     how = key.add_mutually_exclusive_group()
@@ -58,7 +58,7 @@ def _time(text: str) -> int:
 
 
 def run_action(store: UserStore, arguments: argparse.Namespace) -> None:
-    """Run one of them. Raises UnknownUser, ValueError."""
+    """Run one action. Raises UnknownUser, ValueError."""
     if not store.exists(arguments.name):
         raise UnknownUser(arguments.name)
     actions = {
@@ -78,7 +78,7 @@ def _key(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
         store.rights.set_encryption_key(arguments.name, None)
         return {"key": None}
     given = arguments.key_stdin
-    # OwnTracks takes at most 32 characters.
+    # OwnTracks accepts at most 32 characters.
     key = sys.stdin.readline().rstrip("\r\n") if given else secrets.token_urlsafe(24)
     store.rights.set_encryption_key(arguments.name, key)
     if given:

@@ -1,8 +1,8 @@
-"""Whose rights have changed, and when: a number for each change, written by the database itself.
+"""Numbered changes of rights, recorded by triggers in the database.
 
-Whatever changes users, credentials or rights, the command line included, leaves a row here for
-everybody whom it concerns. So one indexed look-up tells a process whom it has to ask about again.
-New credentials are no change: whoever is connected already has others.
+Any change of users, credentials or rights, also by the command line, leaves a row for every user it
+concerns. So a process finds with one indexed query whose rights it has to read again. New
+credentials are not recorded: existing connections use other ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS rights_versions (
 CREATE INDEX IF NOT EXISTS rights_versions_by_version ON rights_versions (version);
 """
 
-#: Table, what happens to it, and the column that names whose rights are others then.
+#: Table, event, and the column with the user whose rights change.
 _CONCERNED: Final = (
     ("users", "INSERT", "NEW.name"),
     ("users", "UPDATE", "NEW.name"),
@@ -39,7 +39,7 @@ _CONCERNED: Final = (
 
 
 def _trigger(table: str, event: str, user: str) -> str:
-    # No OR REPLACE: the conflict policy of the statement that fires a trigger comes first.
+    # No OR REPLACE: the conflict policy of the statement that fires a trigger takes precedence.
     return f"""
 CREATE TRIGGER IF NOT EXISTS rights_of_{table}_{event.lower()} AFTER {event} ON {table} BEGIN
     INSERT INTO rights_versions (user, version) SELECT {user}, 0
@@ -54,13 +54,13 @@ SCHEMA: Final = _TABLE + "\n".join(_trigger(*each) for each in _CONCERNED)
 
 
 def newest(connection: sqlite3.Connection) -> int:
-    """The number of the last change."""
+    """Return the number of the last change."""
     row = connection.execute("SELECT COALESCE(MAX(version), 0) FROM rights_versions").fetchone()
     return int(row[0])
 
 
 def changed_after(connection: sqlite3.Connection, version: int) -> dict[str, int]:
-    """Everybody whose rights have changed after a version, with the number of the last change."""
+    """Return the users whose rights changed after `version`, each with its last change."""
     return dict(
         connection.execute(
             "SELECT user, version FROM rights_versions WHERE version > ?", (version,)

@@ -1,7 +1,8 @@
-"""Verifiers: proofs that somebody knows a token, which do not tell it (RFC 5802, section 3).
+"""SCRAM verifiers (RFC 5802, section 3), which prove knowledge of a token without revealing it.
 
-A verifier is kept for each token, made when the token is. Not for passwords: the 4096 rounds that
-phones can afford are nothing against a guessable secret, whose argon2id hash would then be in vain.
+A verifier is stored for each token when the token is made. There are none for passwords: the 4096
+iterations that phones can afford do not protect a guessable secret, and would make its argon2id
+hash useless.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CREATE TABLE IF NOT EXISTS scram_verifiers (
 
 
 class Verifier(NamedTuple):
-    """Of one token."""
+    """The SCRAM verifier of one token."""
 
     salt: bytes
     stored_key: bytes
@@ -33,14 +34,14 @@ class Verifier(NamedTuple):
 
 
 def verifier_of(token: str) -> Verifier:
-    """A verifier with a salt of its own; takes some milliseconds."""
+    """Return a verifier with a new salt; takes some milliseconds."""
     from scramp import ScramMechanism
 
     return Verifier(*ScramMechanism(MECHANISM).make_auth_info(token, ITERATIONS))
 
 
 def keep(connection: sqlite3.Connection, credential: str, verifier: Verifier) -> None:
-    """Store the verifier of a credential, by its hash."""
+    """Store the verifier of a credential, by the credential's hash."""
     connection.execute(
         "INSERT INTO scram_verifiers (credential, salt, stored_key, server_key, iterations) "
         "VALUES (?, ?, ?, ?, ?)",
@@ -51,7 +52,7 @@ def keep(connection: sqlite3.Connection, credential: str, verifier: Verifier) ->
 def newest(
     connection: sqlite3.Connection, user: str, device: str | None
 ) -> tuple[str, Verifier] | None:
-    """Hash and verifier of the newest token of a user, or of one device of it."""
+    """Return hash and verifier of the newest token of a user, or of one of its devices."""
     row = connection.execute(
         "SELECT v.credential, v.salt, v.stored_key, v.server_key, v.iterations "
         "FROM scram_verifiers v JOIN credentials c ON c.hash = v.credential "

@@ -1,8 +1,8 @@
-"""For which devices each user has sent: what `devices_max` bounds.
+"""The devices for which each user has sent; `devices_max` limits their number.
 
-A file of its own beside the database of users, shared by all gateway workers of the machine. It
-holds keyed hashes and no names, so that there is nothing in it to erase; without it the devices are
-counted anew. A device that has not been heard of for a month frees its place.
+They are in a separate file beside the user database, shared by all gateway workers of the machine.
+It holds keyed hashes instead of names, so it contains no personal data to erase. If it is lost,
+devices are counted anew. A device that has sent nothing for a month no longer counts.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 _DAY_S: Final = 86_400
 _KEPT_DAYS: Final = 30
-#: Devices that this process need not look up again.
+#: Devices that this process does not look up again on the same day.
 _REMEMBERED_MAX: Final = 50_000
-#: Another worker holds the file for microseconds, unless it was stopped meanwhile.
+#: Seconds to wait for the file. Another worker locks it for microseconds, unless it is suspended.
 _BUSY_S: Final = 0.05
-#: Who invents names is counted no more often than this.
+#: Seconds for which a user at the limit is not counted again, against invented device names.
 _FULL_S: Final = 1.0
 _USERS_MAX: Final = 10_000
 
@@ -40,18 +40,18 @@ CREATE INDEX IF NOT EXISTS sender_devices_by_device ON sender_devices (device);
 
 
 class SenderDevices:
-    """The file; used on one thread. `key` is a secret of the installation."""
+    """The file of devices; used on one thread. `key` is a secret of the installation."""
 
     def __init__(
         self, path: Path | None, key: bytes, clock: Callable[[], float] = time.time
     ) -> None:
-        """Without a path the devices are counted in memory. A damaged file is begun anew."""
+        """Open the file; replace a damaged one. Without a path devices are counted in memory."""
         self._opened: sqlite3.Connection | None = None
         self._key = key
         self._clock = clock
-        # When each was last looked up, in days: once a day it is noted that a device still sends.
+        # The day of the last lookup; once a day it is recorded that a device still sends.
         self._remembered: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
-        # Until when a user who had no place left is not counted again (s), and for what bound.
+        # For a user at the limit: until when it is not counted again (s), and at which limit.
         self._full: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
         if path is None:
             return
@@ -75,15 +75,15 @@ class SenderDevices:
 
     @property
     def _connection(self) -> sqlite3.Connection:
-        # In memory most gates are never asked, and there is nobody to close what they would open.
+        # Opened at first use: most in-memory instances are never used, and nobody closes them.
         if self._opened is None:
             self._opened = _open(None)
         return self._opened
 
     def admits(self, user: str, device: str, devices_max: int) -> bool:
-        """Tell whether a device is one of at most so many of a user; it is one from now on.
+        """Tell whether a device is within a user's limit; if so, count it from now on.
 
-        A file that cannot be written now refuses nobody.
+        If the file cannot be written, every device is admitted.
         """
         today = self._today()
         pair = self._hash(user), self._hash(device)
@@ -101,7 +101,7 @@ class SenderDevices:
         return True
 
     def forget(self, device: str) -> None:
-        """A device has been erased: its place is free."""
+        """Forget an erased device, which frees its place."""
         hashed = self._hash(device)
         try:
             users = self._connection.execute(
@@ -124,7 +124,7 @@ class SenderDevices:
         full_until, full_at = self._full.get(pair[0], (0.0, 0))
         if found is None and now < full_until and devices_max <= full_at:
             return False
-        # One statement counts and notes: no other worker comes between.
+        # One statement counts and inserts, so that no other worker can come between.
         admitted = (
             execute(
                 "INSERT INTO sender_devices (user, device, day) SELECT :user, :device, :today "
@@ -159,7 +159,7 @@ class SenderDevices:
 def _open(path: Path | None) -> sqlite3.Connection:
     connection = sqlite3.connect(path or ":memory:", timeout=_BUSY_S, isolation_level=None)
     try:
-        # Nothing here is worth waiting for a disk: what a power cut takes is counted anew.
+        # Durability is not worth waiting for the disk: rows lost in a power cut are counted anew.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
         connection.executescript(_SCHEMA)

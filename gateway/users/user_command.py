@@ -1,4 +1,4 @@
-"""`waylog user`: add, list and revoke users, and say what they may do."""
+"""`waylog user`: add, list and revoke users, and set their rights."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gateway.users.database_place import add_users_argument, find_users
 from gateway.users.rights_command import ACTIONS, add_actions, run_action
 from waylog.cli import CommandError
 
-#: Less than a change of the database needs.
+#: Free bytes on the disk below which the database cannot be changed.
 _ROOM_BYTES: Final = 256 * 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The subcommands: accounts here, rights in gateway.users.rights_command."""
+    """Add the subcommands: accounts here, rights in gateway.users.rights_command."""
     parser.epilog = (
         "examples:\n"
         "  waylog user add ada                          prints a token, once\n"
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def open_users(path: Path) -> UserStore:
-    """The database of users; raises CommandError when it cannot be opened."""
+    """Open the user database. Raises CommandError if that fails."""
     try:
         return UserStore(path)
     except (OSError, sqlite3.Error) as error:
@@ -72,7 +72,7 @@ def open_users(path: Path) -> UserStore:
 
 
 def database_trouble(path: Path, error: Exception) -> CommandError:
-    """The error that says what is wrong with a database of users."""
+    """Return the error that explains what is wrong with a user database."""
     free = shutil.disk_usage(path.parent).free if path.parent.is_dir() else None
     if free is not None and free < _ROOM_BYTES:
         return CommandError(f"{path}: there is no room left on its disk ({free // 1024} KiB)")
@@ -80,7 +80,7 @@ def database_trouble(path: Path, error: Exception) -> CommandError:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one action; returns 0. Raises CommandError."""
+    """Run one action; return 0. Raises CommandError."""
     if arguments.action == "ensure":
         arguments.users = find_users(arguments, create=True)
         try:

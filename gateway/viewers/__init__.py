@@ -1,1 +1,1 @@
-"""Live viewers: what each is told, now and after an interruption."""
+"""Live viewers: the events that each receives, live and after an interruption."""

@@ -1,8 +1,8 @@
-"""Cursors: the place of a viewer in the streams of fixes and addresses, which it says again.
+"""Cursors: positions in the streams of fixes and addresses, with which a viewer resumes.
 
-Offsets of the log count what everybody sends, by partitions that follow from the names of devices.
-So they are sealed, by a key that all workers of an installation share: what a viewer is told has
-no meaning but to be shown again.
+Log offsets reveal how much all users send, and partitions depend on the names of devices. So
+cursors are encrypted, with a key that all workers of an installation share; all that a viewer can
+do with one is to send it back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nacl.secret import SecretBox
 
 from waylog.kafka.topics import ADDRESS, LOCATION
 
-#: The name of the key among the platform's secrets.
+#: The name of the key among the installation's secrets.
 CURSORS_SECRET: Final = "cursors"  # noqa: S105
 
 #: Next offset by topic and partition.
@@ -26,26 +26,26 @@ Cursor = dict[tuple[str, int], int]
 
 _PART: Final = re.compile(r"[la]\d{1,9}-\d{1,18}")
 _PARTS_MAX: Final = 2_000
-#: The length would else tell how many digits the offsets have.
+#: Cursors are padded to multiples of this, or their length would reveal the digits of offsets.
 _PADDED_TO: Final = 64
 
 
 class BadCursor(ValueError):
-    """Not an id of one of our events."""
+    """The text is not an event id of this gateway."""
 
 
 def written(topic: str, partition: int, offset: int) -> str:
-    """One next offset, e.g. `l0-17`."""
+    """Return one next offset, e.g. `l0-17`."""
     return f"{topic[0]}{partition}-{offset}"
 
 
 def encode_cursor(cursor: Cursor) -> str:
-    """Next offsets, not sealed, e.g. `l0-17.l1-4.a0-12`."""
+    """Return next offsets, not encrypted, e.g. `l0-17.l1-4.a0-12`."""
     return ".".join(written(*key, offset) for key, offset in cursor.items())
 
 
 def decode_cursor(text: str) -> Cursor:
-    """Raises BadCursor."""
+    """Return the next offsets in an encoded cursor. Raises BadCursor."""
     cursor: Cursor = {}
     if not text:
         return cursor
@@ -61,7 +61,7 @@ def decode_cursor(text: str) -> Cursor:
 
 
 class CursorSeal:
-    """Makes the ids of events that viewers are told, with a key of 32 bytes."""
+    """Encrypts cursors to event ids for viewers, with a key of 32 bytes."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -71,12 +71,12 @@ class CursorSeal:
         return SecretBox(self._key)
 
     def seal(self, cursor: str) -> str:
-        """An encoded cursor as the id of an event."""
+        """Return an encoded cursor as an encrypted event id."""
         padded = cursor.encode().ljust(-(-len(cursor) // _PADDED_TO) * _PADDED_TO)
         return base64.urlsafe_b64encode(self._box.encrypt(padded)).decode()
 
     def open(self, event_id: str) -> Cursor:
-        """The cursor that an id has; also that of one of before they were sealed.
+        """Return the cursor in an event id, also in an unencrypted one of an earlier version.
 
         Raises BadCursor.
         """

@@ -1,7 +1,7 @@
-"""Events on their way to live viewers: encoded once, however many viewers there are.
+"""Events for live viewers: encoded once, however many viewers there are.
 
-`Feed` remembers the newest event of each device, for viewers that have fallen behind. Nothing here
-costs anything for a viewer that does not read.
+`Feed` keeps the newest event of each device, for viewers that have fallen behind. A viewer that
+does not read causes no cost here.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ from waylog.kafka.topics import ADDRESS, LOCATION
 
 EVENT_NAMES: Final = {LOCATION: "fix", ADDRESS: "address"}
 
-#: Devices of which a feed remembers the newest event.
+#: Devices of which a feed keeps the newest event.
 NEWEST_EVENTS_MAX: Final = 20_000
 
 
 class LiveEvent:
-    """An event, where in the stream of all it stands, and what it looks like on the wire."""
+    """An event with its number in the stream of all events and its encoded forms."""
 
     __slots__ = ("_sse", "_websocket", "cursor", "event", "number", "told", "told_ms")
 
     def __init__(self, event: ViewEvent, number: int, cursor: str) -> None:
         self.event = event
-        #: Grows from event to event.
+        #: Increases from event to event.
         self.number = number
-        #: Next offsets after this event and all before it, encoded: its id is made of them.
+        #: Next offsets after this event and all before it, encoded: the basis of its event id.
         self.cursor = cursor
-        #: What friends are told instead, and when that was (ms); None: nothing.
+        #: The event as friends see it, and its time (ms); None if they see nothing.
         self.told: LiveEvent | None = None
         self.told_ms = 0
         self._sse: bytes | None = None
         self._websocket: bytes | None = None
 
     def sse(self, seal: CursorSeal) -> bytes:
-        """As a server-sent event; made once for all viewers."""
+        """Return the server-sent event; encoded once for all viewers."""
         if self._sse is None:
             self._sse = sse_of(self.event, seal.seal(self.cursor))
         return self._sse
 
     def websocket(self, seal: CursorSeal) -> bytes:
-        """As a message of a WebSocket, likewise; empty for what is no JSON object."""
+        """Return the WebSocket message, likewise; empty if the record is not a JSON object."""
         if self._websocket is None:
             self._websocket = websocket_of(self.event, seal.seal(self.cursor))
         return self._websocket
 
 
 def sse_of(event: ViewEvent, event_id: str) -> bytes:
-    """WHATWG HTML, section 9.2.6."""
+    """Return a server-sent event (WHATWG HTML, section 9.2.6)."""
     value = event.value
     if b"\n" in value or b"\r" in value:
-        # JSON of ours has no line breaks; somebody else's record may have.
+        # Records of this gateway have no line breaks; those of other producers may.
         value = value.replace(b"\r", b" ").replace(b"\n", b" ")
     name = EVENT_NAMES[event.topic].encode()
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode(), name, value)
 
 
 def websocket_of(event: ViewEvent, event_id: str) -> bytes:
-    """The members of the record, after its type and cursor; none of them is called so."""
+    """Return the record with `type` and `cursor` in front, which no record has as members."""
     if event.value[:1] != b"{":
         return b""
     opening = f'{{"type":"{EVENT_NAMES[event.topic]}","cursor":"{event_id}",'
@@ -70,25 +70,25 @@ def websocket_of(event: ViewEvent, event_id: str) -> bytes:
 
 
 class Batch(NamedTuple):
-    """Events that came at one time, for all viewers of one feed; nobody changes it."""
+    """Events that came at one time, shared by all viewers of one feed; immutable."""
 
     events: list[LiveEvent]
     value_bytes: int
-    #: Those of one call of the views have the same.
+    #: The number of the `on_events` call that made the batch; batches of several users share it.
     call: int
 
 
 class Feed:
-    """The events of one user, or of all: who watches them, and the newest of each device."""
+    """The events of one user, or of all users: the newest of each device."""
 
     def __init__(self) -> None:
-        #: Viewers that see the feed as friends.
+        #: Number of viewers that see the feed as friends.
         self.friends = 0
-        # The event that came last is last.
+        # In order of arrival; the last event is at the end.
         self._newest: OrderedDict[tuple[str, str], LiveEvent] = OrderedDict()
 
     def add(self, live: LiveEvent) -> None:
-        """Remember an event in the place of an older one; a late fix takes the place of none."""
+        """Keep an event in place of the device's older one, unless it is older itself."""
         newest = self._newest
         key = (live.event.topic, live.event.device)
         previous = newest.get(key)
@@ -100,7 +100,7 @@ class Feed:
             newest.popitem(last=False)
 
     def untold(self) -> list[LiveEvent]:
-        """Those of which friends are told nothing."""
+        """Return the events that friends have not been shown."""
         return [live for live in self._newest.values() if live.told is None]
 
     def has(self, live: LiveEvent) -> bool:
@@ -108,5 +108,5 @@ class Feed:
         return self._newest.get((live.event.topic, live.event.device)) is live
 
     def newest_since(self, number: int) -> Iterator[LiveEvent]:
-        """The newest of each device among the events from `number` on; the last comes first."""
+        """Yield the newest event of each device among those from `number` on, the last first."""
         return takewhile(lambda live: live.number >= number, reversed(self._newest.values()))

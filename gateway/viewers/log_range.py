@@ -1,7 +1,7 @@
-"""A stretch of the log, for a viewer that comes back and wants what it missed.
+"""Ranges of the log, for viewers that reconnect and want what they missed.
 
-It is read in steps. Between two of them, while the viewer takes what was read, the reader is free
-for others, so that a viewer that does not read holds none; and of the readers a user has a share.
+A range is read in steps. Between two steps, while the viewer takes the events, the reader is free
+for others, so a viewer that does not read blocks none. Each user has a share of the readers.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from gateway.views.views import ViewEvent
 from waylog.kafka.clients import consumer_config
 from waylog.sealing.sealing import opener
 
-#: Records read for one viewer, whether they are for it or not; what is older is left out.
+#: Records read for one viewer, visible to it or not; older ones are left out.
 RECORDS_MAX: Final = 200_000
-#: Records of one step.
+#: Records per step.
 _STEP_RECORDS: Final = 500
 _STEP_S: Final = 0.2
 _SILENCE_S: Final = 5.0
-#: Steps at the same time, and of one user.
+#: Concurrent steps in total, and of one user.
 _READERS_MAX: Final = 4
 _READERS_EACH: Final = 2
-#: A reader that nobody needs is closed.
+#: Seconds after which an unused reader is closed.
 _IDLE_S: Final = 10.0
-#: What is fetched and not asked for is thrown away when another viewer has its turn.
+#: Records fetched ahead are discarded when another viewer uses the reader.
 _FETCHED_AHEAD: Final = {"queued_max_messages_kbytes": 1024, "fetch_message_max_bytes": 256 * 1024}
 
 
@@ -51,7 +51,7 @@ _place = msgspec.json.Decoder(_Place)
 
 
 class LogRanges:
-    """Reads stretches of the log."""
+    """Reads ranges of the log."""
 
     def __init__(self, bootstrap_servers: str, client_id: str) -> None:
         self._config = consumer_config(
@@ -64,7 +64,7 @@ class LogRanges:
         self._turns = Turns(_READERS_MAX, _READERS_EACH)
         self._threads = ThreadPoolExecutor(_READERS_MAX, thread_name_prefix="log-range")
         self._opened = opener(bootstrap_servers) or list
-        # Readers nobody uses now, by the range that they stand in; the one used last is last.
+        # Unused readers, by the range at which they are positioned; the last used is at the end.
         self._idle: OrderedDict[object, Consumer] = OrderedDict()
         self._readers = 0
         self._closing: asyncio.TimerHandle | None = None
@@ -79,11 +79,11 @@ class LogRanges:
     async def read(
         self, start: Cursor, end: Cursor, party: str
     ) -> AsyncGenerator[list[ViewEvent], None]:
-        """Batches of records from `start` to `end` (exclusive), each partition in order.
+        """Yield batches of records from `start` to `end` (exclusive), each partition in order.
 
-        A partition that `start` does not name is read from its beginning. When there is more than
-        RECORDS_MAX, the oldest is left out. A log that stays silent ends the range early. `party`
-        is the user whose share of the readers is used.
+        A partition that is not in `start` is read from its beginning. Of more than RECORDS_MAX
+        records the oldest are left out. A log that does not answer ends the range early. `party` is
+        the user whose share of the readers is used.
         """
         share = max(1, RECORDS_MAX // max(1, len(end)))
         begin = {
@@ -112,7 +112,7 @@ class LogRanges:
     async def _step(
         self, token: object, remaining: Cursor, end: Cursor
     ) -> tuple[list[ViewEvent], Cursor]:
-        """Read on from `remaining`; returns what was read, and what remains."""
+        """Read the next records; return them, and the next offsets that remain."""
         reader = self._idle.pop(token, None)
         assigned = reader is not None
         if reader is None and self._readers >= _READERS_MAX and self._idle:
@@ -125,7 +125,7 @@ class LogRanges:
         try:
             used, events, remaining = await asyncio.shield(future)
         except asyncio.CancelledError:
-            # It is not free before it has read.
+            # The reader is not free before its thread has finished.
             future.add_done_callback(self._returned)
             raise
         except Exception:
@@ -144,7 +144,7 @@ class LogRanges:
     def _read(
         self, reader: Consumer | None, assigned: bool, remaining: Cursor, end: Cursor
     ) -> tuple[Consumer, list[ViewEvent], Cursor]:
-        """In a thread. Raises KafkaException, and then the reader is closed."""
+        """Read one step in a thread. Raises KafkaException, after closing the reader."""
         consumer = Consumer(self._config) if reader is None else reader
         try:
             if not assigned:
@@ -161,7 +161,8 @@ class LogRanges:
             left: Cursor = {}
             for position in consumer.position(asked):
                 key = (position.topic, position.partition)
-                # Compaction leaves holes: only the position tells that the end has been reached.
+                # Compaction leaves gaps in the offsets: only the position shows that the end is
+                # reached.
                 offset = max(position.offset, remaining[key])
                 if offset < end[key]:
                     left[key] = offset
@@ -171,12 +172,12 @@ class LogRanges:
         return consumer, events, left
 
     def _let_go(self, token: object) -> None:
-        """A range has been read, or is read no further."""
+        """Free the reader of a range that has been read, or is read no further."""
         reader = self._idle.pop(token, None)
         if reader is not None:
             free = object()
             self._idle[free] = reader
-            self._idle.move_to_end(free, last=False)  # the first to be taken by others
+            self._idle.move_to_end(free, last=False)  # the first that others will use
             self._close_later()
 
     def _close_later(self) -> None:

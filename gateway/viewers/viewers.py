@@ -1,4 +1,4 @@
-"""Live viewers, what each may see, and what waits for each: state without sockets."""
+"""Live viewers: what each may see, and the events queued for each; no sockets."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from waylog.kafka.topics import ADDRESS, LOCATION
 
 logger = logging.getLogger(__name__)
 
-#: Events that wait for one viewer in order; beyond it only the newest of each device waits.
+#: Events queued for one viewer in order; beyond it only the newest of each device is kept.
 ORDERED_EVENTS_MAX: Final = 10_000
-#: The same in bytes of values; those are shared by all viewers.
+#: The same limit in bytes of values, which all viewers share.
 ORDERED_BYTES_MAX: Final = 4 * 1024 * 1024
-#: Events that a viewer looks at in one step, and bytes that it takes, about.
+#: Events examined, and approximate bytes returned, in one `take`.
 STEP_EVENTS: Final = 500
 STEP_BYTES: Final = 32 * 1024
 VIEWERS_MAX: Final = 10_000
@@ -35,7 +35,7 @@ _NO_CALL: Final = 0
 
 
 class View(Protocol):
-    """The part of a view that says how far it is."""
+    """The part of a view that knows its positions in the log."""
 
     topic: str
     positions: dict[int, int]
@@ -43,7 +43,7 @@ class View(Protocol):
 
 @dataclass(frozen=True)
 class BoundingBox:
-    """Degrees; a box over the antimeridian has west > east."""
+    """A box in degrees; one across the antimeridian has west > east."""
 
     west: float
     south: float
@@ -52,7 +52,7 @@ class BoundingBox:
 
     @classmethod
     def of(cls, numbers: Iterable[float]) -> BoundingBox:
-        """From [west, south, east, north]; raises ValueError."""
+        """Return a box from [west, south, east, north]. Raises ValueError."""
         west, south, east, north = (float(number) for number in numbers)
         if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
             raise ValueError("bbox is [west, south, east, north] in degrees")
@@ -69,21 +69,22 @@ class BoundingBox:
 
 @dataclass
 class Filter:
-    """The part of what a viewer may see that it wants."""
+    """The subset of visible events that a viewer wants."""
 
     devices: frozenset[str] | None = None
     topics: frozenset[str] = frozenset((LOCATION, ADDRESS))
     box: BoundingBox | None = None
-    own_only: bool = False  # not what friends show, nor what administrators see
+    own_only: bool = False  # no devices of friends, and for administrators none of other users
 
 
 class Viewer:
-    """One viewer: what waits for it, and what it is shown of that.
+    """One viewer, with the events queued for it.
 
-    Batches wait in order up to a bound, those of all viewers of a feed being the same objects; a
-    viewer that is slower gets the newest of each device instead, and learns how many events it did
-    not get (at most: what it would not have been shown counts, too). What waits is looked at when
-    it is taken, with the rights of then, so that a viewer that takes nothing costs nothing.
+    Batches are queued in order up to a limit; all viewers of a feed share the same objects. A
+    viewer that is slower gets the newest event of each device instead, and the number of events
+    that it missed (an upper bound: events invisible to it count, too). Rights and filters are
+    applied when events are taken, with the rights of that time, so a viewer that takes nothing
+    costs nothing.
     """
 
     def __init__(
@@ -94,29 +95,30 @@ class Viewer:
         feeds: Callable[[], Iterable[Feed]] = tuple,
     ) -> None:
         self.wanted = wanted
-        #: The viewer's identity, with the rights of now: `Viewers.rights_changed` keeps them.
+        #: The viewer's identity with its current rights, updated by `Viewers.rights_changed`.
         self.identity = identity
-        #: What has been taken of what was missed: the id of the last event it was given.
+        #: Next offsets after the missed events sent so far, for the id of the last one.
         self.cursor: Cursor = dict(positions)
         self.skipped = 0
-        #: Something waits, or `closed`.
+        #: Set if something is queued, or if `closed`.
         self.wake = asyncio.Event()
-        #: The number of the last event of before.
+        #: The number of the last event before the viewer was added.
         self.begins_after = 0
-        #: The gateway stops: the connection is to be ended.
+        #: The connection is to be closed: the gateway stops, or the rights have been revoked.
         self.closed = False
         self._feeds = feeds
         self._waiting: deque[Batch] = deque()
-        # Where in the first of those that wait.
+        # Index in the first queued batch.
         self._place = 0
         self._waiting_events = 0
         self._waiting_bytes = 0
-        # From which event on nothing waits any more, and how many there have been.
+        # Number of the first event dropped from the queue (None: not behind), and events since
+        # then.
         self._behind_since: int | None = None
         self._behind = 0
 
     def offer(self, batch: Batch) -> None:
-        """Have a batch wait; costs the same for any number of events."""
+        """Queue a batch; the cost does not depend on the number of events."""
         if not self.wanted.topics:
             return
         if self._behind_since is not None:
@@ -144,7 +146,7 @@ class Viewer:
         self._place = self._waiting_events = self._waiting_bytes = 0
 
     def _catch_up(self, since: int) -> None:
-        """Have the newest of each device wait, in the order of the log."""
+        """Queue the newest event of each device, in the order of the log."""
         newest = [live for feed in self._feeds() for live in feed.newest_since(since)]
         newest.sort(key=_number)
         self.skipped += max(0, self._behind - len(newest))
@@ -155,9 +157,9 @@ class Viewer:
             self._waiting_events, self._waiting_bytes = len(newest), size
 
     def take(self, events_max: int = STEP_EVENTS, bytes_max: int = STEP_BYTES) -> list[LiveEvent]:
-        """Take what the viewer is shown of what waits, in the log's order as far as it was kept.
+        """Take events that the viewer may see, in the order of the log where it was kept.
 
-        Looks at so many at a time; `wake` stays set while there is more.
+        Examines at most `events_max` queued events; `wake` stays set while there are more.
         """
         if self._behind_since is not None:
             self._catch_up(self._behind_since)
@@ -184,7 +186,7 @@ class Viewer:
         return taken
 
     def _first(self) -> list[LiveEvent]:
-        """The first batch; what came at one time of several users is put in order."""
+        """Return the first batch; batches of several users from one call are merged in order."""
         waiting = self._waiting
         first = waiting[0]
         while self._place == 0 and len(waiting) > 1 and waiting[1].call == first.call:
@@ -213,7 +215,7 @@ class Viewer:
         return live if self._is_inside(live.event) else None
 
     def shown_of_before(self, events: Iterable[ViewEvent], telling: Telling) -> list[ViewEvent]:
-        """Give what this viewer is shown of what it has missed; `telling` is one's catching up."""
+        """Return the missed events that this viewer may see; `telling` is of this catch-up."""
         shown: list[ViewEvent] = []
         identity = self.identity
         for event in events:
@@ -238,17 +240,17 @@ class Viewer:
         return not wanted.own_only or event.device.partition("/")[0] == self.identity.user
 
     def _is_inside(self, event: ViewEvent) -> bool:
-        # Of what is told: a small box would else find out where somebody is who is told inexactly.
+        # Applied to the filtered position: a small box could otherwise reveal the exact one.
         box = self.wanted.box
         return box is None or box.contains(event.lat, event.lon)
 
     def take_skipped(self) -> int:
-        """The number of events that were left out since the last call."""
+        """Return the number of events left out since the last call."""
         skipped, self.skipped = self.skipped, 0
         return skipped
 
     def advance(self, event: ViewEvent) -> str:
-        """Next offsets after an event of before that is given to the viewer now, encoded."""
+        """Return the encoded next offsets after a missed event that is sent now."""
         key = (event.topic, event.partition)
         if event.offset >= self.cursor.get(key, 0):
             self.cursor[key] = event.offset + 1
@@ -260,13 +262,13 @@ def _number(live: LiveEvent) -> int:
 
 
 class TooManyViewers(Exception):
-    """No more live viewers: the text says of whom there are too many."""
+    """The limit on live viewers is reached; the text says which limit."""
 
 
 class Viewers:
     """All live viewers of this process; fed by the views.
 
-    `of_user_max` and `of_address_max` bound those of one user, and those from one address.
+    `of_user_max` and `of_address_max` limit the viewers of one user, and from one address.
     """
 
     def __init__(
@@ -286,15 +288,16 @@ class Viewers:
         self._viewers_max = viewers_max
         self._of_user_max = of_user_max
         self._of_address_max = of_address_max
-        #: With the parties that each counts for.
+        #: Viewers with the parties that they count for.
         self._viewers: dict[Viewer, tuple[str, ...]] = {}
         self._counts: Counter[str] = Counter()
-        # By whose devices they may see, so that a fix costs nothing for those who may not.
+        # By the users whose devices they may see, so that a fix costs nothing for other viewers.
         self._of_all: set[Viewer] = set()
         self._of_user: dict[str, set[Viewer]] = {}
         self._feed_of_all = Feed()
         self._feeds: dict[str, Feed] = {}
-        # The stream of all events: how many, and the next offsets after the last as they are said.
+        # The stream of all events: the number of the last one, and the encoded next offsets after
+        # it.
         self._number = 0
         self._calls = 0
         self._cursor: dict[tuple[str, int], str] = {}
@@ -304,12 +307,12 @@ class Viewers:
 
     @property
     def watching(self) -> bool:
-        """Tell whether there is anybody."""
+        """Tell whether there are any viewers."""
         return bool(self._viewers)
 
     @property
     def positions(self) -> Cursor:
-        """Next offsets after what viewers have been offered."""
+        """Return the next offsets after the events that viewers have been offered."""
         return {
             (view.topic, partition): offset
             for view in self._views
@@ -317,7 +320,7 @@ class Viewers:
         }
 
     def on_events(self, events: list[ViewEvent]) -> None:
-        """For the views' `watch`."""
+        """Queue new events for viewers; the callback of the views' `watch`."""
         self._calls += 1
         of_user: dict[str, list[LiveEvent]] = {}
         of_all: list[LiveEvent] = []
@@ -357,8 +360,9 @@ class Viewers:
             live.told_ms = told.time
 
     async def tell_withheld(self) -> None:
-        """Tell friends, of each device the newest, what came before homes were known, as soon as
-        they are.
+        """Wait until homes are loaded, then show friends the newest event of each device.
+
+        Only events that were withheld before are sent.
         """
         await self._telling.filter.wait_until_ready()
         for user, feed in list(self._feeds.items()):
@@ -383,9 +387,9 @@ class Viewers:
                 viewer.offer(batch)
 
     def add(self, wanted: Filter, identity: Identity, address: str | None = None) -> Viewer:
-        """A new viewer, from now on; `address` is its party, if those are counted.
+        """Add a viewer of events from now on. Raises TooManyViewers.
 
-        Raises TooManyViewers.
+        `address` is the party of the client, if it counts against the limit per address.
         """
         parties = [f"user {identity.user}"] + ([f"address {address}"] if address else [])
         if len(self._viewers) >= self._viewers_max:
@@ -397,7 +401,7 @@ class Viewers:
                 f"{self._of_address_max} live viewers from your address are open already"
             )
         if not self._viewers:
-            # Nobody has looked at what came meanwhile.
+            # Without viewers the positions have not been followed.
             self._cursor = {key: written(*key, at) for key, at in self.positions.items()}
         viewer = Viewer(wanted, self.positions, identity)
         viewer._feeds = partial(self._feeds_of, viewer)
@@ -434,14 +438,14 @@ class Viewers:
                 del self._of_user[user], self._feeds[user]
 
     def close(self) -> None:
-        """End all connections of viewers, and take no more."""
+        """Close all viewers, and accept no more."""
         self._viewers_max = 0
         for viewer in self._viewers:
             viewer.closed = True
             viewer.wake.set()
 
     def rights_changed(self, users: Set[str]) -> None:
-        """For Permissions: show what may be seen now, and end what rests on nothing any more."""
+        """Apply changed rights to viewers, and close those without any; for Permissions."""
         for viewer in [each for each in self._viewers if each.identity.user in users]:
             try:
                 identity = self._permissions.now(viewer.identity)
@@ -455,12 +459,13 @@ class Viewers:
             before, after = _watched_users(viewer.identity), _watched_users(identity)
             viewer.identity = identity
             if before != after:
-                # A feed that is watched on goes on: its events may not have been told yet.
+                # A feed that stays watched is kept: its events may not have been sent to friends
+                # yet.
                 self._begin(viewer, None if after is None else after - (before or frozenset()))
                 self._end(viewer, None if before is None else before - (after or frozenset()))
 
     def remove(self, viewer: Viewer) -> None:
-        """It has gone."""
+        """Remove a viewer whose connection has ended."""
         parties = self._viewers.pop(viewer, None)
         if parties is None:
             return
@@ -473,7 +478,7 @@ class Viewers:
 
 
 def _watched_users(identity: Identity) -> frozenset[str] | None:
-    """Whose devices somebody may see; None: everybody's."""
+    """Return the users whose devices an identity may see; None for all."""
     if identity.admin and identity.device is None:
         return None
     return frozenset((identity.user, *identity.rights.friends))

@@ -1,1 +1,1 @@
-"""What the gateway knows of each device, read from the log."""
+"""Views: the current state of each device, read from the log."""

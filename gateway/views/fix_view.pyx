@@ -1,4 +1,4 @@
-"""Records of topic `location` on their way into the view of fixes, as far as every one takes it."""
+"""Records of topic `location` on their way into the view of fixes: the part run for each record."""
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -21,7 +21,7 @@ cdef Py_ssize_t SIZE_CLASS_BYTES = WEIGHT_BYTES
 
 
 cdef packed struct Point:
-    # As gateway.views.track_store packs it.
+    # The layout of gateway.views.track_store.
     int64_t time
     int32_t lat
     int32_t lon
@@ -35,12 +35,12 @@ def take_fixes(
     view, records, KnownFixes known_fixes, list events, make_event, dict positions,
     bint recent=True,
 ):
-    """Take records for a LocationView; `events` None where nobody watches.
+    """Take records for a LocationView; `events` is None if nobody watches.
 
-    The offsets behind them are left in `positions`. Tracks are of what is `recent`.
+    The offsets after them are stored in `positions`. Only `recent` records become part of tracks.
 
-    What is not plain is left to `view.take_record`, and what is kept of devices that are new here
-    or have values of another size to its other methods.
+    Records that are not in the plain form go to `view.take_record`. New devices are reported to
+    `view.index`, values of another size class to `view.resized`.
     """
     cdef RecordHead head
     cdef Point point
@@ -122,7 +122,7 @@ def take_fixes(
 
 
 def take_keys(view, records, KnownFixes known_fixes, dict positions, bint recent=True):
-    """Take of the records of a KeyView which fixes they are, as `take_fixes` does."""
+    """Add the ids of fixes in records for a KeyView, as `take_fixes` does."""
     cdef RecordHead head
     cdef int64_t known
     for record in records:

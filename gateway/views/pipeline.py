@@ -1,4 +1,4 @@
-"""The state of the platform that `GET /v1/pipeline` tells the page: throughput, lag, devices."""
+"""The state of the platform for `GET /v1/pipeline`: throughput, lag, devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMEOUT_S: Final = 2.0
 class GroupLag:
     """The lag of a consumer group behind the end of topic `location`.
 
-    It asks the log when somebody asks it, at most every two seconds, in a thread.
+    It is queried in a thread when it is requested, at most every two seconds.
     """
 
     def __init__(self, bootstrap_servers: str, client_id: str, group: str) -> None:
@@ -38,19 +38,19 @@ class GroupLag:
         self._consumer: Consumer | None = None
 
     async def by_partition(self) -> dict[int, int] | None:
-        """Records behind, by partition; None while that is not known."""
+        """Return the lag in records by partition; None while it is not known."""
         if time.monotonic() - self._asked < REFRESH_S:
             return self._lag
         if self._asking is None:
             loop = asyncio.get_running_loop()
             self._asking = loop.run_in_executor(None, self._ask)
             self._asking.add_done_callback(self._answered)
-        # The log may be away: then the last known figure, or none, is better than no answer.
+        # If the log does not answer, the last known lag, or None, is better than no response.
         await asyncio.wait([self._asking], timeout=_TIMEOUT_S)
         return self._lag
 
     async def close(self) -> None:
-        """Leave the log."""
+        """Close the consumer."""
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     def _answered(self, future: asyncio.Future[dict[int, int] | None]) -> None:
@@ -73,7 +73,7 @@ class GroupLag:
                 lag: dict[int, int] = {}
                 for committed in self._consumer.committed(partitions, timeout=_TIMEOUT_S):
                     low, high = self._consumer.get_watermark_offsets(committed, timeout=_TIMEOUT_S)
-                    # A group that has committed nothing begins at the beginning.
+                    # A group that has committed nothing starts at the beginning.
                     start = committed.offset if committed.offset >= 0 else low
                     lag[committed.partition] = max(0, high - max(low, start))
                 return lag
@@ -89,7 +89,7 @@ class GroupLag:
 
 
 class Pipeline:
-    """Throughput and lag, for people."""
+    """Throughput and lag of the platform."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Pipeline:
         self._started = time.monotonic()
 
     async def status(self) -> dict[str, Any]:
-        """The body of `GET /v1/pipeline`."""
+        """Return the body of `GET /v1/pipeline`."""
         lag = await self._lag.by_partition()
         return {
             "fixes_per_second": round(self._location_view.rate.per_second(), 1),
@@ -130,5 +130,5 @@ class Pipeline:
         }
 
     async def close(self) -> None:
-        """Leave the log."""
+        """Close the consumer."""
         await self._lag.close()

@@ -1,4 +1,4 @@
-"""Favourite places, as the job `waylog places run` leaves them: one Parquet file."""
+"""Favourite places, as written by the job `waylog places run`: one Parquet file."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ from gateway.views.places_file import FILE_NAME
 logger = logging.getLogger(__name__)
 
 _LOOK_S: Final = 10.0
-#: Places on HDFS or S3 are read again so often: the job that finds them runs every few minutes.
+#: Seconds between reads of places on HDFS or S3; the job that finds them runs every few minutes.
 REMOTE_S: Final = 300.0
 _RETRY_S: Final = 30.0
 _READING_S: Final = 60.0
-#: So long a start waits for places to be read.
+#: Seconds that the start of a gateway waits for places.
 START_S: Final = 3.0
 
 
 class PlacesUnavailable(Exception):
-    """The places exist and cannot be read now; the text says why."""
+    """The places exist but cannot be read now; the text says why."""
 
 
 class Places:
-    """Reads places; keeps them until the file changes, or elsewhere than on this machine for
-    REMOTE_S.
+    """Reads places and caches them.
 
-    `url` is a folder or the URL of one; None if no places are kept. `homes_only`: of homes alone,
-    and of those where they are.
+    A local file is read again when it changes, a remote one after REMOTE_S. `url` is a folder or
+    its URL; None if there are no places. With `homes_only` only the positions of homes are kept.
     """
 
     def __init__(self, url: str | None, *, homes_only: bool = False) -> None:
@@ -53,19 +52,19 @@ class Places:
         self._subscribers: list[Callable[[], object]] = []
 
     async def of_device(self, device: str) -> list[dict[str, Any]]:
-        """Places of a device, the most visited first. Raises PlacesUnavailable."""
+        """Return the places of a device, the most visited first. Raises PlacesUnavailable."""
         await self.refresh()
         return self.known(device)
 
     async def of_user(self, user: str) -> list[dict[str, Any]]:
-        """Places of all devices of a user. Raises PlacesUnavailable."""
+        """Return the places of all devices of a user. Raises PlacesUnavailable."""
         await self.refresh()
         return list(self._by_user.get(user, ()))
 
     def known(self, device: str) -> list[dict[str, Any]]:
-        """The same as they were read last."""
+        """Return the places of a device as last read."""
         user, _, name = device.partition("/")
-        # A place found over all devices of a user has no device of its own.
+        # A place found over all devices of a user names no device.
         return [
             place
             for place in self._by_user.get(user, ())
@@ -73,7 +72,7 @@ class Places:
         ]
 
     def homes(self, user: str) -> list[tuple[float, float]]:
-        """The homes of a user, as far as its places tell: degrees."""
+        """Return the homes among a user's places, as (lat, lon) in degrees."""
         return [
             (place["lat"], place["lon"])
             for place in self._by_user.get(user, ())
@@ -85,9 +84,7 @@ class Places:
         return user in self._by_user
 
     def on_change(self, subscriber: Callable[[], object]) -> None:
-        """Call `subscriber` whenever other places have been read, and when it is known that there
-        are none.
-        """
+        """Call `subscriber` whenever places have been read, or are known not to exist."""
         self._subscribers.append(subscriber)
 
     async def look_up(self) -> None:
@@ -109,7 +106,7 @@ class Places:
             await asyncio.sleep(_LOOK_S)
 
     async def refresh(self) -> None:
-        """Read the file if it is another one. Raises PlacesUnavailable."""
+        """Read the file if it has changed. Raises PlacesUnavailable."""
         path = self._path
         if path is None:
             await self._refresh_remote()

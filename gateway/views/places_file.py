@@ -1,9 +1,10 @@
-"""`python -m gateway.views.places_file WHERE [homes]`: favourite places as JSON, by user; or homes alone.
+"""`python -m gateway.views.places_file WHERE [homes]`: prints favourite places, or homes, as JSON.
 
-WHERE is a local file, or the URL of a folder elsewhere, which need not have any places yet.
+The places are grouped by user. WHERE is a local file, or the URL of a remote folder, which need not
+have any places yet.
 
-A process of its own: what reads Parquet takes as much memory as a gateway, and is needed once a
-day.
+It is a separate process because reading Parquet takes as much memory as a gateway, and is needed
+once a day.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _rows(where: str) -> list[dict[str, Any]]:
         with Path(where).open("rb") as file:
             rows: list[dict[str, Any]] = parquet.read_table(file, use_threads=False).to_pylist()
         return rows
-    # A gateway, which knows this module, does without what reads Parquet.
+    # Imported late: the gateway imports this module, but does not need the code that reads Parquet.
     from waylog.history.storage import Storage
 
     storage = Storage(where)
@@ -44,7 +45,7 @@ def _rows(where: str) -> list[dict[str, Any]]:
 
 
 def read(where: str, *, homes_only: bool = False) -> dict[str, list[dict[str, Any]]]:
-    """Places of each user, the one with the most time spent there first."""
+    """Return the places of each user, those with the most time spent there first."""
     rows = _rows(where)
     by_user: dict[str, list[dict[str, Any]]] = {}
     columns = _OF_HOMES if homes_only else COLUMNS
@@ -64,6 +65,6 @@ if __name__ == "__main__":
         sys.stdout.flush()
     except Exception as error:
         sys.exit(f"{type(error).__name__}: {error}")
-    # Arrow's threads that still start while the interpreter ends abort the process, with the answer
-    # given: it ends without that.
+    # Arrow's threads that are still starting while the interpreter shuts down abort the process.
+    # All output is written, so it exits without that.
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The recent way of every device, in a bounded amount of memory."""
+"""The recent track of every device, in a bounded amount of memory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from gateway.limits.shares import UserShares
 _POINT = struct.Struct("<qii4f")  # time, lat and lon in 1e-7 degrees, altitude ... course
 _TIME = struct.Struct("<q")
 CHUNK_BYTES: Final = 64 * _POINT.size
-#: What a chunk's objects take beside its points.
+#: Bytes that a chunk's objects take besides its points.
 _CHUNK_OVERHEAD: Final = 256
 _NAN: Final = math.nan
-#: Dropped chunks stay in the order of all until there are so many, and half of it.
+#: Dropped chunks are removed from the list of all chunks when there are more than this, and more
+#: than half of the list.
 _DROPPED_MAX: Final = 1_000
 
 DEFAULT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -33,7 +34,7 @@ def pack_point(
     speed: float | None,
     course: float | None,
 ) -> bytes:
-    """32 bytes. Raises struct.error, OverflowError for values that are no position."""
+    """Return a point in 32 bytes. Raises struct.error, OverflowError for an invalid position."""
     return _POINT.pack(
         time,
         round(lat * 1e7),
@@ -48,17 +49,17 @@ def pack_point(
 class TrackStore:
     """Points packed into chunks of one device each.
 
-    At the bound the user with most chunks gives back the oldest of them; where nobody has many, the
-    one begun longest ago goes, whoever's it is: a fleet shares the bound fairly, since the chunks
-    of each device age at the speed at which it sends.
+    At the limit the user with the most chunks loses the oldest of them. If nobody has many, the
+    chunk begun longest ago is dropped, whoever owns it. So a fleet shares the memory fairly,
+    because the chunks of each device age at the rate at which it sends.
     """
 
     def __init__(self, bytes_max: int = DEFAULT_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        #: Chunks of each device, oldest first: what is appended in place is told to `grew`.
+        #: Chunks of each device, oldest first. Code that appends in place has to call `grew`.
         self.chunks: dict[str, list[bytearray]] = {}
-        # All chunks in the order in which they were begun; those that were dropped are empty.
+        # All chunks in the order in which they were begun; dropped ones are empty.
         self._begun: deque[_Begun] = deque()
         self._dropped = 0
         self._of_user: dict[str, list[_Begun]] = {}
@@ -66,7 +67,7 @@ class TrackStore:
 
     @property
     def bytes(self) -> int:
-        """Of packed points and of what keeps them."""
+        """Return the bytes of packed points and of the objects that hold them."""
         return self._bytes
 
     def append(
@@ -80,11 +81,11 @@ class TrackStore:
         speed: float | None = None,
         course: float | None = None,
     ) -> None:
-        """Add a point. Raises struct.error, OverflowError for values that are no position."""
+        """Add a point. Raises struct.error, OverflowError for an invalid position."""
         self.append_packed(device, pack_point(time, lat, lon, altitude, accuracy, speed, course))
 
     def append_packed(self, device: str, packed: builtins.bytes) -> None:
-        """Add a point as `pack_point` makes it."""
+        """Add a point packed by `pack_point`."""
         chunks = self.chunks.get(device)
         if chunks is None:
             chunks = self.chunks[device] = []
@@ -101,13 +102,13 @@ class TrackStore:
         self.grew(_POINT.size + _CHUNK_OVERHEAD)
 
     def grew(self, size: int) -> None:
-        """Count bytes that are in chunks now, and stay within the bound."""
+        """Count bytes added to chunks, and drop chunks beyond the limit."""
         self._bytes += size
         while self._bytes > self._bytes_max and self.chunks:
             self._drop_one()
 
     def packed(self, device: str, from_ms: int, to_ms: int) -> builtins.bytes:
-        """Packed points with from_ms <= time <= to_ms, in no order, some perhaps twice."""
+        """Return packed points with from_ms <= time <= to_ms, unordered, possibly duplicated."""
         found = bytearray()
         for chunk in self.chunks.get(device, ()):
             for begin in range(0, len(chunk), _POINT.size):
@@ -137,7 +138,7 @@ class TrackStore:
                 self._begun.popleft()
                 self._dropped -= 1
             user = self._begun[0][0].partition("/")[0]
-        # The oldest of a user is the oldest of its device.
+        # A user's oldest chunk is also the oldest of its device.
         own = self._of_user[user]
         device, chunk = own.pop(0)
         if not own:

@@ -1,8 +1,8 @@
 """Views of the newest fix and the newest address of every device.
 
-Views are fed by the log alone and can be thrown away at any time. Values are kept as the log has
-them and decoded when somebody asks: most never are. What is newest is decided by the times of fixes
-alone, so that records may be taken in any order, and twice.
+Views are built from the log alone and can be discarded at any time. Values are kept as they are in
+the log and decoded on demand: most never are. Only the times of fixes decide which is the newest,
+so records may be taken in any order, and twice.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from waylog.messages import Address, Fix, decode_address, decode_fix
 
 logger = logging.getLogger(__name__)
 
-#: Devices of one view whose values have less than WEIGHT_BYTES; a larger one counts for several.
+#: Devices of one view with values below WEIGHT_BYTES; a larger value counts as several.
 DEVICES_MAX: Final = 200_000
-#: Of the user with most devices so many are looked at to find one that was heard of long ago.
+#: Number of devices, of the user with the most, among which the least recent is dropped.
 _SAMPLES: Final = 8
 _SAMPLE_STEP: Final = 7919
-#: "/" and what follows it: a user's devices are what is between.
+#: The character after "/": a user's devices sort between the two.
 _AFTER_SLASH: Final = "0"
 
 
@@ -50,7 +50,7 @@ class Record(Protocol):
 
 
 class ViewEvent(NamedTuple):
-    """A record that a view has just taken, for whoever watches."""
+    """A record that a view has just taken, for its watcher."""
 
     topic: str
     partition: int
@@ -59,11 +59,11 @@ class ViewEvent(NamedTuple):
     lat: float
     lon: float
     value: bytes  # JSON
-    live: int = 0  # the time by which the newest of a device is decided, ms
+    live: int = 0  # the time that decides which fix of a device is the newest, ms
 
 
 class Watcher(Protocol):
-    """Takes news, whenever it is `watching`."""
+    """Receives new events whenever it is `watching`."""
 
     @property
     def watching(self) -> bool: ...
@@ -94,7 +94,7 @@ _address_head = msgspec.json.Decoder(_AddressHead)
 
 
 class Rate:
-    """Records a second over the last ten seconds."""
+    """Records per second over the last ten seconds."""
 
     SECONDS: Final = 10
 
@@ -112,35 +112,35 @@ class Rate:
             self._counts.popleft()
 
     def per_second(self) -> float:
-        """The mean of the last ten whole seconds."""
+        """Return the mean of the last ten whole seconds."""
         now = int(self._clock())
         recent = (n for second, n in self._counts if now - self.SECONDS <= second < now)
         return sum(recent) / self.SECONDS
 
 
 class View:
-    """The common base of both views."""
+    """The common base of all views."""
 
     def __init__(self, topic: str, devices_max: int) -> None:
         self.topic = topic
-        #: Next offset of each partition: all before it has been taken.
+        #: Next offset of each partition: all records before it have been taken.
         self.positions: dict[int, int] = {}
         self.records = 0
         self.unreadable = 0
         self.rate = Rate()
         #: The age of the newest record when it was taken, ms.
         self.delay_ms = 0
-        #: The log as it was at the start has been taken; from now on records are news.
+        #: The log up to its end at the start has been taken; later records are news.
         self.caught_up = asyncio.Event()
         self._devices_max = devices_max
-        # (time by which "newest" is decided, value); the device heard of last is last.
+        # (time that decides "newest", value); the device with the latest record is at the end.
         self.newest: dict[str, tuple[int, bytes]] = {}
         self._names: SortedList[str] = SortedList()
         self._shares = UserShares()
         self._sampled = 0
-        #: Some device has been dropped for want of room.
+        #: A device has been dropped for lack of room.
         self.evicted = False
-        #: Records of before the start are still to be taken.
+        #: Records from before the start are still to be taken.
         self.reading_back = False
         self._watcher: Watcher | None = None
 
@@ -151,37 +151,37 @@ class View:
         return device in self.newest
 
     def watch(self, watcher: Watcher) -> None:
-        """Give `watcher` each batch of records that come in from now on."""
+        """Give `watcher` each batch of new records from now on."""
         self._watcher = watcher
 
     def _watched_by(self) -> Watcher | None:
-        """Watchers that want to hear of the next batch."""
+        """Return the watcher if it wants the next batch, or None."""
         watcher = self._watcher
         return watcher if watcher and watcher.watching and self.caught_up.is_set() else None
 
     def newest_raw(self, device: str) -> bytes | None:
-        """The JSON of `latest`."""
+        """Return the newest value of a device as JSON, or None."""
         entry = self.newest.get(device)
         return None if entry is None else entry[1]
 
     def devices(self, user: str | None = None) -> list[str]:
-        """Names of the devices of a user, or of all, sorted."""
+        """Return the names of the devices of a user, or of all, sorted."""
         return list(self.devices_after("", user))
 
     def devices_after(self, after: str, user: str | None = None) -> Iterator[str]:
-        """The same one by one, those behind a name alone; nothing may change meanwhile."""
+        """Yield the same names lazily, those after `after`; the view must not change meanwhile."""
         if user is None:
             return iter(self._names.irange(after, inclusive=(False, True)))
         first, last = f"{user}/", f"{user}{_AFTER_SLASH}"
         return iter(self._names.irange(max(first, after), last, inclusive=(False, False)))
 
     def count_of(self, user: str) -> int:
-        """The number of known devices of a user."""
+        """Return the number of known devices of a user."""
         first, last = self._range(user)
         return last - first
 
     def on_caught_up(self) -> None:
-        """For LogReader."""
+        """Note that the log has been read; the callback of LogReader."""
         self.caught_up.set()
 
     def _range(self, user: str) -> tuple[int, int]:
@@ -191,17 +191,17 @@ class View:
         )
 
     def restore(self, device: str, live: int, value: bytes) -> None:
-        """Take what `newest` has had before."""
+        """Take an entry that a snapshot has of `newest`."""
         self._take(device, live, value)
 
     def reset(self) -> None:
-        """Forget what was restored."""
+        """Forget everything that was restored."""
         for device in list(self.newest):
             self._drop(device)
         self.evicted = False
 
     def _take(self, device: str, live: int, value: bytes) -> bool:
-        """Keep a value unless a newer one is known; returns whether it was kept."""
+        """Keep a value unless a newer one is known; return whether it was kept."""
         entry = self.newest.pop(device, None)
         if entry is None:
             self.newest[device] = (live, value)
@@ -228,14 +228,14 @@ class View:
             self._trim()
 
     def _trim(self) -> None:
-        """Drop what is beyond the bound: of the user with most devices, one heard of long ago."""
+        """Drop devices beyond the limit: an old one of the user with the most devices."""
         while self._shares.weight > self._devices_max and self.newest:
             self.evicted = True
             user = self._shares.heaviest()
             if user is not None:
                 self._drop(self._heard_of_long_ago(user))
                 continue
-            # Several at once: what was dropped in front of a dict is passed over each time.
+            # Several at once: an iteration has to skip deleted entries at the front of a dict.
             for device in list(islice(self.newest, max(1, self._devices_max // 1000))):
                 self._drop(device)
 
@@ -276,7 +276,7 @@ class View:
 
 
 class LocationView(View):
-    """Newest fix and recent way of each device, and which fixes the log has."""
+    """The newest fix and recent track of each device, and the ids of fixes in the log."""
 
     def __init__(
         self,
@@ -290,16 +290,16 @@ class LocationView(View):
         self.tracks = TrackStore() if tracks is None else tracks
 
     def latest(self, device: str) -> Fix | None:
-        """The fix with the greatest time (arrival, where a fix's own time is absurd)."""
+        """Return the fix with the latest time (of arrival, if a fix's own time is absurd)."""
         value = self.newest_raw(device)
         return None if value is None else decode_fix(value)
 
     def packed_track(self, device: str, from_ms: int, to_ms: int) -> bytes:
-        """The way of a device as `TrackStore.packed` has it; as far back as memory allows."""
+        """Return the part of a device's track that is in memory, as `TrackStore.packed` does."""
         return self.tracks.packed(device, from_ms, to_ms)
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """Take records of topic `location`; for LogReader."""
+        """Take records of topic `location`; the callback of LogReader."""
         watcher = self._watched_by()
         events: list[ViewEvent] | None = None if watcher is None else []
         take_fixes(self, records, self.known_fixes, events, _location_event, self.positions)
@@ -315,9 +315,9 @@ class LocationView(View):
         *,
         recent: bool,
     ) -> None:
-        """Take records from before those of `on_records`; `positions` are theirs.
+        """Take records older than those of `on_records`; `positions` are their next offsets.
 
-        Tracks are of what is `recent`.
+        Only `recent` records become part of tracks.
         """
         for record in records:
             partition, offset = record.partition(), record.offset()
@@ -336,7 +336,7 @@ class LocationView(View):
     def take_record(
         self, record: Record, events: list[ViewEvent] | None, *, recent: bool = True
     ) -> None:
-        """Take one record that is not as our own gateway writes nearly all of them."""
+        """Take one record that is not in the form that the gateway writes."""
         partition, offset = record.partition(), record.offset()
         assert partition is not None and offset is not None
         key, value = record.key(), record.value()
@@ -368,7 +368,7 @@ class LocationView(View):
             )
 
     def forget(self, device: str, erased_ms: int) -> None:
-        """Drop what was received of a device until it was erased."""
+        """Drop the data of a device received before it was erased."""
         value = self.newest_raw(device)
         if value is None:
             self.tracks.forget(device)
@@ -379,7 +379,7 @@ class LocationView(View):
             newer = False
         if not newer:
             self._drop(device)
-        # When a point was received is not known any more.
+        # The time of arrival of points is not stored, so all of them go.
         self.tracks.forget(device)
 
     def _drop(self, device: str) -> None:
@@ -404,7 +404,7 @@ def _location_event(
 
 
 class _Waiter:
-    """Somebody who wants to know when the address of a fix is there."""
+    """A callback that waits for the address of a fix."""
 
     __slots__ = ("callback", "time_ms", "timer")
 
@@ -416,31 +416,33 @@ class _Waiter:
 
 
 class AddressView(View):
-    """The newest address of each device, and news of it."""
+    """The newest address of each device, with callbacks for new ones."""
 
     def __init__(self, *, devices_max: int = DEVICES_MAX) -> None:
         super().__init__(ADDRESS, devices_max)
         self._subscribers: list[Callable[[str, bytes], None]] = []
-        #: Those that tombstones tell of, and whatever else is put here.
+        #: Erasures known from tombstones, and those that others add here.
         self.erasures = Erasures()
         self._erased_before: dict[str, int] = {}
         self._on_erased: Callable[[str, int], None] | None = None
         self._waiting: dict[str, list[_Waiter]] = {}
 
     def latest(self, device: str) -> Address | None:
-        """The address of the newest resolved fix."""
+        """Return the address of the newest resolved fix."""
         value = self.newest_raw(device)
         return None if value is None else decode_address(value)
 
     def on_address(self, subscriber: Callable[[str, bytes], None]) -> None:
-        """Call `subscriber` with each device and address (JSON, as the log has it) that is newer
-        than what was known of the device.
+        """Call `subscriber` with a device and its address whenever a newer address arrives.
+
+        The address is the JSON in the log.
         """
         self._subscribers.append(subscriber)
 
     def on_erased(self, subscriber: Callable[[str, int], None]) -> None:
-        """Call `subscriber` with each device that has been erased, and when (ms), also those from
-        before; to be called when all views have caught up.
+        """Call `subscriber` with each erased device and the time of the erasure (ms).
+
+        Earlier erasures are reported at once, so all views must have caught up.
         """
         for device, erased_ms in self._erased_before.items():
             subscriber(device, erased_ms)
@@ -450,8 +452,9 @@ class AddressView(View):
     def when(
         self, device: str, time_ms: int, timeout_s: float, callback: Callable[[], object]
     ) -> None:
-        """Call back as soon as there is the address of a fix of that time or a newer one, or when
-        that is late; at once when it is there.
+        """Call back when the address of a fix of that time or a newer one comes, or on timeout.
+
+        If the address is there already, the callback is called at once.
         """
         entry = self.newest.get(device)
         if entry is not None and entry[0] >= time_ms:
@@ -463,7 +466,7 @@ class AddressView(View):
         waiter.timer = loop.call_later(timeout_s, self._late, device, waiter)
 
     async def wait(self, device: str, time_ms: int, timeout_s: float) -> bool:
-        """The same as a coroutine; False when it is late."""
+        """Wait for the address as `when` does; return False after the timeout."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done() -> None:
@@ -486,7 +489,7 @@ class AddressView(View):
             del self._waiting[device]
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """Take records of topic `address`; for LogReader."""
+        """Take records of topic `address`; the callback of LogReader."""
         news = self.caught_up.is_set()
         watcher = self._watched_by()
         events: list[ViewEvent] = []
@@ -526,7 +529,7 @@ class AddressView(View):
             watcher.on_events(events)
 
     def on_old_records(self, records: Sequence[Record], positions: dict[int, int]) -> None:
-        """Take records from before those of `on_records`; `positions` are theirs."""
+        """Take records older than those of `on_records`; `positions` are their next offsets."""
         for record in records:
             partition, offset = record.partition(), record.offset()
             assert partition is not None and offset is not None
@@ -550,7 +553,7 @@ class AddressView(View):
                 self._take(device, live, value)
 
     def _has_resolved_again(self, device: str, live: int, resolved: int) -> bool:
-        """Tell whether a later address of a fix of that time is known."""
+        """Tell whether a later resolution of a fix of that time is known."""
         entry = self.newest.get(device)
         return (
             entry is not None
@@ -559,7 +562,7 @@ class AddressView(View):
         )
 
     def forget(self, device: str, erased_ms: int) -> None:
-        """Drop an address that was found until a device was erased."""
+        """Drop the address of a device if it was resolved before the device was erased."""
         entry = self.newest.get(device)
         if entry is not None:
             try:
@@ -595,6 +598,6 @@ class LatestFixes(Protocol):
 
 
 def newest_fix(locations: LatestFixes, device: str, address: Address | None) -> Fix | None:
-    """The newest fix of a device; None where its address is of a newer one, which is not known."""
+    """Return the newest fix; None if the address belongs to a newer fix that is not known."""
     fix = locations.latest(device)
     return None if fix is not None and address is not None and address.time > fix.time else fix

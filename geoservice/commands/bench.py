@@ -1,7 +1,8 @@
-"""What a look-up costs, beside the reverse geocoders that people use else.
+"""Benchmark of lookups, in comparison with other common reverse geocoders.
 
-Processor time on one core, the best of several rounds; everything that is compared takes turns in
-the same run, so that a busy machine is unfair to nobody. Points lie around what the index has.
+It measures processor time on one core and keeps the best of several rounds. All subjects take turns
+in the same run, so that load on the machine affects them equally. Points lie around objects of the
+index.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from geoservice.reverse.geocoder import Geocoder
 
 POINTS: Final = 20_000
 ROUNDS: Final = 5
-_JITTER_DEGREES: Final = 2e-4  # some 15 m
+_JITTER_DEGREES: Final = 2e-4  # at most 22 m of latitude
 _SINGLES: Final = 2_000
 _HTTP_SINGLES: Final = 1_000
 _HTTP_BATCH: Final = 100
@@ -39,21 +40,24 @@ Points = tuple["array[float]", "array[float]"]
 
 
 class Measured(msgspec.Struct):
-    """One row."""
+    """One row of the result."""
 
     name: str
-    cpu_us: float  # a point
-    points: int  # a call
+    cpu_us: float  # per point
+    points: int  # per call
     note: str = ""
 
     @property
     def rate(self) -> float:
-        """Points a second on one core."""
+        """Points per second on one core."""
         return 1e6 / self.cpu_us
 
 
 def measure(index: Path | None, nominatim: str | None = None) -> list[Measured]:
-    """All rows; raises IndexUnavailable. `nominatim` is the address of one with the same data."""
+    """Measure all rows; `nominatim` is the address of a server with the same data.
+
+    Raises IndexUnavailable.
+    """
     geocoder = Geocoder.open(index)
     lats, lons = points_of(geocoder)
     subjects = [*_ours(geocoder), *_peers()]
@@ -74,7 +78,7 @@ def measure(index: Path | None, nominatim: str | None = None) -> list[Measured]:
 
 
 def points_of(geocoder: Geocoder) -> Points:
-    """Points around the objects, or around the towns of the world; the same each time."""
+    """Return points around the objects, or around the towns of the world; the same each time."""
     columns: Sequence[str]
     if geocoder.streets is not None:
         table, columns = geocoder.index.integers(OBJECTS), OBJECT_COLUMNS
@@ -108,11 +112,11 @@ def _ours(geocoder: Geocoder) -> Iterator[Subject]:
 
 
 def _peers() -> Iterator[Subject]:
-    """Reverse geocoders of PyPI, where they are installed. They know towns, no streets."""
+    """Yield reverse geocoders of PyPI that are installed. They know towns but no streets."""
     if importlib.util.find_spec("reverse_geocoder") is not None:
         import reverse_geocoder
 
-        # One process, as we are.
+        # Use one process, as our geocoder does.
         rg = reverse_geocoder.RGeocoder(mode=1, verbose=False)
         yield "reverse_geocoder: one point", 1, lambda lat, lon: rg.query([(lat[0], lon[0])])
         yield (
@@ -136,7 +140,7 @@ def _peers() -> Iterator[Subject]:
 
 
 def _over_http(index: Path | None, lats: Sequence[float], lons: Sequence[float]) -> list[Measured]:
-    """The server's processor time; the client's is not counted."""
+    """Measure the server's processor time, without that of the client."""
     with _server(index) as (process, address):
         connection = http.client.HTTPConnection(address, timeout=60)
 
@@ -193,7 +197,7 @@ def _server(index: Path | None) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def _nominatim(url: str, lats: Sequence[float], lons: Sequence[float]) -> Measured:
-    """Time by the clock: its processor time is spent in processes that are not ours to watch."""
+    """Measure the elapsed time: the processor time of Nominatim's processes cannot be read here."""
     address = url.removeprefix("http://").rstrip("/")
     connection = http.client.HTTPConnection(address, timeout=60)
     count = 200

@@ -1,4 +1,4 @@
-"""`waylog geo bench`: what a look-up costs on this machine."""
+"""`waylog geo bench`: the processor time of a lookup on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Install reverse_geocoder and reverse_geocode (PyPI) to have them in the same tab
 
 
 def add_bench(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog geo bench`."""
+    """Add the options of `waylog geo bench`."""
     parser.epilog = _EXAMPLES
     parser.add_argument("--index", type=Path, metavar="INDEX", help="(default: the embedded world)")
     parser.add_argument("--nominatim", metavar="URL", help="one with the same data, to compare")
@@ -25,7 +25,7 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
 
 
 def run_bench(arguments: argparse.Namespace) -> int:
-    """Measure and print."""
+    """Measure and print the results."""
     import msgspec
 
     from geoservice.commands.bench import measure

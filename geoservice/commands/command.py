@@ -1,4 +1,4 @@
-"""`waylog geo`: ask, build and serve a geocoding index."""
+"""`waylog geo`: query, build and serve a geocoding index."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _EXAMPLES: Final = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog geo`."""
+    """Add the subcommands and options of `waylog geo`."""
     from geoservice.commands import search_command
 
     parser.epilog = _EXAMPLES
@@ -132,7 +132,7 @@ def _add_fallback(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one action."""
+    """Run one subcommand."""
     from geoservice.commands import bench_command, extract_command, import_command, search_command
 
     actions = {
@@ -162,7 +162,7 @@ def open_geocoder(index: Path | None) -> Geocoder:
 
 
 def check_index(index: Path | None) -> None:
-    """Raises ConfigError for a file that is no index; the embedded world is one."""
+    """Raise ConfigError if the file is not an index; None stands for the embedded world."""
     from geoservice.index.store import IndexUnavailable, check_header
 
     if index is None:
@@ -174,7 +174,7 @@ def check_index(index: Path | None) -> None:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """For `geo serve`; see waylog.cli.CommandModule."""
+    """Check the arguments of `geo serve`; see waylog.cli.CommandModule."""
     from geoservice.fallback.fallback import check_arguments
     from waylog.config import parse_endpoint
 
@@ -185,7 +185,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def watch_geocoder(index: Path | None) -> WatchedGeocoder:
-    """As `open_geocoder`, for a process that is to follow the file; raises ConfigError."""
+    """Open an index like `open_geocoder` and follow changes of the file; raises ConfigError."""
     from geoservice.index.store import IndexUnavailable
     from geoservice.reverse.watch import WatchedGeocoder
 
@@ -228,7 +228,7 @@ def _layers(text: str) -> frozenset[str]:
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What to look for, as the geocoder takes it."""
+    """Return the search options as keyword arguments of the geocoder."""
     from geoservice.index.places import DEFAULT_LAYERS
     from geoservice.web.languages import parse_languages
 
@@ -257,7 +257,7 @@ def _json_line(result: ReverseResult) -> str:
 def _reverse_batch(
     geocoder: Geocoder, fallback: Fallback | None, source: str, options: dict[str, Any]
 ) -> bool:
-    """Answer line by line, a bad line by an error; returns whether all lines were good."""
+    """Answer each line, a bad one with an error; return whether all lines were good."""
     good = True
     with ExitStack() as stack:
         lines: IO[bytes] = sys.stdin.buffer
@@ -298,7 +298,7 @@ def _read_lines(lines: IO[bytes], source: str) -> Iterator[bytes]:
 
 
 def _parse_line(number: int, line: bytes) -> tuple[float, float] | str:
-    """The point, or what is wrong."""
+    """Return the point, or an error message."""
     from geoservice.reverse.geocoder import is_point
 
     fields = line.strip().split(b",")
@@ -315,7 +315,11 @@ def _parse_line(number: int, line: bytes) -> tuple[float, float] | str:
 
 
 def _progress(stack: ExitStack, size: int | None) -> Callable[[int], None]:
-    """A progress bar, if somebody looks at standard error and the output goes elsewhere."""
+    """Return a function that advances a progress bar.
+
+    The bar is shown only if standard error is a terminal, standard output is not, and the size of
+    the input is known.
+    """
     if size is None or not sys.stderr.isatty() or sys.stdout.isatty():
         return lambda _bytes: None
     from rich.console import Console
@@ -355,7 +359,7 @@ def _facts(index: IndexFile) -> dict[str, Any]:
 
 
 def _fact_lines(facts: dict[str, Any], indent: str = "") -> Iterator[str]:
-    """For people: a line each, what belongs together indented."""
+    """Yield the facts as indented lines for people."""
     for name, value in facts.items():
         if isinstance(value, dict):
             yield f"{indent}{name}:"
@@ -423,7 +427,7 @@ async def _serve_until_stopped(
     from waylog.process.file_limit import raise_file_limit, room_for_connections
     from waylog.process.notify import notify_ready
 
-    # No access log: its lines would hold the coordinates that people asked about.
+    # There is no access log, because its lines would hold the coordinates of requests.
     runner = web.AppRunner(make_app(geocoder, fallback), access_log=None, shutdown_timeout=5.0)
     parties = PeerParties()
     raise_file_limit()
@@ -431,7 +435,7 @@ async def _serve_until_stopped(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     await runner.setup()
-    # What is there now stays: the collector need not look at all of it again and again.
+    # Objects that exist now live on; freeze them, so that the garbage collector skips them.
     gc.freeze()
     try:
         room = min(CONNECTIONS_MAX, room_for_connections())

@@ -1,6 +1,6 @@
-"""How far an index agrees with the answers of a real Nominatim, member by member.
+"""The comparison of an index with the answers of a real Nominatim, member by member.
 
-A truth file has one JSON object a line: `lat`, `lon`, `kind` (how the point was chosen), `result`
+A truth file has one JSON object per line: `lat`, `lon`, `kind` (how the point was chosen), `result`
 (Nominatim's jsonv2 answer) and `address_layer` (the same with layer=address only).
 """
 
@@ -20,7 +20,7 @@ from geoservice.reverse.geocoder import Geocoder
 
 _ADDRESS: Final = frozenset({"address"})
 
-#: What is compared, and the members of an address that say it.
+#: The fields that are compared, and the members of an address that hold each of them.
 FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "country": ("country_code",),
     "city": ("city", "town", "village"),
@@ -33,7 +33,7 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass
 class Agreement:
-    """Counts by field and kind of point: of those points where either side says something."""
+    """Counts by field and kind of point, over the points where at least one side has a value."""
 
     compared: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     agreed: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -46,12 +46,12 @@ class Agreement:
             self.agreed[name][group] += same
 
     def percent(self, name: str, kind: str = "all") -> float | None:
-        """Of the compared points; None where there were none."""
+        """Return the share that agrees, in percent; None if nothing was compared."""
         compared = self.compared[name][kind]
         return 100.0 * self.agreed[name][kind] / compared if compared else None
 
     def rows(self) -> Iterator[tuple[str, str, int, int]]:
-        """(field, kind, agreed, compared)."""
+        """Yield (field, kind, agreed, compared)."""
         for name, counts in self.compared.items():
             for kind in sorted(counts):
                 yield name, kind, self.agreed[name][kind], counts[kind]
@@ -59,7 +59,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Miss:
-    """One point with another answer."""
+    """One point whose answer differs."""
 
     lat: float
     lon: float
@@ -71,7 +71,7 @@ class Miss:
 
 
 def read_truth(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a truth file, packed or not; raises OSError and msgspec.DecodeError."""
+    """Yield the lines of a truth file, gzipped or not; raises OSError and msgspec.DecodeError."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rb") as lines:
         for line in lines:
@@ -86,7 +86,7 @@ def compare(
     distance: str = "degrees",
     address_only: bool = True,
 ) -> Agreement:
-    """Ask for each point, and compare with Nominatim's answer."""
+    """Look each point up and compare the answer with Nominatim's."""
     agreement = Agreement()
     layers = _ADDRESS if address_only else DEFAULT_LAYERS
     for point in points:
@@ -96,7 +96,7 @@ def compare(
         lat, lon, kind = point["lat"], point["lon"], point["kind"]
         ours = geocoder.reverse(lat, lon, layers=layers, distance=distance)
         place = ours.place
-        # A country beyond the extract is no object of it, neither here nor there.
+        # A country beyond the extract has no OSM object, neither here nor in Nominatim.
         same_object = (
             place is not None
             and place.osm_type == theirs.get("osm_type")
@@ -125,7 +125,7 @@ def compare(
 
 
 def _values(address: Mapping[str, str], keys: Iterable[str]) -> tuple[str, ...]:
-    # The names count, not whether a place is called town or village.
+    # Only names are compared, not whether a place is called town or village.
     return tuple(address[key] for key in keys if key in address)
 
 
@@ -143,7 +143,7 @@ def _our_name(place: Any) -> str:
 
 
 def _reason(same_object: bool, theirs: Mapping[str, Any], place: Any) -> str:
-    """A first sorting of misses."""
+    """Return a rough reason for a miss."""
     if place is None or place.osm_type is None:
         return "beyond the extract, the world answers"
     if same_object:

@@ -1,4 +1,4 @@
-"""`waylog geo download` and `waylog geo update`: extracts of OpenStreetMap, and their changes."""
+"""`waylog geo download` and `waylog geo update`: OpenStreetMap extracts and their updates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from waylog.cli import EXIT_DONE, CommandError
 
-#: Open to everybody, worldwide, a new extract of each region every day.
+#: A public mirror for the whole world, with a new extract of each region every day.
 DEFAULT_MIRROR: Final = "https://download.geofabrik.de"
 
 _DOWNLOAD_EXAMPLES: Final = """examples:
@@ -37,7 +37,7 @@ use until the new file is complete, and processes that follow the index take it 
 
 
 def add_download(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog geo download`."""
+    """Add the options of `waylog geo download`."""
     parser.epilog = _DOWNLOAD_EXAMPLES
     parser.add_argument(
         "region", nargs="?", metavar="REGION", help="its id, name, path or country code"
@@ -53,7 +53,7 @@ def add_download(parser: argparse.ArgumentParser) -> None:
 
 
 def download(arguments: argparse.Namespace) -> int:
-    """Bring one extract."""
+    """Download one extract."""
     from geoservice.extracts.download import DownloadFailed
 
     if (arguments.region is None) != arguments.list:
@@ -68,7 +68,7 @@ def download(arguments: argparse.Namespace) -> int:
 
 
 def add_update(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog geo update`."""
+    """Add the options of `waylog geo update`."""
     parser.epilog = _UPDATE_EXAMPLES
     parser.add_argument("index", type=Path, metavar="INDEX", help="is built anew")
     parser.add_argument(
@@ -94,7 +94,7 @@ def add_update(parser: argparse.ArgumentParser) -> None:
 
 
 def update(arguments: argparse.Namespace) -> int:
-    """Bring extracts and their index up to date."""
+    """Update extracts and their index."""
     import msgspec
 
     if arguments.changes and len(arguments.extract) > 1:
@@ -192,7 +192,7 @@ async def _download(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def _progress(name: str, *, bytes_: bool = True) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar, if somebody looks at standard error."""
+    """Show a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

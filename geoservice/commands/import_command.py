@@ -36,7 +36,7 @@ A line of the truth: {"lat":..,"lon":..,"kind":"street","result":{..},"address_l
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog geo import`."""
+    """Add the options of `waylog geo import`."""
     parser.epilog = _IMPORT_EXAMPLES
     parser.add_argument(
         "extracts", nargs="+", type=Path, metavar="FILE.osm.pbf", help="one or many extracts"
@@ -46,7 +46,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog geo compare`."""
+    """Add the options of `waylog geo compare`."""
     parser.epilog = _COMPARE_EXAMPLES
     parser.add_argument("truth", type=Path, metavar="TRUTH.jsonl", help="may be packed with gzip")
     parser.add_argument("--index", type=Path, required=True, metavar="INDEX")
@@ -105,7 +105,7 @@ def run_import(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, float], None]]:
-    """A progress bar, if somebody looks at standard error."""
+    """Show a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _text, _part: None
         return
@@ -118,7 +118,7 @@ def _progress() -> Iterator[Callable[[str, float], None]]:
 
 
 def compare(arguments: argparse.Namespace) -> int:
-    """Print how far an index agrees with Nominatim."""
+    """Print how well an index agrees with Nominatim."""
     import msgspec
 
     from geoservice.commands.command import open_geocoder

@@ -1,4 +1,4 @@
-"""`waylog geo search`: places by name."""
+"""`waylog geo search`: the search of places by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXAMPLES: Final = """examples:
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog geo search`."""
+    """Add the options of `waylog geo search`."""
     parser.epilog = _EXAMPLES
     parser.add_argument("text", metavar="TEXT", help="an address, a street, a place, a postcode")
     parser.add_argument(
@@ -33,7 +33,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def run_search(arguments: argparse.Namespace) -> int:
-    """Print what is found, best first; the status is 1 when nothing is."""
+    """Print the places found, best first; the exit status is 1 if there are none."""
     from geoservice.index.store import IndexUnavailable
     from geoservice.reverse.geocoder import Geocoder
     from geoservice.search.query import LIMIT_MAX, Query

@@ -1,1 +1,1 @@
-"""Extracts of OpenStreetMap: download and update."""
+"""The download and update of OpenStreetMap extracts."""

@@ -1,9 +1,9 @@
-"""Extracts of OpenStreetMap from a mirror that is laid out as Geofabrik's server.
+"""The download of OpenStreetMap extracts from a mirror with the layout of Geofabrik's server.
 
-A mirror has `index-v1-nogeom.json` (or `index-v1.json`), which names the regions and their files,
-the files (`europe/liechtenstein-latest.osm.pbf`), and beside each its MD5 sum (`....md5`). What was
-received stays when a download breaks off: the next one asks for the rest, and takes it only if the
-server's file is still the same one.
+A mirror has `index-v1-nogeom.json` (or `index-v1.json`), which lists the regions and their files,
+the files (`europe/liechtenstein-latest.osm.pbf`), and the MD5 sum of each file (`....md5`). When a
+download breaks off, the received part stays on disk. The next attempt requests the rest, and uses
+it only if the server still has the same file.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _INDEXES: Final = ("index-v1-nogeom.json", "index-v1.json")
 _INDEX_BYTES_MAX: Final = 64 * 1024 * 1024
 _MD5_BYTES_MAX: Final = 1024
 _CHUNK_BYTES: Final = 256 * 1024
-_ATTEMPTS: Final = 5  # in a row without a byte
+_ATTEMPTS: Final = 5  # consecutive attempts without a received byte
 _PAUSE_S: Final = 1.0
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
 
-#: Called with what has been received and with the whole size, where that is known.
+#: Called with the bytes received so far and the total size, which is None if it is unknown.
 Progress = Callable[[int, int | None], None]
 
 
 class DownloadFailed(Exception):
-    """There is no file; the message says why, and what helps."""
+    """The file could not be downloaded; the message says why, and what helps."""
 
 
 class _Properties(msgspec.Struct):
@@ -64,17 +64,17 @@ class Region:
     name: str
     parent: str | None
     countries: tuple[str, ...]  # ISO 3166-1 codes
-    path: str  # of its extract, below the mirror's address
+    path: str  # path of its extract, relative to the mirror's address
 
 
 @dataclass(frozen=True)
 class Downloaded:
-    """What a download has brought."""
+    """The result of a download."""
 
     path: Path
     size_bytes: int
     md5: str
-    received_bytes: int  # less than the size when it went on after an earlier one
+    received_bytes: int  # less than the size when an earlier download was resumed
     already_there: bool = False
 
 
@@ -88,7 +88,7 @@ class Mirror:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Mirror:
-        # Proxies and certificates as the environment says.
+        # Take proxies and certificates from the environment.
         self._session = aiohttp.ClientSession(
             timeout=_TIMEOUT, trust_env=True, auto_decompress=True, raise_for_status=False
         )
@@ -103,7 +103,7 @@ class Mirror:
         return self._session
 
     async def regions(self) -> list[Region] | None:
-        """The regions that have an extract, None if the mirror names none."""
+        """Return the regions that have an extract, or None if the mirror has no list."""
         for name in _INDEXES:
             content = await self._get(f"{self._url}/{name}", _INDEX_BYTES_MAX)
             if content is None:
@@ -126,7 +126,10 @@ class Mirror:
         return None
 
     async def find(self, text: str) -> Region:
-        """The region that is meant; raises DownloadFailed, with likely ones."""
+        """Return the region with this id, path, name or country code.
+
+        Raises DownloadFailed, with suggestions if there are similar names.
+        """
         regions = await self.regions()
         if regions is not None:
             return find_region(regions, text)
@@ -143,7 +146,7 @@ class Mirror:
         target: Path,
         progress: Progress = lambda _done, _total: None,
     ) -> Downloaded:
-        """Bring the file at a path below the mirror's address; raises DownloadFailed."""
+        """Download the file at a path relative to the mirror's address; raises DownloadFailed."""
         url = f"{self._url}/{path}"
         md5 = await self._md5(url)
         there = await asyncio.to_thread(_already_there, target, md5)
@@ -180,14 +183,14 @@ class Mirror:
             await asyncio.sleep(_PAUSE_S * failures)
 
     async def _receive(self, url: str, partial: _Partial, progress: Progress) -> bool:
-        """One request; returns whether the file is complete."""
+        """Send one request; return whether the file is complete."""
         headers = {"Accept-Encoding": "identity"}
         if partial.size and partial.validator:
-            # With If-Range a file that has changed is sent whole.
+            # With If-Range, the server sends a changed file from its beginning.
             headers |= {"Range": f"bytes={partial.size}-", "If-Range": partial.validator}
         async with self._open_session.get(url, headers=headers) as response:
             if response.status == 416:
-                # As long as what we have, or shorter: another file.
+                # The server's file is not longer than the received part, so it is another file.
                 partial.remove()
                 return False
             if response.status not in (200, 206):
@@ -218,7 +221,7 @@ class Mirror:
         return match[1].decode().lower()
 
     async def _get(self, url: str, bytes_max: int) -> bytes | None:
-        """A small file, None if there is none; raises DownloadFailed."""
+        """Return the content of a small file, or None if it is missing; raises DownloadFailed."""
         try:
             async with self._open_session.get(url) as response:
                 if response.status == 404:
@@ -236,7 +239,7 @@ class Mirror:
 
 
 class _Partial:
-    """A file that is not complete yet, and what tells whether the server's is still the same."""
+    """An incomplete file, with the validator that identifies the file on the server."""
 
     def __init__(self, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -246,7 +249,7 @@ class _Partial:
 
     @property
     def size(self) -> int:
-        """What has been received."""
+        """Number of bytes that have been received."""
         try:
             return self.path.stat().st_size
         except FileNotFoundError:
@@ -254,37 +257,37 @@ class _Partial:
 
     @property
     def validator(self) -> str | None:
-        """The ETag, or the date, of the file that it is a part of."""
+        """The ETag or modification date of the server's file."""
         try:
             return self._note.read_text(encoding="latin-1").strip() or None
         except FileNotFoundError:
             return None
 
     def note(self, validator: str | None) -> None:
-        """Note which file is being received."""
+        """Store the validator of the file that is being received."""
         self._note.write_text(validator or "", encoding="latin-1")
 
     def append(self, chunk: bytes) -> None:
-        """Add what has just been received."""
+        """Append received bytes."""
         with self.path.open("ab") as file:
             file.write(chunk)
         self.received += len(chunk)
 
     def finish(self, target: Path) -> None:
-        """Put the complete file in its place."""
+        """Move the complete file to its place."""
         with self.path.open("rb") as file:
             os.fsync(file.fileno())
         self.path.replace(target)
         self.remove()
 
     def remove(self) -> None:
-        """Begin again."""
+        """Remove the received part, so that the download starts again."""
         self.path.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
 
 
 def find_region(regions: Sequence[Region], text: str) -> Region:
-    """The region with this id, path, name or country code; raises DownloadFailed."""
+    """Return the region with this id, path, name or country code; raises DownloadFailed."""
     wanted = text.strip().lower()
     tests: tuple[Callable[[Region], Any], ...] = (
         lambda region: region.id.lower() == wanted,
@@ -307,13 +310,13 @@ def find_region(regions: Sequence[Region], text: str) -> Region:
 
 
 def file_name(region: Region) -> str:
-    """The name of the extract's file."""
+    """Return the file name of a region's extract."""
     return PurePosixPath(region.path).name
 
 
 def _validator(response: aiohttp.ClientResponse) -> str | None:
     etag = response.headers.get("ETag")
-    # A weak one does not promise the same bytes.
+    # A weak ETag does not guarantee identical bytes.
     if etag is not None and not etag.startswith("W/"):
         return etag
     return response.headers.get("Last-Modified")

@@ -1,8 +1,7 @@
-"""Brings an extract up to date with OpenStreetMap's change files, and its index with it.
+"""Updates of an extract with OpenStreetMap's change files.
 
-The changes are merged into the extract, which is written anew beside the old one and takes its
-place; then the index is built of it, which is a matter of seconds to minutes, and swapped in the
-same way. The extract's header holds how far it is: a run that was stopped is simply run again.
+The changes are merged with the extract into a new file, which then replaces the old one atomically.
+The extract's header records which changes are included, so that an interrupted run can be repeated.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from geoservice.importer.replication import ReplicationState, read_state
 
 logger = logging.getLogger(__name__)
 
-#: Change files are merged in memory, as many at a time as need no more than this.
+#: Limit of the change files that are merged at a time, in kB: they are held in memory.
 _BUFFER_KB_MAX: Final = 256 * 1024
 _TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class UpdateFailed(Exception):
-    """The extract could not be brought up to date; the message says why. It is as it was."""
+    """The extract could not be updated; the message says why. The extract is unchanged."""
 
 
 def apply_files(extract: Path, changes: Sequence[Path]) -> ReplicationState:
     """Merge change files (.osc, .osc.gz) into an extract; raises UpdateFailed.
 
-    The order of the files does not matter: of each object the newest version stays. Changes of what
-    lies outside of the extract are taken too, so they should be those of the same region.
+    The order of the files does not matter, because the newest version of each object wins. Changes
+    outside the extract's region are merged too, so the files should be those of the same region.
     """
     state = _state(extract)
     newest = state.time
@@ -49,7 +48,7 @@ def apply_files(extract: Path, changes: Sequence[Path]) -> ReplicationState:
         except (RuntimeError, OSError, EOFError, gzip.BadGzipFile) as error:
             raise UpdateFailed(f"{path}: not a file of changes: {error}") from None
         newest = max(filter(None, (newest, time)), default=None)
-    # Which file of a server comes next is unknown when others have been merged.
+    # After other files were merged, the server's next change file is unknown.
     state = ReplicationState(state.url, None, newest)
     _rewrite(extract, merged, state)
     return state
@@ -62,8 +61,8 @@ def apply_replication(
 ) -> ReplicationState:
     """Merge all changes that a replication server has; raises UpdateFailed.
 
-    `url` is by default what the extract's header says. `progress` gets the numbers of the last
-    change file that is merged, and of the newest one.
+    `url` defaults to the server in the extract's header. `progress` gets the numbers of the last
+    merged change file and of the newest one.
     """
     state = _state(extract)
     address = url or state.url
@@ -83,7 +82,7 @@ def _follow(
     state: ReplicationState,
     progress: Callable[[int, int], None],
 ) -> ReplicationState:
-    # With a slash at its end, which addresses that people write do not have.
+    # baseurl ends with a slash, addresses given by users may not.
     url = server.baseurl.rstrip("/")
     sequence = state.sequence if url == (state.url or "").rstrip("/") else None
     if sequence is None:
@@ -113,7 +112,7 @@ def _follow(
 
 
 def _rewrite(extract: Path, changes: Any, state: ReplicationState) -> None:
-    """Put the extract with the changes in the place of the extract."""
+    """Write the extract with the changes to a new file, and replace the extract by it."""
     beside = extract.with_name(f".new-{extract.name}")
     beside.unlink(missing_ok=True)
     try:
@@ -153,5 +152,5 @@ def _newest_change(path: Path) -> datetime | None:
         time = entity.timestamp  # type: ignore[union-attr]  # no changesets in change files
         if newest is None or time > newest:
             newest = time
-    # What has no time is of 1970.
+    # Objects without a timestamp count as of 1970.
     return newest if newest is not None and newest > datetime(1970, 1, 2, tzinfo=UTC) else None

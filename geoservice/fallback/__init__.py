@@ -1,1 +1,1 @@
-"""Other geocoders, asked where our index has no answer."""
+"""Queries to external geocoders for points that our index has no answer for."""

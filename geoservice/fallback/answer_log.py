@@ -1,9 +1,9 @@
-"""What a fallback has answered, kept in the log: nobody is asked twice about a place.
+"""The answers of a fallback in a Kafka topic, so that no place is requested twice.
 
-One compacted topic for all processes and all services. A process reads it from the beginning, and
-goes on reading: what another resolver has asked need not be asked again. Its key is the service and
-the cell, some 100 m wide, so that a newer answer replaces an older one; answers expire after 30
-days, which is as long as the terms of most services allow to keep them.
+All processes and all services share one compacted topic. A process reads it from the beginning and
+keeps reading, so that it also learns the answers that other processes get. The key is the service
+and the cell, some 100 m wide; a newer answer replaces an older one. Answers expire after 30 days,
+which is as long as the terms of most services allow to keep them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
     service: str
     row: int  # of the cell, see fallback.py
     column: int
-    time: int  # when it was answered, ms
+    time: int  # of the answer, ms since 1970
     place: Place | None = None  # None: the service has no answer either
 
 
@@ -60,7 +60,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class AnswerLog:
-    """The answers of one service."""
+    """The answers of one service, read from and written to the topic."""
 
     def __init__(self, bootstrap_servers: str, service: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -71,20 +71,20 @@ class AnswerLog:
             producer_config(
                 bootstrap_servers,
                 "geocoded",
-                # An answer that cannot be kept is asked for again some day.
+                # If an answer does not fit the queue, it is lost and will be requested again.
                 queue_buffering_max_messages=_QUEUED_MAX,
             )
         )
 
     def start(self, learn: Callable[[Cell, Place | None], None], loaded: threading.Event) -> None:
-        """Read in a thread of its own; `learn` is called there."""
+        """Start a thread that reads the topic and calls `learn`."""
         self._thread = threading.Thread(
             target=self._run, args=(learn, loaded), name="geocoded", daemon=True
         )
         self._thread.start()
 
     def put(self, cell: Cell, place: Place | None) -> None:
-        """Queue an answer for the log."""
+        """Queue an answer to be written to the topic."""
         answer = Answer(self._service, *cell, now_ms(), place)
         key = f"{self._service}:{cell[0]}:{cell[1]}".encode()
         try:
@@ -94,7 +94,7 @@ class AnswerLog:
             logger.info("an answer of %s is not kept: the log does not keep up", self._service)
 
     def close(self) -> None:
-        """Stop reading, and wait a moment for what is on its way to the log."""
+        """Stop reading; wait up to two seconds for queued answers and for the thread."""
         self._stopping.set()
         self._producer.flush(_CLOSE_S)
         if self._thread is not None:
@@ -107,7 +107,7 @@ class AnswerLog:
         except Exception:
             logger.exception("answers of %s are not read from the log any more", self._service)
         finally:
-            # Whoever waits for us goes on without.
+            # Threads that wait for the answers continue without them.
             loaded.set()
 
     def _await_topic(self) -> bool:

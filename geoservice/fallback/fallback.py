@@ -1,9 +1,9 @@
-"""Asking somebody else where our index has no answer: off unless it is asked for.
+"""Queries to an external geocoder where our index has no answer; off by default.
 
-Any geocoder of geopy, in a thread of its own. Its answers come when they come: whoever asks waits
-no longer than a time of his own choice, and finds a late answer in the cache the next time.
-Requests are limited to a rate, wait in a bounded queue, and pause when the service fails. Answers
-may be kept in the log (`answer_log.py`), where other processes and the next start find them.
+Any geocoder of geopy can be used; it runs in a thread of its own. A caller waits for its answers at
+most as long as configured, and finds a late answer in the cache the next time. Requests are limited
+to a rate, wait in a bounded queue, and pause while the service fails. Answers can be stored in the
+log (`answer_log.py`), where other processes find them, and this one after a restart.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ Cell = tuple[int, int]
 
 
 class GeopyGeocoder(Protocol):
-    """What is used of a geopy geocoder."""
+    """The part of a geopy geocoder's interface that is used."""
 
     def reverse(self, query: tuple[float, float], *, exactly_one: bool, timeout: float) -> Any:
-        """A geopy Location, or None."""
+        """Return a geopy Location, or None."""
 
 
 class AnswerStore(Protocol):
-    """Where answers are kept for longer than this process lives."""
+    """Storage for answers that outlives this process."""
 
     def start(self, learn: Callable[[Cell, Place | None], None], loaded: threading.Event) -> None:
-        """Hand over what is kept, then set `loaded`, then hand over what others add."""
+        """Call `learn` with the stored answers, set `loaded`, then call it with new answers."""
 
     def put(self, cell: Cell, place: Place | None) -> None:
-        """Keep an answer. Must not block or raise."""
+        """Store an answer. Must not block or raise."""
 
     def close(self) -> None:
-        """Stop handing over; wait for what is on its way."""
+        """Stop calling `learn`; wait for answers that are being stored."""
 
 
 @dataclass(frozen=True)
 class FallbackSettings:
-    """Limits. The public Nominatim server allows one request a second."""
+    """The limits of requests. The public Nominatim server allows one request per second."""
 
     rate_per_s: float = 1.0
     timeout_s: float = 5.0
@@ -66,12 +66,15 @@ class FallbackSettings:
     failures_max: int = 5
     pause_s: float = 60.0
     pause_s_max: float = 900.0
-    #: How long the first request waits for the answers that are kept elsewhere.
+    #: Seconds that the first request waits for the stored answers.
     loading_s: float = 10.0
 
 
 class CircuitBreaker:
-    """Stops asking after several failures in a row, longer each time; no clock of its own."""
+    """A circuit breaker that opens after several failures in a row, each time for longer.
+
+    The caller passes the time.
+    """
 
     def __init__(self, settings: FallbackSettings) -> None:
         self._settings = settings
@@ -80,29 +83,29 @@ class CircuitBreaker:
         self._closed_again_at = -math.inf
 
     def allows(self, now: float) -> bool:
-        """May a request be made?"""
+        """Return whether a request may be sent."""
         return now >= self._closed_again_at
 
     def succeeded(self) -> None:
-        """A request was answered."""
+        """Record that a request was answered."""
         self._failures = 0
         self._pause_s = self._settings.pause_s
 
     def failed(self, now: float) -> float | None:
-        """A request failed; returns for how many seconds there will be no more, if so."""
+        """Record that a request failed; return the length of the pause in seconds if one begins."""
         self._failures += 1
         if self._failures < self._settings.failures_max:
             return None
         pause = self._pause_s
         self._closed_again_at = now + pause
         self._pause_s = min(2 * pause, self._settings.pause_s_max)
-        # One more failure after the pause is enough for the next.
+        # After the pause, one more failure starts the next one.
         self._failures = self._settings.failures_max - 1
         return pause
 
 
 class Fallback:
-    """Completes results that have no place, or no street. Thread-safe."""
+    """A fallback that completes results without a place or without a street. Thread-safe."""
 
     def __init__(
         self,
@@ -115,8 +118,8 @@ class Fallback:
         for_towns: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`for_towns`: ask also where our index knows the town, but no street."""
-        # Imports geopy, which only those need who have a fallback.
+        """Start the thread; `for_towns` also requests points with a town but no street."""
+        # Imported here, because only processes with a fallback need geopy.
         from geopy.extra.rate_limiter import RateLimiter
 
         self._name = name
@@ -127,7 +130,7 @@ class Fallback:
         self._reverse = RateLimiter(
             geocoder.reverse,
             min_delay_seconds=delay_s,
-            # Failures are counted by the breaker, which tries again much later.
+            # The circuit breaker counts failures, and retries much later.
             max_retries=0,
             error_wait_seconds=delay_s,
             swallow_exceptions=False,
@@ -153,9 +156,9 @@ class Fallback:
         self._thread.start()
 
     def complete(self, results: Sequence[ReverseResult]) -> list[ReverseResult]:
-        """The results, with places where the service knew one in time.
+        """Return the results, with places where the service answered in time.
 
-        Waits at most the time given to this object, for all of them together.
+        Waits at most `wait_s` for all of them together.
         """
         wanted = {
             index: _cell(result.lat, result.lon)
@@ -183,41 +186,41 @@ class Fallback:
 
     @property
     def answered(self) -> int:
-        """How many answers have come: while it is the same, `answer` says the same."""
+        """Number of answers received. While it is unchanged, `answer` returns the same."""
         return self._answered
 
     def is_awaited(self, result: ReverseResult) -> bool:
-        """May an answer for this point still come?"""
+        """Return whether an answer for this point is still expected."""
         return self._wants(result) and _cell(result.lat, result.lon) in self._waiting
 
     def answer(self, result: ReverseResult) -> ReverseResult | None:
-        """The result with the place that has been answered by now, if any. Asks nobody."""
+        """Return the result with the place answered so far, or None. Sends no request."""
         with self._changed:
             place = self._answers.get(_cell(result.lat, result.lon))
         return None if place is None else self._completed(result, place)
 
     def close(self) -> None:
-        """Ask nothing more. A request under way is not waited for."""
+        """Send no more requests. A request in progress is not waited for."""
         self._stopping.set()
         if self._store is not None:
             self._store.close()
 
     def _wants(self, result: ReverseResult) -> bool:
         place = result.place
-        # What is not OpenStreetMap's is a town or a country of the embedded world.
+        # A place that is not of OpenStreetMap is a town or country of the embedded world.
         return place is None or (self._for_towns and place.osm_type is None)
 
     def _completed(self, result: ReverseResult, place: Place) -> ReverseResult:
         return msgspec.structs.replace(
             result,
             place=place,
-            # Was that of the town which our index knows.
+            # It was the distance to the town that our index knows.
             distance=None,
             index_version=f"{result.index_version}+{self._name}",
         )
 
     def _ask(self, cell: Cell, lat: float, lon: float) -> bool:
-        """Queue a cell; returns whether an answer may come."""
+        """Queue a cell; return whether an answer can be expected."""
         if cell in self._waiting:
             return True
         if not self._breaker.allows(self._clock()):
@@ -254,7 +257,7 @@ class Fallback:
             place = _as_place(location) if location is not None else None
         except Exception as error:
             pause = self._breaker.failed(self._clock())
-            # Not the message: it may hold the request with its coordinates or a key.
+            # The message is not logged: it may hold the request with its coordinates or a key.
             logger.warning("%s did not answer: %s", self._name, type(error).__name__)
             if pause is not None:
                 logger.warning("%s is left alone for %.0f s", self._name, pause)
@@ -266,7 +269,7 @@ class Fallback:
             self._store.put(cell, place)
 
     def _learn(self, cell: Cell, place: Place | None) -> None:
-        """Take an answer, whoever got it."""
+        """Store an answer, received or read from the log, and wake the waiting threads."""
         with self._changed:
             self._answers[cell] = place
             while len(self._answers) > self._settings.cache_cells_max:
@@ -283,7 +286,7 @@ class Fallback:
 
 def _cell(lat: float, lon: float) -> Cell:
     row = round(lat / CELL_DEGREES)
-    # Square cells, but never so wide that a whole pole is one.
+    # Make cells square, but limit their width: near a pole they would surround it.
     return row, round(lon / CELL_DEGREES * max(0.01, math.cos(math.radians(lat))))
 
 
@@ -309,7 +312,7 @@ def _as_place(location: Any) -> Place:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of commands that can have a fallback."""
+    """Add the options of commands that can have a fallback."""
     group = parser.add_argument_group(
         "fallback", "ask somebody else about points our index has nothing for (off by default)"
     )
@@ -341,9 +344,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def from_arguments(
     arguments: argparse.Namespace, *, wait_s: float, bootstrap_servers: str | None = None
 ) -> Fallback | None:
-    """The fallback that a command was asked for, if any; raises ConfigError.
+    """Return the fallback that the options ask for, or None; raises ConfigError.
 
-    With `bootstrap_servers` its answers are kept in the log.
+    With `bootstrap_servers` its answers are stored in the log.
     """
     geocoder = check_arguments(arguments)
     if geocoder is None:
@@ -355,7 +358,7 @@ def from_arguments(
     logger.info("points without an address are sent to %s", name)
     store = None
     if bootstrap_servers is not None and os.environ.get(ENVIRONMENT):
-        # Whoever asks about a place has somebody there, and nothing says whose the answer is.
+        # An answer reveals where somebody is, and does not say whose key would have to encrypt it.
         logger.info("answers of %s are not kept: the log's values are sealed", name)
     elif bootstrap_servers is not None:
         from geoservice.fallback.answer_log import AnswerLog
@@ -372,7 +375,7 @@ def from_arguments(
 
 
 def check_arguments(arguments: argparse.Namespace) -> Any:
-    """The geocoder of geopy's that a command was asked for, if any; raises ConfigError."""
+    """Return the geopy geocoder that the options ask for, or None; raises ConfigError."""
     name: str | None = arguments.fallback
     if name is None:
         return None
@@ -383,7 +386,7 @@ def check_arguments(arguments: argparse.Namespace) -> Any:
         options = json.loads(arguments.fallback_options)
     except ValueError:
         options = None
-    # The options may hold a key: never repeated in a message.
+    # Messages must not repeat the options, because they may hold a key.
     if not isinstance(options, dict):
         raise ConfigError("--fallback-options must be a JSON object")
     if not arguments.fallback_rate > 0:

@@ -1,1 +1,1 @@
-"""From extracts of OpenStreetMap to an index of streets."""
+"""The import of OpenStreetMap extracts into a street index."""

@@ -1,8 +1,8 @@
-"""Which areas a street, a place or a house belongs to: the lines of its address.
+"""The areas that a street, a place or a house belongs to: the lines of its address.
 
-Nominatim computes them once for each street and keeps also those that lost: at a boundary that
-crosses a street, each part of it gets the area it is in. Houses take the lines of their street,
-and prefer those areas that their own tags name or that they lie in.
+Nominatim computes the lines once for each street and also keeps areas that lost against others:
+where a boundary crosses a street, each part of the street gets the area that it is in. Houses take
+the lines of their street, and prefer areas that their own tags name or that they lie in.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from geoservice.importer.areas import Area
 from geoservice.importer.names import normalized, spellings, words
 from geoservice.importer.ranks import address_tag_ranks, fuzzy_radius_m
 
-#: Of a street itself: everything below is part of its address.
+#: Areas with an address rank below this one are part of a street's address.
 STREET_RANK: Final = 25
 
-# Nominatim lets a city reach further than a town of the same address rank.
+# Factors on distances: Nominatim lets a city reach further than a town of the same address rank.
 _REACH: Final = {(16, 15): 0.2, (16, 16): 0.25, (16, 18): 0.5}
 
-# Tags of an address that name no area.
+# Address tags that do not name an area.
 _NOT_AREAS: Final = frozenset(
     {"postcode", "housenumber", "street", "place", "country", "full", "inclusion", "interpolation"}
 )
@@ -37,7 +37,7 @@ _UTM_SCALE: Final = 0.9996
 
 @dataclass(frozen=True)
 class Line:
-    """One line of an address, possibly one that is shown only in parts of a street."""
+    """One line of an address; unless `is_address`, it may apply to parts of a street only."""
 
     area: Area
     is_address: bool
@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Feature:
-    """What an address is computed for."""
+    """An object whose address is computed."""
 
     geometry: Any
     centroid: Any
@@ -57,12 +57,12 @@ class Feature:
 
 
 def square_around(point: Any, metres: float) -> Any:
-    """The box that reaches so far to each side."""
+    """Return the box that reaches `metres` from a point to each side."""
     lat = math.radians(point.y)
     curvature = 1.0 - _FLATTENING_SQUARE * math.sin(lat) ** 2
     meridian = _EQUATOR_M * (1.0 - _FLATTENING_SQUARE) / curvature**1.5
     parallel = _EQUATOR_M / math.sqrt(curvature) * math.cos(lat)
-    # Nominatim draws the square on a map of the UTM zone, whose north is not quite north.
+    # Nominatim draws the square in the UTM zone's projection, whose north differs from true north.
     from_middle = math.radians((point.x + 180.0) % 6.0 - 3.0)
     turned = math.cos(math.atan(math.tan(from_middle) * math.sin(lat)))
     stretched = _UTM_SCALE * (1.0 + (from_middle * math.cos(lat)) ** 2 / 2.0)
@@ -73,7 +73,7 @@ def square_around(point: Any, metres: float) -> Any:
 
 
 class AddressFinder:
-    """All areas that may be part of an address, searchable by place."""
+    """A spatial index of all areas that may be part of an address."""
 
     def __init__(self, areas: Iterable[Area]) -> None:
         self._areas = [
@@ -104,7 +104,7 @@ class AddressFinder:
         self._words: dict[int, set[str]] = {}
 
     def lines(self, features: Sequence[Feature]) -> list[list[Line]]:
-        """The lines of each feature, in Nominatim's order from large to small."""
+        """Return the lines of each feature, in Nominatim's order from large to small areas."""
         if not features or not self._areas:
             return [[] for _ in features]
         geometries = np.array([feature.geometry for feature in features], dtype=object)
@@ -134,9 +134,10 @@ class AddressFinder:
         ]
 
     def release(self, box: tuple[float, float, float, float]) -> None:
-        """Give back what makes searching in areas quick, but for those that reach into a box.
+        """Free the prepared geometries of all areas except those that intersect a box.
 
-        It takes more memory than the outlines. The box is west, south, east, north, in degrees.
+        Prepared geometries take more memory than the outlines. The box is west, south, east, north,
+        in degrees.
         """
         west, south, east, north = box
         boxes = self._boxes
@@ -145,7 +146,7 @@ class AddressFinder:
         shapely.destroy_prepared(self._shapes[~is_near])
 
     def _belongs(self, geometries: Any, numbers: Any) -> Any:
-        """Is the feature in the area by more than a touch?"""
+        """Return for each pair whether the feature lies in the area and does not only touch it."""
         shapes = self._shapes[numbers]
         shapely.prepare(shapes)
         belongs = shapely.covers(shapes, geometries)
@@ -224,7 +225,7 @@ class AddressFinder:
     def _lines_by_tags(
         self, feature: Feature, taken: list[bool], nearest: list[float]
     ) -> list[Line]:
-        """Areas that the feature's own tags name."""
+        """Find the areas that the feature's own tags name."""
         lines = [
             line
             for key, value in feature.address.items()
@@ -239,7 +240,7 @@ class AddressFinder:
         return lines
 
     def find_named(self, key: str, value: str, feature: Feature) -> Line | None:
-        """The area nearby that an address tag names, if there is one."""
+        """Return the nearby area that an address tag names, or None."""
         if key in _NOT_AREAS or key.startswith("_") or ":" in key:
             return None
         ranks = address_tag_ranks(key, feature.country)
@@ -267,7 +268,7 @@ class AddressFinder:
         return Line(area, True, area.is_area, best[1])
 
     def area_words(self, area: Area) -> set[str]:
-        """All words in the names of an area."""
+        """Return all words in the names of an area."""
         known = self._words.get(id(area))
         if known is None:
             known = self._words[id(area)] = words(area.names.values())
@@ -275,7 +276,7 @@ class AddressFinder:
 
 
 def own_lines(finder: AddressFinder, feature: Feature, parent: Iterable[Line]) -> list[Line]:
-    """Areas that a house's tags name and its street does not belong to."""
+    """Find the areas that a house's tags name and that are not among its street's areas."""
     lines: list[Line] = []
     known: set[str] | None = None
     for key, value in feature.address.items():
@@ -299,7 +300,7 @@ def shown_lines(
     address: Mapping[str, str],
     point: Any,
 ) -> tuple[Area, ...]:
-    """The areas of the address of something at a point, from small to large."""
+    """Return the areas of the address of an object at a point, from small to large."""
     values = frozenset(address.values())
     best: dict[int, tuple[tuple[bool, int, bool, float, int], Area]] = {}
     for is_own, group in ((True, own), (False, lines)):
@@ -319,5 +320,5 @@ def shown_lines(
 
 
 def is_contested(lines: Sequence[Line]) -> bool:
-    """May parts of the feature have different addresses?"""
+    """Return whether parts of the feature may have different addresses."""
     return any(not line.is_address and line.from_area for line in lines)

@@ -1,4 +1,7 @@
-"""The polygons of areas, cut into bands so that a point meets few edges, and the place nodes."""
+"""The sections of area polygons and place nodes.
+
+Polygons are cut into bands, so that a lookup tests a point against few edges.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,19 @@ _BANDS_MAX: Final = 1024
 
 @dataclass(frozen=True)
 class Polygon:
-    """An area that answers where no street is near."""
+    """An area that is answered where no street is near."""
 
     object: int
     rank_search: int
     rank_address: int
-    layers: int  # of a feature; 0 for a part of addresses
-    row: int  # whose geometry it is
+    layers: int  # LAYER_* bits of a feature; 0 for an area that is part of addresses
+    row: int  # row that holds the geometry
     size: float  # square degrees
 
 
 @dataclass(frozen=True)
 class PlaceNode:
-    """A settlement that is a point."""
+    """A settlement that is mapped as a node."""
 
     object: int
     rank_search: int
@@ -43,7 +46,7 @@ class PlaceNode:
 def area_sections(
     polygons: list[Polygon], nodes: list[PlaceNode], rows: Rows
 ) -> dict[str, bytes | memoryview]:
-    """The sections that answer which areas a point is in."""
+    """Build the sections that tell which areas a point is in."""
     polygons = sorted(polygons, key=lambda area: (-area.rank_search, area.size, area.object))
     table = array("i")
     band_ends = array("i")
@@ -61,7 +64,7 @@ def area_sections(
     nodes = sorted(nodes, key=lambda node: (-node.rank_search, node.object))
     node_boxes = []
     for node in nodes:
-        # In metres a degree of longitude reaches less far: the same number of degrees of latitude.
+        # A degree of longitude is shorter than one of latitude: the same distance is more degrees.
         reach = round(reverse_diameter(node.rank_search) * DEGREE)
         wide = round(reach / max(0.05, np.cos(np.radians(node.lat / DEGREE))))
         node_boxes.append(
@@ -89,14 +92,14 @@ def area_sections(
 def _append_bands(
     geometry: Any, south: int, north: int, band_ends: array[int], edges: array[int]
 ) -> int:
-    """Sort the edges into bands; returns the height of a band."""
+    """Sort the edges into bands; return the height of a band."""
     pieces = []
     for polygon in shapely.get_parts(geometry):
         for ring in (polygon.exterior, *polygon.interiors):
             points = np.rint(shapely.get_coordinates(ring) * DEGREE).astype(np.int64)
             pieces.append(np.concatenate([points[:-1], points[1:]], axis=1))
     table = np.concatenate(pieces)
-    # A level edge never crosses a ray that goes east.
+    # Drop horizontal edges: they never cross a ray that goes east.
     table = table[table[:, 1] != table[:, 3]]
     count = int(min(_BANDS_MAX, max(1, len(table) // _EDGES_PER_BAND)))
     height = (north - south) // count + 1

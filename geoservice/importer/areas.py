@@ -1,8 +1,8 @@
 """Everything coarser than a street: boundaries, settlements, quarters, and their ranks.
 
-OpenStreetMap often has a settlement twice, as a boundary and as a point inside of it. They are
-linked here, and the ranks of the others are shifted so that along an address they never swap
-places. Follows Nominatim's indexing of places, in its order: boundaries from large to small, then
+OpenStreetMap often has a settlement twice, as a boundary and as a node inside it. They are linked
+here. The ranks of the other areas are shifted, so that they keep the same order in every address.
+The code follows Nominatim's indexing of places, in its order: boundaries from large to small, then
 the rest.
 """
 
@@ -25,7 +25,7 @@ _RANK_STREET: Final = 26
 
 @dataclass(eq=False)
 class Area:
-    """A boundary or a settlement. `geometry` is an area, or the point of its node."""
+    """A boundary or a settlement. `geometry` is a polygon, or the point of its node."""
 
     row: int
     osm_type: int
@@ -42,8 +42,8 @@ class Area:
     country: str | None
     rank_search: int = 0
     rank_address: int = 0
-    linked_to: Area | None = None  # the boundary that stands for this node
-    linked_type: str | None = None  # the type of the node that this boundary stands for
+    linked_to: Area | None = None  # the boundary that represents this node
+    linked_type: str | None = None  # type of the node that this boundary represents
     display_point: Any = None
     number: int = -1  # position in the list of all areas
     #: names as an address shows them
@@ -51,7 +51,7 @@ class Area:
 
     @property
     def is_boundary(self) -> bool:
-        """Is it an administrative boundary?"""
+        """Return whether it is an administrative boundary."""
         return self.category == "boundary" and self.type == "administrative"
 
     @property
@@ -61,11 +61,11 @@ class Area:
         return address_label(self.category, self.type, self.rank_address, linked, self.country)
 
     def compute_ranks(self) -> None:
-        """Set the ranks that its tags alone give."""
+        """Set the ranks that follow from its tags alone."""
         self.rank_search, self.rank_address = self.tag_ranks(self.is_area)
 
     def tag_ranks(self, as_area: bool, *, capital: bool = True) -> tuple[int, int]:
-        """(search, address) rank by the tags."""
+        """Return the (search, address) rank that follows from the tags."""
         return compute_ranks(
             self.country,
             "A" if as_area else _GEOMETRY_LETTER[self.osm_type],
@@ -77,7 +77,7 @@ class Area:
 
 
 def read_areas(source: Source, rows: Integers, centres: Centres, countries: Any) -> list[Area]:
-    """The areas among the rows, with the ranks of their tags."""
+    """Read the areas among the rows, with the ranks of their tags."""
     areas: list[Area] = []
     table = source.rows
     texts = table.words.texts
@@ -108,10 +108,10 @@ def read_areas(source: Source, rows: Integers, centres: Centres, countries: Any)
 
 
 class Hierarchy:
-    """Links and ranks of all areas."""
+    """The links between areas, and their final ranks."""
 
     def __init__(self, areas: list[Area], others: list[Area], source: Source) -> None:
-        """`others` are nodes that are no part of an address, but that a boundary may stand for."""
+        """Index the areas; `others` are nodes outside addresses that a boundary may represent."""
         self._source = source
         self._areas = areas
         self._nodes = [
@@ -163,7 +163,7 @@ class Hierarchy:
             _, rank = compute_ranks(area.country, "A", "place", area.extratags["place"], 0)
             if parent_rank < rank < _RANK_STREET:
                 area.rank_address = rank
-        # What makes a search quick takes more memory than the outline.
+        # A prepared geometry takes more memory than the outline.
         shapely.destroy_prepared(area.geometry)
 
     def _link(self, area: Area, node: Area, parent_rank: int | None) -> None:
@@ -187,7 +187,7 @@ class Hierarchy:
         return [self._nodes[number] for number in sorted(found.tolist())]
 
     def _find_linked(self, area: Area) -> Area | None:
-        """The node that says the same as this area."""
+        """Return the node for the same place as this area, or None."""
         if area.rank_search >= _RANK_STREET or area.rank_address == 0 or not area.is_area:
             return None
         if area.osm_type == RELATION:
@@ -221,7 +221,7 @@ class Hierarchy:
         return None
 
     def _covering(self, area: Area) -> list[Area]:
-        """The areas that cover the middle of this one."""
+        """Return the other areas that cover the centroid of this one."""
         found = self._polygon_tree.query(area.centroid, predicate="covered_by")
         return [
             self._polygons[number]
@@ -239,7 +239,7 @@ class Hierarchy:
         ]
 
     def _rank_below_parent(self, area: Area) -> int:
-        """Keep an administrative boundary below the one around it; returns that one's rank."""
+        """Rank an administrative boundary below the one around it; return the rank of that one."""
         parent_rank = 3
         around = [
             other
@@ -257,7 +257,7 @@ class Hierarchy:
                 and parent.extratags.get("wikidata") == wikidata
                 and shapely.equals(parent.geometry, area.geometry)
             ):
-                # The same boundary on several levels.
+                # The same boundary is mapped on several levels.
                 area.rank_address = 0
             else:
                 parent_rank = parent.rank_address
@@ -296,7 +296,10 @@ class Hierarchy:
             area.rank_address = max(ranked, key=lambda pair: pair[0])[1].rank_address + 2
 
     def _rank_inside_boundary(self, area: Area) -> None:
-        """A node inside a boundary of the same rank that it is not linked to is a part of it."""
+        """Rank a node below a boundary that contains it and has the same rank.
+
+        The node is a part of that boundary, because it is not linked to it.
+        """
         for other in self._covering(area):
             if other.osm_type != RELATION or not 1 <= other.rank_address < _RANK_STREET:
                 continue
@@ -315,7 +318,7 @@ def _lower_name(area: Area) -> str:
 
 
 def _shown(names: dict[str, str]) -> dict[str, str]:
-    """A name that only the linked node has is shown as the boundary's own."""
+    """Show a name that only the linked node has as the boundary's own."""
     shown: dict[str, str] = {}
     for key, name in names.items():
         own = key.removeprefix("_place_")

@@ -1,4 +1,4 @@
-"""`waylog geo import`: from extracts to one index file."""
+"""The import of extracts into one index file, as run by `waylog geo import`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from geoservice.importer.reading import Report, read_extracts
 from geoservice.importer.survey import survey_rows
 from geoservice.reverse.geocoder import Geocoder
 
-# Of the time that an import takes; for the progress bar.
+# Share of an import's duration, for the progress bar.
 _READ_PART: Final = 0.6
 
 
 class ImportFailed(Exception):
-    """The index could not be built; the message says why. An old index is as it was."""
+    """The index could not be built; the message says why. An existing index is unchanged."""
 
 
 def build_index(
@@ -29,9 +29,9 @@ def build_index(
     report: Report = lambda _text, _part: None,
     world: Path | None = None,
 ) -> Built:
-    """Build an index of one or many extracts and put it in the place of `output` at once.
+    """Build an index of one or many extracts and replace `output` by it atomically.
 
-    Raises SourceError for an extract that cannot be read, ImportFailed if another import to the
+    Raises SourceError for an extract that cannot be read, and ImportFailed if another import to the
     same file is running.
     """
     with _work_directory(output) as directory:
@@ -55,7 +55,7 @@ def build_index(
 
 @contextmanager
 def _work_directory(output: Path) -> Iterator[Path]:
-    """A directory beside the output for temporary files; what a killed import left is removed."""
+    """Create a directory beside the output for temporary files; remove those of a killed import."""
     directory = output.with_name(f"{output.name}.import")
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""Moves what was read and ranked to the sections of an index."""
+"""The conversion of surveyed rows to the sections of an index."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NUMBER_KEYS: Final = ("housenumber", "streetnumber", "conscriptionnumber")
 
 @dataclass(frozen=True)
 class Built:
-    """What was built."""
+    """A summary of the index that was built."""
 
     path: Path
     size_bytes: int
@@ -59,7 +59,7 @@ class Built:
 
 
 class Builder:
-    """Moves everything from the survey to the sections."""
+    """A builder that converts a survey to the sections of an index."""
 
     def __init__(self, survey: Survey, countries: Countries, directory: Path) -> None:
         self._survey = survey
@@ -74,14 +74,14 @@ class Builder:
         self._finder = AddressFinder(survey.areas)
         self._postcodes = Postcodes(survey.source, survey.centres, survey.countries, countries)
         self._object_of_row = np.full(len(self._rows), -1, dtype=np.int32)
-        self._parent_rows = array("i")  # object, row
+        self._parent_rows = array("i")  # pairs: object, row
         self._polygons: list[Polygon] = []
         self._nodes: list[PlaceNode] = []
-        self._inside = array("i")  # outline, point
+        self._inside = array("i")  # pairs: outline, point
         self._counts = {"streets": 0, "houses": 0}
 
     def run(self, report: Callable[[str, float], None]) -> None:
-        """Fill the objects."""
+        """Add all objects, tile by tile."""
         self._add_areas()
         tiles = self._tiles()
         for number, box in enumerate(tiles):
@@ -104,7 +104,7 @@ class Builder:
         report("writing", 1.0)
         self._bounds = self._survey.source.bounds or self._data_bounds()
         self._postcode_count = len(self._postcodes)
-        # Writing needs memory of its own.
+        # Free memory before the index is written.
         del self._survey, self._finder, self._postcodes, self._countries
 
     def _tiles(self) -> list[tuple[int, int, int, int]]:
@@ -188,7 +188,7 @@ class Builder:
         return self._addresses.number(areas, _shown_postcode(street), street.country)
 
     def _pieces(self, street: StreetPlace) -> list[Any]:
-        """The street, cut where it crosses from one area into another."""
+        """Cut the street where it crosses from one area into another."""
         pieces = [street.geometry]
         for line in street.lines:
             if line.is_address or not line.from_area:
@@ -330,7 +330,7 @@ class Builder:
     def _find_inside(
         self, points: list[tuple[int, Any]], containers: list[tuple[int, Any]]
     ) -> None:
-        """Which points are in which outlines of the same tile."""
+        """Record which points lie in which outlines of the same tile."""
         if not points or not containers:
             return
         tree = shapely.STRtree([geometry for _, geometry in points])
@@ -369,7 +369,7 @@ class Builder:
     # -- writing ---------------------------------------------------------------------------------
 
     def write(self, output: Path, paths: Sequence[Path]) -> Built:
-        """Write the file."""
+        """Write the index file."""
         self.objects.finish()
         parents = self.objects.column("parent")
         pairs = np.frombuffer(self._parent_rows, dtype=np.int32).reshape(-1, 2)
@@ -428,7 +428,8 @@ class Builder:
 
     def _groups(self, parents: Any, count: int) -> dict[str, bytes]:
         flags = self.objects.column("ranks") >> 16
-        # A house number counts for a street; of POIs also that of the building around.
+        # Group objects with a house number by street. A point of interest without an address has
+        # taken that of the building around it.
         houses = np.flatnonzero((flags & sections.FLAG_NUMBER_COUNTS != 0) & (parents >= 0))
         shapes = self.objects.first_shapes()
         house_ends, members = group_by(parents[houses], shapes[houses], count)
@@ -455,7 +456,7 @@ def _house_number(address: Mapping[str, str]) -> str | None:
 
 
 def number_counts(text: str) -> bool:
-    """Is this a house number, and not a name written in its place?"""
+    """Return whether the text is a house number, and not a name in its place."""
     for part in text.split(","):
         if len(part) >= 3 and not any(letter.isdigit() for letter in part):
             return False

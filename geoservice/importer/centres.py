@@ -1,4 +1,4 @@
-"""The middle and the box of each place."""
+"""The centre and the bounding box of each place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BATCH: Final = 10_000
 
 
 class Centres:
-    """Points on the surface, and boxes, of all rows, in 1e-7 degrees."""
+    """Centres, which lie on the surface, and bounding boxes of all rows, in 1e-7 degrees."""
 
     def __init__(self, rows: Rows) -> None:
         self.lon = rows.lon.copy()
@@ -33,31 +33,31 @@ class Centres:
             rows.release()
 
     def point(self, row: int) -> Any:
-        """One middle, in degrees."""
+        """Return the centre of one row, in degrees."""
         return shapely.Point(self.lon[row] / DEGREE, self.lat[row] / DEGREE)
 
     def points(self, rows: Integers) -> Geometries:
-        """The middles of rows, in degrees."""
+        """Return the centres of rows, in degrees."""
         points: Geometries = shapely.points(self.lon[rows] / DEGREE, self.lat[rows] / DEGREE)
         return points
 
     def curve(self, rows: Integers) -> NDArray[np.uint64]:
-        """Where rows stand along a Hilbert curve, as PostGIS orders geometries.
+        """Return the positions of rows along a Hilbert curve, by which PostGIS orders geometries.
 
-        Where Nominatim takes any of several it takes the first of its table, which osm2pgsql has
+        Where several rows would do, Nominatim takes the first one of its table, which osm2pgsql has
         written in this order.
         """
         boxes = self.boxes[rows] / DEGREE
         low, high = _outward(boxes[:, :2], -np.inf), _outward(boxes[:, 2:], np.inf)
         middles = ((low + high) / 2.0).astype(np.float32)
-        # The bits of a float between 1 and 2 sort as it does.
+        # Between 1 and 2, the bit patterns of floats have the same order as their values.
         x = (np.float32(1.5) + middles[:, 0] / np.float32(512.0)).view(np.uint32)
         y = (np.float32(1.5) + middles[:, 1] / np.float32(256.0)).view(np.uint32)
         return hilbert(y, x)
 
 
 def _outward(values: NDArray[np.float64], direction: float) -> NDArray[np.float64]:
-    """Rounded to 32 bits, never inward."""
+    """Round to 32-bit floats, outward or not at all."""
     rounded = values.astype(np.float32)
     inward = rounded > values if direction < 0 else rounded < values
     result: NDArray[np.float64] = np.where(
@@ -67,7 +67,7 @@ def _outward(values: NDArray[np.float64], direction: float) -> NDArray[np.float6
 
 
 def hilbert(x: NDArray[np.uint32], y: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """The position of points of a grid of 2**32 by 2**32 along a Hilbert curve."""
+    """Return the positions of points of a 2**32 by 2**32 grid along a Hilbert curve."""
     u, v = x.astype(np.uint64), y.astype(np.uint64)
     position = np.zeros(len(u), dtype=np.uint64)
     for bit in range(31, -1, -1):

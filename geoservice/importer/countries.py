@@ -1,8 +1,8 @@
-"""Which country a point of an extract is in.
+"""The country of each point of an extract.
 
-Natural Earth's borders are off by up to a kilometre; the extract has the real lines, but of the
-neighbours' borders only a piece. So the lines are taken from the extract and cut it into pieces,
-and the world decides only which country each piece is in.
+Natural Earth's borders are off by up to a kilometre. The extract has exact border lines, but only
+parts of the neighbours' borders. So the extract is cut into pieces along its border lines, and the
+world index only decides which country each piece is in.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from geoservice.importer.reading import Source
 from geoservice.importer.rows import AREA, Geometries
 from geoservice.reverse.geocoder import Geocoder
 
-#: A piece is asked for at so many points along each side.
+#: Points sampled along each side of a piece's bounding box.
 _SAMPLES: Final = 24
-#: What share of them has to be in a country, so that the others are errors of the world.
+#: Share of the samples that must be in one country; the others then count as errors of the world.
 _CLEAR: Final = 0.95
 _Box = tuple[float, float, float, float]
 
 
 class Countries:
-    """Answers country codes for points in degrees."""
+    """A finder of country codes for points in degrees."""
 
     def __init__(self, source: Source, world: Geocoder) -> None:
         self._world = world
@@ -42,7 +42,7 @@ class Countries:
                 self._areas.append((rows.geometries([row])[0], code.lower()))
         self.complete = {code for _, code in self._areas}
         self._pieces: list[tuple[Any, str]] = []
-        # Points outside of the countries whose border is whole, and the others that they are in.
+        # Samples outside the countries with a complete border, and the codes of their countries.
         self._samples: list[tuple[float, float]] = []
         self._sample_codes: list[str] = []
         for piece in _cut(source.bounds, source.border_lines):
@@ -52,7 +52,7 @@ class Countries:
         self._sample_tree = shapely.STRtree(shapely.points(np.array(self._samples).reshape(-1, 2)))
 
     def codes(self, points: Geometries) -> NDArray[Any]:
-        """The country code of each point, None at sea."""
+        """Return the country code of each point, None at sea."""
         codes = np.full(len(points), None, dtype=object)
         for areas in (self._areas, self._pieces):
             for area, code in areas:
@@ -79,17 +79,20 @@ class Countries:
         codes = (
             result.address.get("country_code") for result in self._world.reverse_batch(lats, lons)
         )
-        # One string for each country, not one for each point.
+        # Keep one string for each country instead of one for each point.
         return [None if code is None else intern(code) for code in codes]
 
     def _other(self, point: Any) -> str | None:
-        """Where the world names a country whose border is known, and that is elsewhere."""
+        """Return the country of the sample nearest to a point that lies outside a complete border.
+
+        The world index puts the point in the country with that border, which is wrong.
+        """
         if not self._sample_codes:
             return None
         return self._sample_codes[int(self._sample_tree.nearest(point))]
 
     def _vote(self, piece: Any) -> str | None:
-        """The country of a piece; None if lines are missing that cut it further."""
+        """Return the country of a piece, or None if border lines that divide it are missing."""
         west, south, east, north = piece.bounds
         fractions = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
         lons, lats = np.meshgrid(
@@ -102,7 +105,7 @@ class Countries:
         if not len(points):
             points = np.array([[middle.x, middle.y]])
         if any(area.covers(middle) for area, _ in self._areas):
-            return None  # its border is known
+            return None  # its border is complete
         sampled = [
             ((float(point[0]), float(point[1])), code)
             for point, code in zip(points, self._ask(points), strict=True)
@@ -118,7 +121,7 @@ class Countries:
 
 
 def _cut(bounds: list[_Box], lines: list[Any]) -> list[Any]:
-    """The extracts' boxes, cut along border lines."""
+    """Cut the boxes of the extracts along border lines."""
     if not bounds or not lines:
         return []
     boxes = shapely.union_all([shapely.box(*box) for box in bounds])

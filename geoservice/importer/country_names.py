@@ -1,7 +1,7 @@
-"""What countries are called, in their own language and in others.
+"""The names of countries, in their own language and in others.
 
-Where the extract has the country's boundary relation, its names count; a neighbour that is only
-mentioned is named by the Unicode project's data (CLDR).
+If the extract has a country's complete boundary, the names of the relation are used. The name of a
+neighbour comes from the Unicode project's data (CLDR).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from babel import Locale, UnknownLocaleError, localedata
 from babel.languages import get_official_languages
 
-#: Those that people read on the web most, and of the countries that share them.
+#: The languages that are most common on the web, and those of countries with several languages.
 _LANGUAGES: Final = (
     *("ar", "bg", "ca", "cs", "da", "de", "el", "en", "es", "et", "fa", "fi", "fr", "he", "hi"),
     *("hr", "hu", "id", "it", "ja", "ko", "lt", "lv", "nl", "no", "pl", "pt", "ro", "ru", "sk"),
@@ -21,12 +21,12 @@ _LANGUAGES: Final = (
 
 
 class CountryNames:
-    """Sets of names by country code, in lower case."""
+    """Names by country code in lower case."""
 
     def __init__(self, extract: Mapping[str, dict[str, str]], complete: Container[str]) -> None:
-        """`complete` are the countries whose boundary is whole in the extract."""
-        # What is only mentioned has its formal name; but where several languages are spoken that
-        # shows all of them.
+        """Select names of the extract; `complete` has the countries with a whole boundary in it."""
+        # The relation of a country that is not complete has its formal name. Use it only in
+        # countries with several languages, where it shows the name in all of them.
         self._names = {
             code: names
             for code, names in extract.items()
@@ -34,7 +34,7 @@ class CountryNames:
         }
 
     def names(self, code: str) -> dict[str, str]:
-        """The names of a country as tags: "name", "name:de"; empty if nobody knows it."""
+        """Return the names of a country as tags: "name", "name:de"; empty if they are unknown."""
         known = self._names.get(code)
         if known is None:
             known = self._names[code] = _unicode_names(code.upper())
@@ -60,5 +60,5 @@ def _name(territory: str, language: str) -> str | None:
     except (UnknownLocaleError, ValueError):
         return None
     finally:
-        # Babel keeps all of every language, a megabyte each, of which this is one word.
+        # Babel caches all data of a language, a megabyte each, of which one word is needed here.
         localedata._cache.clear()

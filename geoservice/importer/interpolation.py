@@ -1,4 +1,4 @@
-"""House numbers counted along a way between two houses that are mapped."""
+"""House numbers interpolated along a way between two houses that are mapped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NODE_DEGREES: Final = 0.0005
 
 @dataclass(frozen=True)
 class Interpolated:
-    """One stretch between two known houses, without them."""
+    """The stretch between two mapped houses, without these."""
 
     osm_id: int
     first: int
@@ -39,7 +39,7 @@ class Interpolated:
 def place_interpolations(
     tile: Tile, survey: Survey, box: tuple[int, int, int, int]
 ) -> Iterator[Interpolated]:
-    """The stretches whose way has its middle in the tile."""
+    """Yield the stretches of the ways whose middle is in the tile."""
     west, south, east, north = (edge / DEGREE for edge in box)
     for interpolation in survey.source.interpolations.values():
         middle = shapely.line_interpolate_point(interpolation.geometry, 0.5, normalized=True)
@@ -71,7 +71,7 @@ def _step(kind: str) -> int | None:
 def _numbered_nodes(
     survey: Survey, interpolation: Interpolation
 ) -> list[tuple[int | None, Any, dict[str, str]]]:
-    """(number, point, address) of the nodes that are houses, along the way."""
+    """Return (number, point, address) of the nodes that are places, in the order of the way."""
     rows = survey.source.rows
     is_node = np.flatnonzero(rows.osm_type == NODE)
     ids = rows.osm_id[is_node]

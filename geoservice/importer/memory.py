@@ -1,11 +1,11 @@
-"""Memory of the process that imports: glibc's defaults keep most of what is not used any more."""
+"""Memory settings of the import process: by default glibc keeps most of the freed memory."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any, Final
 
-# Of malloc.h.
+# Constants of malloc.h.
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
@@ -15,11 +15,11 @@ _TRIM_BYTES: Final = 1024 * 1024
 
 
 def keep_little() -> None:
-    """Let the C library give memory back when it is free; for the whole process, at its start.
+    """Make the C library return freed memory to the system; call it at the start of the process.
 
-    By default each thread has a heap of its own, and large pieces are kept for the next ones: after
-    the reading of an extract that is more than what the import needs. Nothing happens where the C
-    library is not glibc.
+    By default each thread has a heap of its own, and large blocks are kept for reuse. After an
+    extract has been read, these are more than what the rest of the import needs. Nothing happens
+    where the C library is not glibc.
     """
     mallopt = _function("mallopt")
     if mallopt is not None:
@@ -32,7 +32,7 @@ def keep_little() -> None:
 
 
 def give_back() -> None:
-    """Give free pages between pieces in use back."""
+    """Return free pages between blocks in use to the system."""
     trim = _function("malloc_trim")
     if trim is not None:
         trim(0)

@@ -1,4 +1,4 @@
-"""When two spellings are the same name: `addr:street` against the name of a street."""
+"""The comparison of names in different spellings: `addr:street` with the name of a street."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LETTERS: Final = str.maketrans(
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 _BRACKETS: Final = re.compile(r"\s*\(.*$")
 
-#: Words of street names that are often written short: the first stands for all of them.
+#: Words of street names that are often abbreviated: the first of a group represents all of it.
 _WORDS: Final[dict[str, str]] = {
     word: words[0]
     for words in (
@@ -81,7 +81,7 @@ _WORDS: Final[dict[str, str]] = {
     for word in reversed(words)
 }
 
-#: Ends of street names that are written apart, together or short.
+#: Endings of street names that are written separately, joined or abbreviated.
 _ENDINGS: Final = {
     "strasse": "str",
     "str": "str",
@@ -125,7 +125,7 @@ _ENDING: Final = re.compile(rf"^(.+?)({'|'.join(sorted(_ENDINGS, key=len, revers
 
 @lru_cache(maxsize=65_536)
 def normalized(name: str) -> str:
-    """Lower case, without accents and punctuation, abbreviated words made the same."""
+    """Return a name in lower case, without accents and punctuation, with unified abbreviations."""
     text = unicodedata.normalize("NFKD", name.casefold().translate(_LETTERS))
     text = "".join(letter for letter in text if not unicodedata.combining(letter))
     words: list[str] = []
@@ -141,7 +141,7 @@ def normalized(name: str) -> str:
 
 
 def spellings(names: Mapping[str, str]) -> set[str]:
-    """All that an object may be called, normalized."""
+    """Return all names that an object may be called by, normalized."""
     result: set[str] = set()
     for name in names.values():
         result.update(_split(name))
@@ -157,5 +157,5 @@ def _split(name: str) -> Iterable[str]:
 
 
 def words(names: Iterable[str]) -> set[str]:
-    """All words of names."""
+    """Return all words of names."""
     return {word for name in names for word in normalized(name).split()}

@@ -1,4 +1,4 @@
-"""Areas of which the extract lacks a part: built of the rings that are there, if they are whole."""
+"""Areas whose members are only partly in the extract, built from the rings that are complete."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import shapely
 
 
 def assemble(lines: Sequence[Any]) -> Any | None:
-    """The area inside of closed rings, with holes.
+    """Return the area inside closed rings, with holes.
 
-    None if the lines do not close, or cross each other: no one knows which side is meant.
+    Returns None if the lines do not close or cross each other, because the inside is then unknown.
     """
     if not lines:
         return None
@@ -23,7 +23,7 @@ def assemble(lines: Sequence[Any]) -> Any | None:
         polygon = shapely.Polygon(ring)
         if not polygon.is_valid or (area is not None and shapely.crosses(area.boundary, ring)):
             return None
-        # A ring in another is a hole, one in a hole an island.
+        # A ring inside another is a hole, a ring inside a hole an island.
         area = polygon if area is None else shapely.symmetric_difference(area, polygon)
     if area is None or area.is_empty or shapely.get_dimensions(area) != 2:
         return None
@@ -31,5 +31,5 @@ def assemble(lines: Sequence[Any]) -> Any | None:
 
 
 def available(members: Sequence[int], lines: Mapping[int, Any]) -> list[Any]:
-    """The lines of those members that the extract has."""
+    """Return the lines of those members that the extract has."""
     return [lines[member] for member in members if member in lines]

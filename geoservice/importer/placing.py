@@ -1,6 +1,6 @@
-"""Tile by tile: the address of every street, and the street of every house.
+"""The addresses of streets and the streets of houses, tile by tile.
 
-Only one tile's streets are in memory at a time, with those around it that its houses may be on.
+Memory holds only the streets of one tile, and the streets around it that its houses may belong to.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from geoservice.importer.survey import Survey
 TILE_DEGREES: Final = 0.5
 _HALO_DEGREES: Final = 0.1
 
-# How far Nominatim looks for a street or a place that an address names, and for any street.
+# Nominatim's search distances in degrees: for a street and a place that an address names, for any
+# street near a house, and for the street along an interpolation line.
 _STREET_DEGREES: Final = 0.015
 _PLACE_DEGREES: Final = 0.04
 _ROAD_DEGREES: Final = 0.0819
 _LINE_DEGREES: Final = 0.001
-_HOUSES: Final = 5_000  # worked on at once
+_HOUSES: Final = 5_000  # houses in one batch
 
 
 @dataclass(frozen=True)
 class StreetPlace:
-    """A street, or anything else that has an address of its own."""
+    """A street, or another object that has an address of its own."""
 
     row: int
     tags: RowTags
@@ -53,12 +54,12 @@ class StreetPlace:
 
 @dataclass(frozen=True)
 class HousePlace:
-    """Something that takes its address from a street or a settlement."""
+    """An object that takes its address from a street or a settlement."""
 
     row: int
-    tags: RowTags  # with an inherited address
+    tags: RowTags  # with the address that it inherits, if any
     geometry: Any
-    is_inherited: bool  # the address is that of the building around
+    is_inherited: bool  # the address is that of the building around it
     parent: StreetPlace | Area | None
     country: str | None
     areas: tuple[Area, ...]
@@ -101,7 +102,7 @@ class Tile:
         )
         self._near = near
         roads = np.flatnonzero(near & survey.is_street & survey.has_name)
-        # Of several at the same distance the first counts.
+        # Of several streets at the same distance the first one counts.
         roads = roads[np.lexsort((centres.curve(roads), survey.rank_address[roads]))]
         self._roads = roads
         self._road_geometries = self._rows.geometries(roads)
@@ -115,13 +116,13 @@ class Tile:
     # -- streets ---------------------------------------------------------------------------------
 
     def streets(self) -> list[StreetPlace]:
-        """The streets of the tile, named or not."""
+        """Return the streets of the tile, named or not."""
         rows = np.flatnonzero(self._inside & self._survey.is_street)
         self._place(rows.tolist())
         return [self._known[row] for row in rows.tolist()]
 
     def features(self) -> list[StreetPlace]:
-        """Everything that never is part of an address: peaks, lakes, railways."""
+        """Return the objects that are never part of an address: peaks, lakes, railways."""
         rows = np.flatnonzero(self._inside & self._survey.is_feature)
         self._place(rows.tolist())
         return [self._known[row] for row in rows.tolist()]
@@ -162,7 +163,7 @@ class Tile:
             self._known[row] = StreetPlace(row, row_tags, geometry, country, lines, postcode)
 
     def _is_spread(self, row: int, geometry: Any) -> bool:
-        """Does it matter where the whole of it lies, and not only its middle?"""
+        """Return whether the address depends on the whole geometry and not only on its centre."""
         if shapely.get_dimensions(geometry) == 1:
             return True
         survey = self._survey
@@ -188,7 +189,7 @@ class Tile:
     def street_of_line(
         self, line: Any, middle: Any, address: Mapping[str, str]
     ) -> StreetPlace | None:
-        """The street that a line of house numbers runs along."""
+        """Return the street that an interpolation line runs along, or None."""
         country = self._survey.country_finder.codes(np.array([middle], dtype=object))[0]
         street: int | None = None
         if "street" in address:
@@ -206,7 +207,7 @@ class Tile:
     # -- houses ----------------------------------------------------------------------------------
 
     def houses(self) -> Iterator[HousePlace]:
-        """Everything in the tile that has a parent."""
+        """Yield the objects in the tile that have a parent: houses and points of interest."""
         for rows in batches(np.flatnonzero(self._inside & self._survey.is_house), _HOUSES):
             yield from self._place_houses(rows)
 
@@ -306,7 +307,7 @@ class Tile:
         return rows, shapely.STRtree(self._rows.geometries(rows))
 
     def _inherited_addresses(self, rows: Integers, geometries: Any) -> dict[int, dict[str, str]]:
-        """Addresses of the buildings around points that have none, by position in `rows`."""
+        """Return the addresses of the buildings around nodes without one, by position in `rows`."""
         survey = self._survey
         candidates = np.flatnonzero(
             (self._rows.osm_type[rows] == NODE)
@@ -327,7 +328,7 @@ class Tile:
     def _parents(
         self, rows: Integers, boxes: Any, tags: Sequence[RowTags]
     ) -> list[int | Area | None]:
-        """The row of the street, or the area, that each house belongs to."""
+        """Return the parent of each house: the row of a street, or an area."""
         parents: list[int | Area | None] = [None] * len(rows)
         missing: list[int] = []
         for number, row in enumerate(rows.tolist()):
@@ -410,7 +411,7 @@ class Tile:
         return best[1] if best else None
 
     def _way_of_node(self, node: int, box: Any) -> int | None:
-        """The street that a node is part of, or that the house it is part of belongs to."""
+        """Return the street that a node is part of, or that of the house that it is part of."""
         parent: int | None = None
         for row in self._survey.ways_of_node(node):
             if self._survey.rank_search[row] < 26:
@@ -466,7 +467,7 @@ class Tile:
 
 
 def area_lines(finder: AddressFinder, areas: Sequence[Area]) -> list[list[Line]]:
-    """The addresses of areas themselves."""
+    """Return the address lines of areas."""
     features = [
         Feature(
             area.display_point,
@@ -490,7 +491,7 @@ def _tagged_postcode(country: str | None, address: Mapping[str, str]) -> str | N
 
 
 def postcode_of(lines: Sequence[Line]) -> str | None:
-    """The postcode that the smallest area around has by its tags."""
+    """Return the postcode in the tags of the smallest area of an address, or None."""
     for line in reversed(lines):
         if line.is_address:
             text = line.area.address.get("postcode")

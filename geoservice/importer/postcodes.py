@@ -1,7 +1,8 @@
-"""Postcodes: estimated from all objects that have one, as Nominatim does.
+"""Postcodes, estimated from all objects that have one, as Nominatim does.
 
-A postcode's middle is that of everything tagged with it; a street gets the nearest one whose reach
-covers it. Boundaries of postcodes come first where they are mapped.
+The centre of a postcode is the mean of the points tagged with it. A street gets the postcode with
+the nearest centre, if its reach covers the street. Where postcode boundaries are mapped, they take
+precedence.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from geoservice.importer.rows import Geometries, batches
 
 _REACH_M: Final = 5_000.0
 
-#: Where postcodes are smaller.
+#: Reach in metres in countries whose postcode areas are smaller.
 _REACH_BY_COUNTRY_M: Final = {
     "ch": 3_000.0,
     "gb": 700.0,
@@ -33,8 +34,8 @@ _REACH_BY_COUNTRY_M: Final = {
     "sg": 50.0,
 }
 
-#: Digits (d) and letters (l); "|" and "?" as in regular expressions. What is in brackets is
-#: written in the result, with the spaces of the second member between.
+#: Formats by country: d is a digit, l a letter, the rest a regular expression. The second member of
+#: a pair is the template of the normal form.
 _FORMATS: Final[dict[str, str | tuple[str, str]]] = {
     **dict.fromkeys(("at", "au", "be", "bg", "ch", "cy", "dk", "hu", "li", "lu", "no"), "dddd"),
     **dict.fromkeys(("nz", "ph", "si", "tn", "za", "ge", "am", "lv"), "dddd"),
@@ -65,7 +66,7 @@ _BATCH: Final = 50_000
 
 
 class _Format:
-    """How postcodes of a country are written."""
+    """The format of a country's postcodes."""
 
     def __init__(self, country: str, pattern: str, output: str) -> None:
         expression = pattern.replace("d", "[0-9]").replace("l", "[A-Z]")
@@ -74,7 +75,7 @@ class _Format:
         self._output = output
 
     def read(self, text: str) -> str | None:
-        """In the normal form, None if it is none."""
+        """Return a postcode in the normal form, or None if the text is not one."""
         found = self._prefixed.fullmatch(text.upper())
         match = self._expression.fullmatch(found.group(1)) if found else None
         if match is None or _ZERO.fullmatch(match.group(0)):
@@ -89,7 +90,7 @@ _READERS: Final = {
 
 
 def read_postcode(country: str | None, text: str) -> str | None:
-    """A postcode in the normal form of its country, None if it is none."""
+    """Return a postcode in the normal form of its country, or None if the text is not one."""
     if country is None or "," in text or ";" in text:
         return None
     reader = _READERS.get(country)
@@ -100,12 +101,12 @@ def read_postcode(country: str | None, text: str) -> str | None:
 
 
 class _Sums:
-    """The middle of all points of each postcode."""
+    """The sums of the points of each postcode, for their mean."""
 
     def __init__(self, covered: Any) -> None:
-        """Points that are in `covered` do not count."""
+        """Create empty sums; points that lie in `covered` will be ignored."""
         self._covered = covered
-        self._texts: dict[tuple[str | None, str], int] = {}  # as they are written
+        self._texts: dict[tuple[str | None, str], int] = {}  # keys as written in the tags
         self._postcodes: dict[tuple[str, str], int] = {}
         self._postcode_of_text = array("i")
         self._points = array("d")
@@ -135,10 +136,10 @@ class _Sums:
         return number
 
     def middles(self) -> Iterator[tuple[str, str, Any]]:
-        """(country, postcode, middle), in the order of their first points."""
+        """Yield (country, postcode, centre), in the order of the postcodes' first points."""
         points = np.frombuffer(self._points).reshape(-1, 2)
         texts = np.frombuffer(self._point_texts, dtype=np.int32)
-        # The same object several times, as it has several main tags, counts once.
+        # An object with several main tags occurs several times but counts once.
         order = np.lexsort((points[:, 1], points[:, 0], texts))
         first = np.ones(len(order), dtype=bool)
         before, after = order[:-1], order[1:]
@@ -169,7 +170,7 @@ def _collect(sums: _Sums, source: Source, centres: Centres, codes: Any) -> None:
 
 
 class Postcodes:
-    """Answers the postcode of points without one."""
+    """The postcodes of points that have none in their tags."""
 
     def __init__(self, source: Source, centres: Centres, codes: Any, countries: Countries) -> None:
         areas = [point for point in source.postcodes if point.is_area]
@@ -212,7 +213,7 @@ class Postcodes:
         return len(self._texts)
 
     def nearest(self, points: Geometries, codes: Any) -> list[str | None]:
-        """The postcode of each point, given its country."""
+        """Return the postcode of each point, given its country."""
         result: list[str | None] = [None] * len(points)
         if not len(points) or not self._shapes:
             return result
@@ -228,7 +229,7 @@ class Postcodes:
         return result
 
     def inside(self, area: Any, country: str | None) -> str | None:
-        """The postcode of an area that holds the middle of only one."""
+        """Return the postcode of an area that contains the centre of only one, or None."""
         found = {
             self._texts[number][1]
             for number in self._tree.query(area, predicate="intersects").tolist()

@@ -1,7 +1,7 @@
-"""Nominatim's ranks: how prominent a place is in a search, and where it stands in an address.
+"""Nominatim's ranks: the prominence of a place in a search, and its level in an address.
 
 Ranks go from 2 (continent) over 4 (country), 8 (state), 12 (county), 16 (city), 20 (suburb), 26
-(street) to 30 (house). An address rank of 0 means: never part of an address.
+(street) to 30 (house). An object with address rank 0 is never part of an address.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _admin(**levels: int | Ranks) -> dict[str, dict[str, Ranks]]:
 
 _NORTH: Final = _admin(level3=8, level4=12)
 
-#: What differs in single countries, because their mappers use the levels differently.
+#: Differences in single countries, whose mappers use the levels differently.
 _BY_COUNTRY: Final[dict[str, dict[str, dict[str, Ranks]]]] = {
     "au": _admin(level6=(12, 0)),
     "be": _admin(
@@ -162,7 +162,7 @@ def compute_ranks(
     *,
     capital: bool = False,
 ) -> Ranks:
-    """(search, address) rank of a place; `geometry` is "N", "W", "R" or "A" for an area."""
+    """Return the (search, address) rank; `geometry` is "N", "W", "R", or "A" for an area."""
     if (geometry == "N" and category == "highway") or (geometry != "A" and category == "landuse"):
         return _HOUSE
     if category == "boundary" and type_ == "administrative":
@@ -186,7 +186,10 @@ def _look_up(country: str | None, category: str, type_: str) -> Ranks:
 
 
 def address_tag_ranks(key: str, country: str | None) -> tuple[int, int, float] | None:
-    """Which address ranks `addr:key` may name, and how far away in degrees; None: no place."""
+    """Return the first and last address rank that `addr:key` may name, and its reach in degrees.
+
+    Returns None if the key names no place.
+    """
     own = _BY_COUNTRY.get(country or "", {}).get("place", {}).get(key)
     ranks = own or (_PLACES.get(key) if key else None)
     if ranks is None or ranks[1] <= 0:
@@ -199,7 +202,7 @@ def address_tag_ranks(key: str, country: str | None) -> tuple[int, int, float] |
 
 
 def reverse_diameter(rank_search: int) -> float:
-    """How far from its node a place of this rank is taken to reach, in degrees."""
+    """Return how far from its node a place of this rank reaches, in degrees."""
     for rank, degrees in ((4, 5.0), (8, 1.8), (12, 0.6), (17, 0.16), (18, 0.08), (19, 0.04)):
         if rank_search <= rank:
             return degrees
@@ -207,7 +210,7 @@ def reverse_diameter(rank_search: int) -> float:
 
 
 def fuzzy_radius_m(rank_search: int) -> float:
-    """Half the side of the square around a place node within which streets may belong to it."""
+    """Return half the side of the square around a place node in which streets may belong to it."""
     for rank, metres in ((16, 15_000.0), (18, 4_000.0), (19, 2_000.0), (20, 1_000.0)):
         if rank_search <= rank:
             return metres
@@ -233,7 +236,7 @@ _ADMIN_LABELS: Final = {
 def address_label(
     category: str, type_: str, rank_address: int, linked_type: str | None, country: str | None
 ) -> str:
-    """The key under which a place stands in an address."""
+    """Return the key of a place in an address."""
     if (category, type_) in (("place", "postcode"), ("boundary", "postal_code")):
         label = "postcode"
     elif rank_address < 26 and linked_type:
@@ -252,7 +255,7 @@ def address_label(
 
 
 def rank_by_size(rank_search: int, geometry: Any) -> int:
-    """How large an area must be to be part of the address of something this large."""
+    """Return the address rank below which areas are part of the address of an object this large."""
     dimensions = shapely.get_dimensions(geometry)
     if dimensions == 0:
         return rank_search

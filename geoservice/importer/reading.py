@@ -1,4 +1,4 @@
-"""Reading OSM extracts: one pass over relations, one over everything with tags."""
+"""The reading of OSM extracts: one pass over relations, one over all objects with tags."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from geoservice.importer.rows import (
 )
 from geoservice.importer.tags import INTERESTING_KEYS, TaggedObject, read_tags
 
-#: Above, the locations of nodes go to a file: in memory they need 16 bytes for each node.
+#: File size in bytes above which node locations go to a file: in memory each node takes 16 bytes.
 _NODES_IN_MEMORY_FILE_BYTES: Final = 60_000_000
 
-#: Ways longer than this many degrees are mistakes.
+#: Length in degrees above which a way is considered a mistake.
 _WAY_LENGTH_MAX: Final = 30.0
 _REPORT_EVERY: Final = 20_000
 _FLUSH_REFERENCES: Final = 1_000_000
@@ -44,10 +44,10 @@ class SourceError(Exception):
 
 @dataclass(frozen=True)
 class Interpolation:
-    """A way along which house numbers are counted."""
+    """A way along which house numbers are interpolated."""
 
     osm_id: int
-    type: str  # "odd", "even", "all" or the step
+    type: str  # "odd", "even", "all", or the step as a digit
     address: dict[str, str]
     nodes: list[int]
     geometry: Any
@@ -55,7 +55,7 @@ class Interpolation:
 
 @dataclass(frozen=True)
 class PostcodePoint:
-    """Where something is that says only its postcode; an area if it is a boundary of one."""
+    """The position of an object with only a postcode, or the area of a postcode boundary."""
 
     postcode: str
     osm_id: int
@@ -65,7 +65,7 @@ class PostcodePoint:
 
 @dataclass
 class Source:
-    """All that was read."""
+    """All data that was read from the extracts."""
 
     rows: Rows
     bounds: list[tuple[float, float, float, float]] = field(default_factory=list)
@@ -78,19 +78,19 @@ class Source:
     waterway_members: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
     border_lines: list[Any] = field(default_factory=list)
     country_names: dict[str, dict[str, str]] = field(default_factory=dict)
-    #: pairs of (node, way) where the node is a place of its own
+    #: pairs of (node, way) where the node is a place itself
     node_ways: Integers = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
     node_count: int = 0
 
 
 @dataclass
 class _Relations:
-    """What must be known of relations before their members are read."""
+    """The data of relations that is needed before their members are read."""
 
     waterways: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     waterway_ways: dict[int, Any] = field(default_factory=dict)
     border_ways: set[int] = field(default_factory=set)
-    #: ways of areas that were not seen whole
+    #: ways of areas whose geometry was not assembled
     unseen_areas: dict[int, array[int]] = field(default_factory=dict)
 
 
@@ -119,7 +119,7 @@ def _report_part(report: Report, number: int, count: int, text: str, part: float
 
 
 class _Reader:
-    """One extract."""
+    """A reader of one extract."""
 
     def __init__(
         self,
@@ -143,12 +143,12 @@ class _Reader:
         self._wkb = osmium.geom.WKBFactory()
 
     def read(self, report: Report) -> None:
-        """Add everything of the file to the source."""
+        """Add all places of the file to the source."""
         self._read_header()
         for relation in osmium.FileProcessor(str(self._path), osmium.osm.RELATION):
             self._prepare_relation(relation)
         size = self._path.stat().st_size
-        # Roughly: the tagged objects of an extract by its size.
+        # A rough estimate of the number of tagged objects, from the size of the file.
         expected = max(1.0, size / 55)
         for count, entity in enumerate(self._entities(size)):
             if count % _REPORT_EVERY == 0:
@@ -178,7 +178,7 @@ class _Reader:
                 (box.bottom_left.lon, box.bottom_left.lat, box.top_right.lon, box.top_right.lat)
             )
         if time:
-            # Of several extracts the oldest says how new the index is.
+            # With several extracts, the oldest one determines how current the index is.
             self._source.data_time = min(time, self._source.data_time or time)
 
     def _entities(self, size: int) -> Iterator[Any]:
@@ -285,7 +285,7 @@ class _Reader:
         try:
             line = shapely.from_wkb(self._wkb.create_linestring(way))
         except (RuntimeError, osmium.InvalidLocationError):
-            # An extract may lack nodes of ways that lead out of it.
+            # An extract may lack nodes of ways that cross its edge.
             points = [(node.lon, node.lat) for node in way.nodes if node.location.valid()]
             if len(set(points)) < 2:
                 return None
@@ -317,7 +317,7 @@ class _Reader:
             self._flush_references()
 
     def _flush_references(self) -> None:
-        """Keep those pairs of node and way whose node is a place."""
+        """Keep the pairs of node and way whose node is a place."""
         if not self._references:
             return
         if self._sorted_node_ids is None:
@@ -354,12 +354,12 @@ class _Reader:
         self._add_relation(area.orig_id(), tagged, geometry, AREA)
 
     def _read_partial_areas(self, size: int) -> None:
-        """Areas whose members are not all in the extract, where the others make whole rings."""
+        """Add areas whose members are only partly in the extract but include closed rings."""
         unseen = self._relations.unseen_areas
         wanted = {way for ways in unseen.values() for way in ways}
         lines: dict[int, Any] = {}
         ways = osmium.FileProcessor(str(self._path), osmium.osm.NODE | osmium.osm.WAY)
-        # Locations first: a filter sees what passes through it only.
+        # Locations come before the filter, because they need the nodes that the filter drops.
         for entity in ways.with_locations(self._storage(size)).with_filter(
             osmium.filter.EntityFilter(osmium.osm.WAY)
         ):
@@ -367,7 +367,7 @@ class _Reader:
                 line = self._line(entity)
                 if line is not None:
                     lines[entity.id] = line
-        # A filter by number would take memory for all numbers between the first and the last.
+        # A filter by id would allocate memory for all ids between the lowest and the highest.
         for relation in osmium.FileProcessor(str(self._path), osmium.osm.RELATION):
             if relation.id not in unseen:
                 continue
@@ -427,7 +427,7 @@ class _Reader:
 
 
 def _areas_of(geometry: Any) -> Any:
-    """Without the points and lines that a repair leaves."""
+    """Drop the points and lines that a repair of a geometry leaves."""
     parts = shapely.get_parts(geometry)
     areas = [part for part in parts if part.geom_type in ("Polygon", "MultiPolygon")]
     return shapely.union_all(areas)

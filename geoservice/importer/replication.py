@@ -1,4 +1,4 @@
-"""How new an extract is, by its header, and where its changes are to be had."""
+"""The age of an extract and the server of its updates, from its header."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from osmium.replication import utils
 
 
 class ReplicationState(NamedTuple):
-    """What the header of an extract says; None where it says nothing."""
+    """The replication fields in the header of an extract; None where one is missing."""
 
-    url: str | None  # of the server with its changes
-    sequence: int | None  # the last change file that is in it
-    time: datetime | None  # of the newest change that is in it
+    url: str | None  # of the server with the updates
+    sequence: int | None  # last change file that the extract includes
+    time: datetime | None  # of the newest change that the extract includes
 
     def describe(self) -> dict[str, str | int | None]:
-        """As JSON has it."""
+        """Return the fields as values for JSON."""
         time = self.time.strftime("%Y-%m-%dT%H:%M:%SZ") if self.time is not None else None
         return {"url": self.url, "sequence": self.sequence, "time": time}
 
 
 def read_state(extract: Path) -> ReplicationState:
-    """The state of an extract; raises RuntimeError when it is none."""
+    """Return the state of an extract; raises RuntimeError when the file is not one."""
     header = utils.get_replication_header(str(extract))
     return ReplicationState(header.url, header.sequence, header.timestamp)

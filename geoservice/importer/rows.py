@@ -1,7 +1,7 @@
 """The places read from extracts: columns in memory, geometries and tags in temporary files.
 
-A country has millions of places. What every step needs of each is a few numbers in arrays; the
-rest is written to disk once and read where it is needed, through the page cache.
+A country has millions of places. The few numbers of each place that every step needs are in arrays.
+The rest is written to disk once, and read through the page cache when it is needed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POINT: Final = 0
 LINE: Final = 1
 AREA: Final = 2
 
-#: Members of section and spool are in these units.
+#: Coordinates are stored as integers; this many make one degree.
 DEGREE: Final = 10_000_000
 
 Integers = NDArray[np.int64]
@@ -38,7 +38,7 @@ _FLUSH_BYTES: Final = 256 * 1024
 
 
 class Spool:
-    """Bytes appended to a temporary file, read back by offset and length."""
+    """A temporary file of appended bytes, which are read back by offset and length."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -51,43 +51,43 @@ class Spool:
         return self._size
 
     def append(self, data: bytes | memoryview) -> int:
-        """Write; returns the offset."""
+        """Append bytes; return their offset."""
         offset = self._size
         self._file.write(data)
         self._size += len(data)
         return offset
 
     def finish(self) -> None:
-        """Writing is over; from now on `read` works."""
+        """End writing; `read` works only afterwards."""
         self._file.flush()
         if self._size:
             self._map = mmap.mmap(self._file.fileno(), 0)
             self._view = memoryview(self._map)
 
     def read(self, offset: int, length: int) -> memoryview:
-        """What was appended at an offset."""
+        """Return the bytes that were appended at an offset."""
         if self._view is None:
             return memoryview(bytearray())
         return self._view[offset : offset + length]
 
     def release(self) -> None:
-        """Give the pages back that reading has brought in."""
+        """Drop the pages that reading has mapped into the process."""
         if self._map is not None:
             self._map.madvise(mmap.MADV_DONTNEED)
 
     def all(self) -> memoryview:
-        """All that was appended; what is changed there is changed in the file."""
+        """Return all that was appended; changes to it are written to the file."""
         return self.read(0, self._size)
 
     def close(self) -> None:
-        """Remove the file. What has been read of it stays until nobody uses it any more."""
+        """Remove the file. Memory that was read from it stays valid as long as it is referenced."""
         self._view = self._map = None
         self._file.close()
         self._path.unlink(missing_ok=True)
 
 
 class RowTags(msgspec.Struct, array_like=True, gc=False):
-    """The texts of one place."""
+    """The names and tags of one place."""
 
     names: dict[str, str]
     address: dict[str, str]
@@ -106,7 +106,7 @@ class Words:
         self.texts: list[str] = []
 
     def number(self, text: str) -> int:
-        """The number of a text, the same each time."""
+        """Return the number of a text, always the same for the same text."""
         number = self._numbers.get(text)
         if number is None:
             number = self._numbers[text] = len(self.texts)
@@ -115,7 +115,7 @@ class Words:
 
 
 class Rows:
-    """All places. Columns are lists of numbers until `finish`, numpy arrays afterwards."""
+    """All places. Columns are arrays that grow until `finish`, and numpy arrays afterwards."""
 
     def __init__(self, directory: Path) -> None:
         self.words = Words()
@@ -152,7 +152,7 @@ class Rows:
         return len(self._columns["osm_id"]) if self._columns else len(self.osm_id)
 
     def append_geometry(self, wkb: bytes) -> tuple[int, int]:
-        """Keep a line or an area, in WKB."""
+        """Store a line or an area given as WKB; return its offset and length."""
         return self._geometries.append(wkb), len(wkb)
 
     def append(
@@ -167,7 +167,7 @@ class Rows:
         geometry: tuple[int, int],
         tags: RowTags,
     ) -> int:
-        """Add a place; returns its row. `point` is (lon, lat) of a node, in 1e-7 degrees."""
+        """Add a place; return its row. `point` is (lon, lat) of a node, in 1e-7 degrees."""
         encoded = _encode_tags(tags)
         columns = self._columns
         for name, value in (
@@ -188,7 +188,7 @@ class Rows:
         return len(columns["osm_id"]) - 1
 
     def finish(self) -> None:
-        """Reading is over. Of an object that several extracts hold the first copy stays."""
+        """End reading. Of an object that is in several extracts only the first copy is kept."""
         self._geometries.finish()
         self._tags.finish()
         columns, self._columns = self._columns, {}
@@ -201,7 +201,7 @@ class Rows:
         same[:1] = False
         for key in keys:
             same[1:] &= key[order[1:]] == key[order[:-1]]
-        # Objects stand in the order of Nominatim's own import: nodes, ways, relations, by number.
+        # Objects have the order of Nominatim's own import: nodes, ways, relations, each by id.
         kept = order[~same]
         del keys, order, same
         for name in tuple(columns):
@@ -210,11 +210,11 @@ class Rows:
             setattr(self, attribute, np.frombuffer(column, dtype=column.typecode)[kept])
 
     def tags(self, row: int) -> RowTags:
-        """The texts of a place."""
+        """Return the names and tags of a place."""
         return _decode_tags(self._tags.read(int(self._tags_at[row]), int(self._tags_length[row])))
 
     def geometries(self, rows: Sequence[int] | Integers) -> Geometries:
-        """Geometries in degrees, as shapely objects."""
+        """Return geometries as shapely objects, in degrees."""
         rows = np.asarray(rows, dtype=np.int64)
         result = np.empty(len(rows), dtype=object)
         points = self.kind[rows] == POINT
@@ -232,14 +232,14 @@ class Rows:
         )
 
     def where(self, category: str, type_: str | None = None) -> NDArray[np.bool_]:
-        """Which rows have a main tag."""
+        """Return a mask of the rows with a main tag."""
         found: NDArray[np.bool_] = self.category == self.words.number(category)
         if type_ is not None:
             found = found & (self.type == self.words.number(type_))
         return found
 
     def release(self) -> None:
-        """Give memory back that reading has brought in."""
+        """Release the memory that reading has used."""
         self._geometries.release()
         self._tags.release()
         give_back()
@@ -251,6 +251,6 @@ class Rows:
 
 
 def batches(rows: Integers, size: int) -> Iterable[Integers]:
-    """Cut into pieces that are worked on at once."""
+    """Cut rows into batches of at most `size`."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]

@@ -1,4 +1,4 @@
-"""What the steps of an import know in common of all rows."""
+"""The data about all rows that several steps of an import share."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _BATCH = 10_000
 
 @dataclass
 class Survey:
-    """Columns beside those of the rows, and the areas."""
+    """Columns besides those of the rows, and the areas."""
 
     source: Source
     centres: Centres
     country_finder: Countries
-    countries: NDArray[Any]  # codes, or None
+    countries: NDArray[Any]  # country codes, or None
     rank_search: NDArray[np.int8]
     rank_address: NDArray[np.int8]
     has_name: Flags
     has_address: Flags
-    is_street: Flags  # rank of a street
+    is_street: Flags  # has the rank of a street
     is_house: Flags  # has a parent
-    is_feature: Flags  # never part of an address, and no house
+    is_feature: Flags  # never part of an address, and not a house
     is_addressed_building: Flags
     areas: list[Area]
     areas_by_name: dict[str, list[Area]] = field(default_factory=dict)
@@ -78,37 +78,37 @@ class Survey:
         again = (pairs[1:] == pairs[:-1]).all(axis=1)
         pairs = pairs[np.concatenate([np.ones(len(pairs[:1]), dtype=bool), ~again])]
         is_way = np.flatnonzero(rows.osm_type == WAY).astype(np.int32)
-        ids = rows.osm_id[is_way]  # in ascending order
+        ids = rows.osm_id[is_way]  # ascending
         first = np.searchsorted(ids, pairs[:, 1], side="left")
         counts = np.searchsorted(ids, pairs[:, 1], side="right") - first
-        # A way is in several rows if it has several main tags.
+        # A way with several main tags has several rows.
         steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         self._nodes_on_ways = np.repeat(pairs[:, 0], counts)
         self._ways_of_nodes = is_way[np.repeat(first, counts) + steps]
 
     def ways_of_node(self, node: int) -> list[int]:
-        """The rows of the ways that a node is part of."""
+        """Return the rows of the ways that a node is part of."""
         first = int(self._nodes_on_ways.searchsorted(node))
         last = int(self._nodes_on_ways.searchsorted(node, side="right"))
         rows: list[int] = self._ways_of_nodes[first:last].tolist()
         return rows
 
     def areas_around(self, point: Any) -> list[Area]:
-        """The areas that cover a point, named or not."""
+        """Return the areas that cover a point, named or not."""
         found = self._polygon_tree.query(point, predicate="covered_by")
         return [self._polygons[number] for number in found.tolist()]
 
     def category(self, row: int) -> str:
-        """The key of the main tag."""
+        """Return the key of the main tag."""
         return self.source.rows.words.texts[int(self.source.rows.category[row])]
 
     def type(self, row: int) -> str:
-        """The value of the main tag."""
+        """Return the value of the main tag."""
         return self.source.rows.words.texts[int(self.source.rows.type[row])]
 
 
 def survey_rows(source: Source, countries: Countries) -> Survey:
-    """Compute what is known of each row by itself, and of all areas."""
+    """Compute the columns of each row by itself, and all areas."""
     rows = source.rows
     centres = Centres(rows)
     count = len(rows)
@@ -145,7 +145,8 @@ def survey_rows(source: Source, countries: Countries) -> Survey:
                 )
             search[row], address[row] = ranks
         rows.release()
-    # An unnamed pedestrian area is kept, an unnamed boundary never gets here.
+    # Areas without a name are included: unnamed pedestrian areas count, and unnamed boundaries were
+    # filtered out when their tags were read.
     is_area_rank = (address > 0) & (address < 26)
     numbers = np.flatnonzero(is_area_rank)
     areas = read_areas(source, numbers, centres, codes)
@@ -174,7 +175,7 @@ def survey_rows(source: Source, countries: Countries) -> Survey:
 
 
 def _linked_waterways(source: Source) -> Flags:
-    """Pieces of rivers that have a relation: the relation stands for them."""
+    """Mark the ways of rivers that have a relation, which represents them."""
     rows = source.rows
     linked = np.zeros(len(rows), dtype=bool)
     is_waterway = rows.where("waterway")

@@ -1,7 +1,7 @@
-"""Which OpenStreetMap objects are places, by their tags: the rules of Nominatim's style "full".
+"""The tags that make an OpenStreetMap object a place: the rules of Nominatim's style "full".
 
-An object becomes one place for each of its main tags that counts by itself ("a restaurant in a
-hotel"), or one for a tag that counts only when nothing else does (a building with an address).
+An object becomes one place for each main tag that counts by itself ("a restaurant in a hotel"), or
+one place for a tag that counts only when no other does (a building with an address).
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ Tags = Mapping[str, str]
 
 
 class PlaceTags(msgspec.Struct, frozen=True, gc=False):
-    """One place that an object is."""
+    """One place that an object represents."""
 
-    category: str  # the key of the main tag
-    type: str  # its value
+    category: str  # key of the main tag
+    type: str  # value of the main tag
     names: dict[str, str]
 
 
 class TaggedObject(msgspec.Struct, frozen=True, gc=False):
-    """What the tags of one object say."""
+    """The interpreted tags of one object."""
 
     places: list[PlaceTags]
     address: dict[str, str]  # keys without "addr:"
     extratags: dict[str, str]
     admin_level: int
     interpolation: str | None = None
-    #: The object says only (or as a boundary) where a postcode is.
+    #: The postcode, if the object is a postcode boundary or has nothing but a postcode.
     postcode: str | None = None
     postcode_area: bool = False
 
 
 class _Reading:
-    """The tags of one object while they are sorted out."""
+    """The tags of one object while they are being interpreted."""
 
     __slots__ = ("address", "extratags", "has_name", "main", "names", "tags")
 
@@ -49,7 +49,7 @@ class _Reading:
         self.has_name = False
 
 
-# A rule answers the names that a place of this tag has, or None if the tag makes no place.
+# A rule returns the names that a place of this tag has, or None if the tag makes no place.
 Rule = Callable[[_Reading, str], "dict[str, str] | None"]
 
 
@@ -91,7 +91,7 @@ def _lock(reading: _Reading, _key: str) -> dict[str, str] | None:
 
 
 def _with(key: str, value: str | None, *, named: bool = False) -> Rule:
-    """A rule: only beside this other main tag, or with None only without it."""
+    """Return a rule that requires another main tag to have this value (None: to be absent)."""
 
     def rule(reading: _Reading, _key: str) -> dict[str, str] | None:
         if (named and not reading.has_name) or reading.main.get(key) != value:
@@ -101,7 +101,8 @@ def _with(key: str, value: str | None, *, named: bool = False) -> Rule:
     return rule
 
 
-_FALLBACK: Final = "fallback"  # counts when no other tag does, and the object has a name or number
+# Counts when no other tag does, and the object has a name or number.
+_FALLBACK: Final = "fallback"
 _IGNORE: Final = "ignore"
 _POSTCODE_AREA: Final = "postcode area"
 
@@ -243,10 +244,10 @@ _IGNORED_PREFIXES: Final = (
 )
 _IGNORED_SUFFIXES: Final = ("source", ":prefix", ":suffix")
 
-#: Tags that are kept beside names and address.
+#: Tags that are kept besides names and address.
 _EXTRATAGS: Final = frozenset({"wikipedia", "wikidata", "capital"})
 
-#: An object without any of these keys is no place; a quick check for the many that are none.
+#: An object without any of these keys is not a place: a quick check that excludes most objects.
 INTERESTING_KEYS: Final = (
     frozenset(_MAIN) | _HOUSE_NUMBER_KEYS | _POSTCODE_KEYS | {_HOUSE_NAME, "addr:interpolation"}
 )
@@ -255,14 +256,14 @@ ADMIN_LEVEL_NONE: Final = 15
 
 
 def is_ignored(key: str) -> bool:
-    """Is this tag about the mapping, and not about the place?"""
+    """Return whether this tag describes the mapping and not the place."""
     return (
         key in _IGNORED_KEYS or key.startswith(_IGNORED_PREFIXES) or key.endswith(_IGNORED_SUFFIXES)
     )
 
 
 def read_tags(tags: Tags, *, is_way: bool) -> TaggedObject | None:
-    """Sort out the tags of an object; None if it is nothing that we index."""
+    """Interpret the tags of an object; return None if it is not indexed."""
     reading = _Reading(tags)
     interesting = False
     for key, value in tags.items():
@@ -296,7 +297,7 @@ def _sort_out(reading: _Reading, *, is_way: bool) -> TaggedObject | None:
     places: list[PlaceTags] = []
     fallback: PlaceTags | None = None
     if has_house_name or has_house_number:
-        # Of an address alone only the name of the house is a name.
+        # An object with only an address has no name except that of the house.
         names = {key: name for key, name in reading.names.items() if key == _HOUSE_NAME}
         fallback = PlaceTags("place", "house", names)
     postcode_area = False
@@ -333,7 +334,7 @@ def _sort_out(reading: _Reading, *, is_way: bool) -> TaggedObject | None:
 
 
 def _take_names(reading: _Reading) -> bool:
-    """Move the names; answers whether there is the name of a house."""
+    """Move the names out of the main tags; return whether a house name is among them."""
     has_house_name = False
     for key in list(reading.main):
         if key in _NAME_KEYS or key.startswith(_NAME_PREFIXES):
@@ -347,7 +348,7 @@ def _take_names(reading: _Reading) -> bool:
 
 
 def _take_address(reading: _Reading) -> bool:
-    """Move the address; answers whether there is a house number."""
+    """Move the address out of the main tags; return whether it has a house number."""
     has_house_number = False
     address = reading.address
     for key in list(reading.main):

@@ -1,4 +1,4 @@
-"""Collects the objects, shapes and addresses of a street index and writes its sections."""
+"""The collection of objects, shapes and addresses, and the sections made of them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from geoservice.index import format as file_format
 from geoservice.index import street_format as sections
 from geoservice.index.display_names import display_name
 
-#: Streets are cut after so many pieces, so that a search need not look at all of a long one.
+#: Segments in one piece of a street, so that a search need not test all of a long street.
 _PIECES_MAX: Final = 16
 
-#: Outlines count only near their middle: what Nominatim searches, in 1e-7 degrees.
+#: Nominatim's search radius in 1e-7 degrees: an outline is found only this near to its centre.
 _REACH: Final = 70_000
 
 _EMPTY_KEY: Final = -1
@@ -45,7 +45,7 @@ class Strings:
         self._ends = array("i")
 
     def number(self, text: str) -> int:
-        """The number of a string, the same each time."""
+        """Return the number of a string, always the same for the same string."""
         number = self._numbers.get(text)
         if number is None:
             number = self._numbers[text] = len(self._ends)
@@ -56,7 +56,7 @@ class Strings:
         return number
 
     def sections(self) -> dict[str, memoryview]:
-        """Their sections; there are no new strings afterwards."""
+        """Return the sections of the pool. No strings can be added afterwards."""
         self._numbers.clear()
         self._texts.finish()
         return {
@@ -70,7 +70,7 @@ class Strings:
 
 
 class Addresses:
-    """The part of addresses that many objects share."""
+    """The address tails, which many objects share."""
 
     def __init__(self, strings: Strings, country_names: CountryNames, directory: Path) -> None:
         self._strings = strings
@@ -82,7 +82,7 @@ class Addresses:
         self.countries: list[str] = []
 
     def number(self, areas: Sequence[Area], postcode: str | None, country: str | None) -> int:
-        """The number of an address, the same each time."""
+        """Return the number of an address tail, always the same for the same tail."""
         if country is not None and country not in self.countries:
             self.countries.append(country)
         members = array("i", [area.number for area in areas])
@@ -100,7 +100,7 @@ class Addresses:
         shown: list[str] = []
         rows = [(area.rank_address, area) for area in areas]
         for rank, area in rows:
-            # Countries are named by Nominatim's table, and come last.
+            # The country is added last, with its name in Nominatim's table.
             if rank <= 4:
                 continue
             text = display_name(area.shown_names)
@@ -140,7 +140,7 @@ class Addresses:
         )
 
     def sections(self) -> dict[str, memoryview]:
-        """Their sections; there are no new addresses afterwards."""
+        """Return the sections of the tails. No tails can be added afterwards."""
         self._numbers.clear()
         self._rows.extend((len(self._lines), -1, -1, len(self._texts), len(self._texts)))
         self._texts.finish()
@@ -156,7 +156,7 @@ class Addresses:
 
 
 class NameSets:
-    """All names of objects, where there are more than the one that is shown."""
+    """The sets of names of objects, which have more than the one name that is shown."""
 
     def __init__(self, strings: Strings) -> None:
         self._strings = strings
@@ -165,7 +165,7 @@ class NameSets:
         self._pairs = array("i")
 
     def number(self, names: Mapping[str, str]) -> int:
-        """The number of a set of names, the same each time."""
+        """Return the number of a set of names, always the same for the same set; -1 if empty."""
         if not names:
             return -1
         string = self._strings.number
@@ -179,7 +179,7 @@ class NameSets:
         return number
 
     def sections(self) -> dict[str, memoryview]:
-        """Their sections; there are no new names afterwards."""
+        """Return the sections of the names. No names can be added afterwards."""
         self._numbers.clear()
         return {
             sections.NAME_ENDS: memoryview(self._ends).cast("B"),
@@ -188,7 +188,7 @@ class NameSets:
 
 
 class Objects:
-    """Objects and their shapes."""
+    """The objects and their shapes."""
 
     def __init__(self, strings: Strings, directory: Path) -> None:
         self.strings = strings
@@ -209,7 +209,7 @@ class Objects:
         return self._count
 
     def kind(self, category: str, type_: str, label: str) -> int:
-        """The number of a combination of main tag and label."""
+        """Return the number of a combination of main tag and label."""
         return self._kinds.setdefault((category, type_, label), len(self._kinds))
 
     def append(
@@ -230,7 +230,7 @@ class Objects:
         ranks: tuple[int, int],
         flags: int,
     ) -> int:
-        """Add an object; returns its number."""
+        """Add an object; return its number."""
         object_number = self._count
         self._count += 1
         key = osm_id * 4 + osm_type
@@ -257,11 +257,11 @@ class Objects:
         return object_number
 
     def add_point(self, number: int, tail: int, layers: int, point: tuple[int, int]) -> None:
-        """A shape that is one point."""
+        """Add a shape that is a point."""
         self._add_shape(number, tail, layers, np.empty((0, 2), dtype=np.int32), point + point)
 
     def add_line(self, number: int, tail: int, layers: int, line: Any) -> None:
-        """A shape for each stretch of a line, in degrees."""
+        """Add shapes for the pieces of a line, which is in degrees."""
         for part in shapely.get_parts(line):
             points = _integers(part)
             for start in range(0, max(1, len(points) - 1), _PIECES_MAX):
@@ -272,7 +272,7 @@ class Objects:
     def add_area(
         self, number: int, tail: int, layers: int, area: Any, centre: tuple[int, int]
     ) -> None:
-        """A shape with an inside, in degrees. It counts near its middle only."""
+        """Add a polygon, which is in degrees. It is found only near its centre."""
         rings: list[IntArray] = []
         for polygon in shapely.get_parts(area):
             for ring in (polygon.exterior, *polygon.interiors):
@@ -296,7 +296,7 @@ class Objects:
         return shape
 
     def finish(self) -> None:
-        """There are no new objects from now on; what follows is about all of them."""
+        """End adding objects. The methods below work only afterwards."""
         end = np.zeros(len(sections.SHAPE_COLUMNS), dtype="<i4")
         end[0], end[2] = -1, self._vertex_count
         self._shapes.append(end.tobytes())
@@ -304,23 +304,23 @@ class Objects:
             spool.finish()
 
     def column(self, name: str) -> IntArray:
-        """One column of the objects; it can be changed."""
+        """Return one column of the objects, which can be changed in place."""
         width = len(sections.OBJECT_COLUMNS)
         table = np.frombuffer(self._objects.all(), dtype="<i4").reshape(-1, width)
         column: IntArray = table[:, sections.OBJECT_COLUMNS.index(name)]
         return column
 
     def order(self) -> bytes:
-        """The objects by OSM number and type."""
+        """Return the objects sorted by OSM number and type."""
         keys = self.column("osm_high").astype(np.int64) << 32
         keys |= self.column("osm_low").view(np.uint32)
         return np.argsort(keys, kind="stable").astype("<i4").tobytes()
 
     def first_shapes(self) -> IntArray:
-        """The first shape of each object, -1 where it has none."""
+        """Return the first shape of each object, -1 where it has none."""
         first = np.full(len(self), -1, dtype=np.int32)
         numbers = np.arange(self._shape_count, dtype=np.int32)
-        # Of several shapes of an object the last assignment counts: the first shape.
+        # The last assignment wins, so assign in reverse order.
         first[self._shape_table()[::-1, 0]] = numbers[::-1]
         return first
 
@@ -330,7 +330,7 @@ class Objects:
         return table[: self._shape_count]
 
     def sections(self) -> dict[str, bytes | memoryview]:
-        """Their sections."""
+        """Return the sections of objects and shapes."""
         cells, entries = build_cells(
             self._shape_boxes(), np.arange(self._shape_count, dtype=np.int32), sections.CELL_SHIFT
         )
@@ -350,7 +350,8 @@ class Objects:
     def _shape_boxes(self) -> NDArray[np.int64]:
         boxes = self._shape_table()[:, 4:].astype(np.int64)
         centred = np.frombuffer(self._centred, dtype=np.int32).reshape(-1, 3).astype(np.int64)
-        # Nearer than the reach to the middle, with room for what a degree is worth far north.
+        # Clip the box of an outline to the reach around its centre. Longitude gets eight times as
+        # much, because its degrees are shorter far north.
         reach = np.array([_REACH * 8, _REACH])
         shapes, middles = centred[:, 0], centred[:, 1:]
         boxes[shapes, :2] = np.maximum(boxes[shapes, :2], middles - reach)
@@ -369,7 +370,7 @@ def _integers(line: Any) -> IntArray:
 
 
 def build_cells(boxes: NDArray[np.int64], values: IntArray, shift: int) -> tuple[bytes, bytes]:
-    """A hash table of the cells that boxes touch: (cells, entries)."""
+    """Return a hash table of the cells that boxes touch, as (cells, entries)."""
     origin = np.array([1_800_000_000, 900_000_000], dtype=np.int64)
     first = ((boxes[:, :2] + origin) >> shift).astype(np.int32)
     last = ((boxes[:, 2:] + origin) >> shift).astype(np.int32)
@@ -398,7 +399,7 @@ def build_cells(boxes: NDArray[np.int64], values: IntArray, shift: int) -> tuple
     slots = hash_slots(unique, size)
     pending = np.arange(len(unique))
     while len(pending):
-        # Of several keys for one slot the first gets it, the others try the next slot.
+        # Of several keys for one slot the first gets it, and the others try the next slot.
         free = table["key"][slots[pending]] == _EMPTY_KEY
         chosen, where = np.unique(slots[pending[free]], return_index=True)
         winners = pending[free][where]
@@ -411,13 +412,13 @@ def build_cells(boxes: NDArray[np.int64], values: IntArray, shift: int) -> tuple
 
 
 def hash_slots(keys: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Where the search for a key begins; the kernel computes the same."""
+    """Return the first slot to try for each key. The kernel computes the same."""
     mixed = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return (mixed >> np.uint64(32)).astype(np.int64) % size
 
 
 def group_by(owners: IntArray, members: IntArray, count: int) -> tuple[bytes, bytes]:
-    """(ends, members) of the members of each owner."""
+    """Return (ends, members) of the members grouped by owner."""
     order = np.argsort(owners, kind="stable")
     ends = np.cumsum(np.bincount(owners, minlength=count))
     return ends.astype("<i4").tobytes(), members[order].astype("<i4").tobytes()

@@ -1,1 +1,1 @@
-"""The index file: its format, its kernels in Cython, and what its numbers stand for."""
+"""The index file: its format, its lookup kernels in Cython, and the meaning of its numbers."""

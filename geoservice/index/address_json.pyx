@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Addresses as finished JSON: what the kernel has found, written without making objects of it.
+"""Serialise addresses as JSON directly from the kernel's results, without creating Python objects.
 
-An address is a head of at most four members (its own name, house number, street, place) and a tail
-that many objects share, which the index holds as JSON already. The bytes say the same as a
-`Place`'s `display_name` and `address`, in the same order.
+An address consists of a head of at most four members (the object's own name, house number, street,
+place) and a tail that many objects share. The index holds the tail as JSON already. The JSON has
+the same content as `display_name` and `address` of a `Place`, in the same order.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -37,7 +37,7 @@ cdef struct Text:
 
 
 cdef class AddressWriter:
-    """Writes addresses of one index. For one thread at a time."""
+    """A writer of the addresses of one index. Not safe for use by several threads at a time."""
 
     cdef StreetIndex _streets
     cdef char* _buffer
@@ -58,9 +58,10 @@ cdef class AddressWriter:
         self, const int32_t[::1] objects not None, const int32_t[::1] tails not None,
         const int32_t[::1] numbers not None, const double[::1] metres not None,
     ):
-        """`"display_name":...,"address":{...},"distance":...` of what `find_batch` has found.
+        """Return display_name, address and distance of each result of `find_batch` as JSON members.
 
-        None where the object is -1. Raises IndexError when a number is none of the index.
+        The result is None where the object is -1. Raises IndexError when the lengths differ, or for
+        an object or a tail that the index does not have.
         """
         cdef Py_ssize_t i, count = objects.shape[0]
         cdef list written = []
@@ -134,7 +135,7 @@ cdef class AddressWriter:
         return text
 
     cdef int put_display(self, const Text* names, int count, Text display) except -1:
-        """The names and the tail's, without one twice in a row."""
+        """Write the names, then those of the tail, without a name that repeats the one before."""
         cdef int i
         cdef int64_t before = self._used, last
         for i in range(count):
@@ -148,7 +149,7 @@ cdef class AddressWriter:
             return self.put(display)
         if not display.length:
             return 0
-        # The tail may begin with the name that was written last.
+        # The tail may begin with the name that was just written.
         last = self._used - before
         if display.length >= last and not memcmp(display.start, self._buffer + before, last) and (
             display.length == last
@@ -162,7 +163,7 @@ cdef class AddressWriter:
     cdef int put_members(
         self, const Text* keys, const Text* names, int count, Text members
     ) except -1:
-        """The members of the head, and those of the tail that the head does not have."""
+        """Write the members of the head, then those of the tail with other keys."""
         cdef int i, j
         cdef bint first = True, known
         cdef int64_t at = 0, begin, key_end
@@ -180,7 +181,7 @@ cdef class AddressWriter:
             self.put_escaped(names[i])
             self.put(literal('"', 1))
         while at < members.length:
-            # "key":"value" and a comma; keys have no escapes.
+            # Each member is "key":"value", followed by a comma; keys have no escapes.
             begin = at
             key_end = string_end(members, at)
             key.start = members.start + begin + 1
@@ -264,7 +265,7 @@ cdef inline bint same(Text one, Text other) noexcept:
 
 
 cdef int64_t string_end(Text text, int64_t at) noexcept:
-    """Behind the string that begins at `at`; never behind the text."""
+    """Return the position after the string that begins at `at`, at most the length of the text."""
     at += 1
     while at < text.length:
         if text.start[at] == 0x5C:

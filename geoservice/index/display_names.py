@@ -1,4 +1,4 @@
-"""Which of an object's names is shown: Nominatim's order."""
+"""The choice of the name to show from all names of an object, in Nominatim's order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 
 def display_name(names: Mapping[str, str], languages: Iterable[str] = ()) -> str:
-    """The name to show, in the first of the languages that there is; "" without any."""
+    """Return the name in the first of the languages that has one; "" if there are no names."""
     if not names:
         return ""
     if len(names) > 1:
@@ -20,5 +20,5 @@ def display_name(names: Mapping[str, str], languages: Iterable[str] = ()) -> str
                 return names[key]
             if f"_place_{key}" in names:
                 return names[f"_place_{key}"]
-    # PostgreSQL's order of keys, which Nominatim takes the first of.
+    # Nominatim takes the first key in PostgreSQL's order: shorter keys first, then by bytes.
     return names[min(names, key=lambda key: (len(key.encode()), key.encode()))]

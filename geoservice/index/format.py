@@ -1,8 +1,8 @@
 """The file format of a geocoding index: a header, a table of sections, the sections.
 
-Everything is little-endian, so that a file can be used in place, by memory mapping, on every
-machine we run on. A reader ignores sections that it does not know: the street level adds sections
-of its own beside those of the world.
+Everything is little-endian, so that a memory-mapped file can be used in place on every machine we
+run on. A reader ignores sections that it does not know. A street index has sections of its own
+instead of those of the world.
 
     offset  bytes
     0       8      magic "WAYLOGEO"
@@ -36,21 +36,21 @@ SECTIONS_MAX: Final = 256
 # Sections of the world: countries and towns.
 META: Final = "meta"  # JSON: sources, attribution, counts
 CELLS: Final = "cells"  # int32: quadtree over the earth, see index.pyx
-LEAVES: Final = "leaves"  # int32: first piece of each leaf, and the end
-PIECES: Final = "pieces"  # int32 pairs: country, first vertex; and the end
+LEAVES: Final = "leaves"  # int32: first piece of each leaf, then the number of pieces
+PIECES: Final = "pieces"  # int32 pairs: country, first vertex; the last pair is the end
 VERTICES: Final = "vertices"  # int32 pairs: longitude, latitude, in 1e-7 degrees
-COUNTRIES: Final = "countries"  # int32 x 4: ISO code, name (strings), first town, end of towns
-TREE: Final = "tree"  # int32 x 3: a town's unit vector, in 2**-30, in k-d tree order
-TREE_AXES: Final = "tree axes"  # uint8: the axis at which each town of the tree splits
+COUNTRIES: Final = "countries"  # int32 x 4: code, name (strings), first town, end of towns
+TREE: Final = "tree"  # int32 x 3: unit vector of each town, in 2**-30, in k-d tree order
+TREE_AXES: Final = "tree axes"  # uint8: the axis at which the tree splits at each town
 TOWNS: Final = "towns"  # int32 x 8, see TOWN_COLUMNS
-STRAY_ENDS: Final = "stray ends"  # int32: 0, and the end of each country's strays and the sea's
-STRAY_TREE: Final = "stray tree"  # as TREE and TREE_AXES, of towns that the borders misplace
+STRAY_ENDS: Final = "stray ends"  # int32: 0, then the end of each country's strays and of the sea's
+STRAY_TREE: Final = "stray tree"  # like TREE, of the strays: towns that the borders misplace
 STRAY_AXES: Final = "stray axes"
-STRAYS: Final = "strays"  # int32: their numbers
-STRING_ENDS: Final = "string ends"  # int32: where each string ends in the pool
+STRAYS: Final = "strays"  # int32: the town number of each stray
+STRING_ENDS: Final = "string ends"  # int32: end of each string in the pool
 STRINGS: Final = "strings"  # UTF-8
 
-#: Columns of section `towns`; strings are numbers of strings, `part_of` is a town or -1.
+#: Columns of section `towns`. Strings are indexes into the string pool; `part_of` is a town or -1.
 TOWN_COLUMNS: Final = (
     "lat",
     "lon",
@@ -75,7 +75,7 @@ class IndexFormatError(ValueError):
 
 @dataclass(frozen=True)
 class Section:
-    """Where one section lies in the file."""
+    """The position and checksum of one section in the file."""
 
     offset: int
     length: int
@@ -84,16 +84,16 @@ class Section:
 
 @dataclass(frozen=True)
 class Header:
-    """What the beginning of the file says."""
+    """The parsed header and section table of a file."""
 
     content_hash: str
     sections: Mapping[str, Section]
 
 
 def write_index(path: Path, sections: Mapping[str, bytes]) -> str:
-    """Write an index and replace `path` by it at once; returns its content hash.
+    """Write an index, replace `path` atomically, and return the content hash.
 
-    Processes that have the old file mapped keep it.
+    Processes that have mapped the old file keep it.
     """
     offset = _align(_HEADER.size + _ENTRY.size * len(sections))
     table = bytearray()
@@ -122,7 +122,7 @@ def write_index(path: Path, sections: Mapping[str, bytes]) -> str:
 
 
 def read_header(data: memoryview) -> Header:
-    """Parse and check header and section table; raises IndexFormatError."""
+    """Parse and check the header and the section table; raises IndexFormatError."""
     if len(data) < _HEADER.size or bytes(data[:8]) != MAGIC:
         raise IndexFormatError("not a geocoding index")
     fields = _HEADER.unpack(data[: _HEADER.size])
@@ -147,7 +147,7 @@ def read_header(data: memoryview) -> Header:
 
 
 def read_section(data: memoryview, header: Header, name: str) -> memoryview:
-    """One section, checked against its checksum; raises IndexFormatError."""
+    """Return one section after verifying its checksum; raises IndexFormatError."""
     try:
         section = header.sections[name]
     except KeyError:
@@ -163,7 +163,7 @@ def _align(offset: int) -> int:
 
 
 def _crc(data: bytes | bytearray | memoryview) -> int:
-    # The library takes only `bytes`: copied in small pieces, which costs less than a large copy.
+    # The library accepts only `bytes`. Copying small pieces costs less than one large copy.
     crc32c = 0
     with memoryview(data) as view:
         for start in range(0, len(view), _CHUNK_BYTES):

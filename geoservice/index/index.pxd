@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 
 cdef struct Found:
-    int32_t town      # number of the town, -1 where the country has none or there is no country
+    int32_t town      # number of the town; -1 without a country or where the country has no towns
     int32_t country   # number of the country, -1 at sea
     float distance    # metres to the town; NaN without one
 

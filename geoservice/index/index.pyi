@@ -14,7 +14,7 @@ class WorldIndex:
     stray_count: int
     def __init__(
         self,
-        # Anything with a buffer of the right type: memoryview, array, numpy array.
+        # Any object with a buffer of the right type: memoryview, array, numpy array.
         cells: Any,
         leaves: Any,
         pieces: Any,

@@ -1,25 +1,27 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The lookup kernel: point -> country, and the nearest town inside that country.
+"""The lookup kernel: it finds the country of a point and the nearest town in that country.
 
-Countries are a quadtree over the earth. A point's longitude and latitude, in 1e-7 degrees counted
-from the south-west corner (-180, -90), are two unsigned numbers u and v; the 54 x 27 roots are the
-squares of 2**26 (6.7 degrees), and each level below takes one more bit of u and v.
+Countries are stored as a quadtree over the earth. A point's longitude and latitude, in 1e-7 degrees
+counted from the south-west corner (-180, -90), are two unsigned numbers u and v. The 54 x 27 roots
+are squares with sides of 2**26 (6.7 degrees). Each level below takes one more bit of u and v.
 
     cells[c] >= 0   the cell is divided: cells[cells[c] + 2 * bit of v + bit of u]
     cells[c] == -1  sea
     cells[c] <= -2  n = -2 - cells[c]; even: wholly in country n / 2; odd: leaf n / 2
 
-A leaf has pieces: what a ring of a country's border leaves in the cell, closed along the cell's
-sides. A point is in a country when a ray crosses that country's pieces an odd number of times; all
-of it is exact integer arithmetic. A lookup therefore visits a handful of cells and some forty edges,
-wherever it is.
+A leaf has pieces: the parts of a border's rings inside the cell, closed along the cell's sides. A
+point is in a country when a ray from it crosses that country's pieces an odd number of times. The
+arithmetic is exact, on integers. A lookup visits a handful of cells and some forty edges anywhere
+on earth.
 
-Towns are a k-d tree for each country, of unit vectors, so that neither the date line nor a pole is
-special. A range of the tree splits at its middle element, on the axis of `axes`.
+Each country has a k-d tree of its towns. The tree holds unit vectors, so that neither the date line
+nor a pole is a special case. A range of the tree splits at its middle element, on the axis of
+`axes`.
 
-Borders at this scale are simplified, by some hundred metres. A town that they put into another
-country (or into the sea) is a stray there, and claims what is nearest to it and not farther than
-STRAY_M (NEAR_COAST_M at sea): Konstanz stays German although the border runs north of it.
+Borders at this scale are simplified by some hundred metres. A town that they put into another
+country (or into the sea) is called a stray there. Points that are nearest to a stray, and at most
+STRAY_M from it (NEAR_COAST_M at sea), belong to it: Konstanz stays German although the simplified
+border runs north of it.
 """
 
 from array import array
@@ -37,17 +39,18 @@ cdef enum:
     FULL_TURN = 3600000000
     QUARTER_TURN = 900000000
     TOWN_COLUMNS = 8
-    # More than a descent can need: each level leaves at most three cells, or one range, behind.
+    # More than a descent can need: each level pushes at most three cells or one range.
     STACK = 128
 
 cdef double EARTH_RADIUS_M = 6371008.8
 cdef double RADIANS = M_PI / 180.0
 cdef double UNIT = 1073741824.0  # 2**30
-# Twelve nautical miles, the width of a territorial sea: a point at sea belongs to a country as far.
+# Twelve nautical miles, the width of a territorial sea: a point at sea that is at most this far
+# from a coast belongs to its country.
 cdef double NEAR_M = 22224.0
 cdef double METRES_PER_STEP = 6371008.8 * M_PI / 180.0 * 1e-7
 
-# How far a stray's claim goes, on land.
+# Metres on land within which a stray claims points.
 cdef double STRAY_LAND_M = 2500.0
 
 NEAR_COAST_M = NEAR_M
@@ -58,8 +61,8 @@ EMPTY = array("i"), array("f")
 cdef class WorldIndex:
     """Countries and towns over the sections of an index file, used in place.
 
-    Raises ValueError when the sections do not fit together: whatever a file holds, a lookup stays
-    inside of it.
+    Raises ValueError when the sections do not fit together. Whatever a file holds, a lookup reads
+    nothing outside of its sections.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ cdef class WorldIndex:
             or strays.shape[0] != self.stray_count
         ):
             raise ValueError("the sizes of the sections of strays do not fit together")
-        # An empty section has no address.
+        # An empty section has no first element to take the address of.
         if 0 in (self.leaf_count, self.piece_count, self.town_count, self.stray_count):
             raise ValueError("the index is empty")
         self._buffers = (
@@ -131,7 +134,7 @@ cdef class WorldIndex:
                 raise ValueError(f"string {i} ends before it starts")
         for i in range(self.cell_count):
             value = self.cells[i]
-            # Children stand behind their parent, so that no descent goes round in circles.
+            # Children come after their parent, so that a descent cannot loop.
             if value >= 0 and (value <= i or value < ROOTS or value > self.cell_count - 4):
                 raise ValueError(f"cell {i} points nowhere")
             if value <= -2:
@@ -171,7 +174,7 @@ cdef class WorldIndex:
                 raise ValueError(f"stray {i} is nowhere")
 
     def reverse(self, double lat, double lon):
-        """(town, country, metres) of one point; town and country are -1, metres NaN without one.
+        """Return (town, country, metres) of one point; -1, -1 and NaN for what is not found.
 
         Raises ValueError when it is not a point on earth.
         """
@@ -182,9 +185,9 @@ cdef class WorldIndex:
         return found.town, found.country, found.distance
 
     def reverse_batch(self, const double[::1] lat not None, const double[::1] lon not None):
-        """(towns, countries, metres) of many points: arrays of int32, int32 and float32.
+        """Return (towns, countries, metres) of many points: arrays of int32, int32 and float32.
 
-        Raises ValueError when the lengths differ, or something is not a point on earth.
+        Raises ValueError when the lengths differ or a point is not on earth.
         """
         cdef Py_ssize_t count = lat.shape[0], i
         cdef carray.array towns, countries, metres
@@ -249,10 +252,10 @@ cdef class WorldIndex:
     cdef void claim_stray(
         self, int32_t place, const double* point, double farthest, double* square, Found* found
     ) noexcept nogil:
-        """Give the point to a stray of `place` (a country, or the sea) that is nearer."""
+        """Give the point to a stray of `place` (a country or the sea) that is nearer."""
         cdef int32_t town
         cdef double stray_square = 1e300
-        # Chord and arc are the same here, to a few millimetres.
+        # Chord and arc differ by only a few millimetres at these distances.
         cdef double limit = (farthest / EARTH_RADIUS_M * UNIT) ** 2
         cdef int32_t stray = nearest(
             self.stray_tree,
@@ -266,7 +269,8 @@ cdef class WorldIndex:
             square[0] = stray_square
             found.town = self.strays[stray]
             found.country = self.country_of(found.town)
-            # Its country may have a town on the right side of the border that is nearer still.
+            # The stray's country may have a town on its own side of the border that is nearer
+            # still.
             town = nearest(
                 self.tree,
                 self.axes,
@@ -280,7 +284,7 @@ cdef class WorldIndex:
 
     cdef int32_t country_of(self, int32_t town) noexcept nogil:
         cdef int32_t low = 0, high = self.country_count - 1, middle
-        # The first country whose towns end behind this one.
+        # Find the first country whose towns end after this one.
         while low < high:
             middle = (low + high) >> 1
             if self.countries[4 * middle + 3] > town:
@@ -290,7 +294,7 @@ cdef class WorldIndex:
         return low
 
     cdef int32_t country_at(self, uint32_t u, uint32_t v) noexcept nogil:
-        """The country whose border encloses the point, or -1."""
+        """Return the country whose border encloses the point, or -1."""
         cdef int32_t node = self.cells[(v >> ROOT_SHIFT) * ROOT_COLUMNS + (u >> ROOT_SHIFT)]
         cdef int32_t shift = ROOT_SHIFT
         cdef int32_t leaf, piece, country, i, end
@@ -326,8 +330,8 @@ cdef class WorldIndex:
                 vertex += 2
                 x2 = vertex[0]
                 y2 = vertex[1]
-                # Does the edge cross the ray that goes east from the point? Half open, so that a
-                # ray through a vertex crosses once.
+                # Test whether the edge crosses the ray that goes east from the point. The test is
+                # half open, so that a ray through a vertex crosses once.
                 if (y1 > y) != (y2 > y):
                     side = (x2 - x1) * (y - y1) - (x - x1) * (y2 - y1)
                     if (side > 0) == (y2 > y1) and side != 0:
@@ -337,11 +341,11 @@ cdef class WorldIndex:
         return country if inside else -1
 
     cdef int32_t country_near(self, double lat, int64_t u, int64_t v) noexcept nogil:
-        """The country whose coast is nearest, not farther than NEAR_M; or -1."""
+        """Return the country with the nearest coast, at most NEAR_M away, or -1."""
         cdef double best = (NEAR_M / METRES_PER_STEP) ** 2
         cdef double scale = cos(lat * RADIANS)
         cdef int64_t dv = <int64_t>(NEAR_M / METRES_PER_STEP) + 1
-        # A degree of longitude is shorter still at the end of the box that is nearer to the pole.
+        # A degree of longitude is shortest at the edge of the box that is nearer to the pole.
         cdef double narrowest = cos(min(90.0, fabs(lat) + dv * 1e-7) * RADIANS)
         cdef int64_t du = HALF_TURN
         cdef int32_t country = -1
@@ -415,14 +419,14 @@ cdef class WorldIndex:
     cdef double piece_distance(
         self, int32_t piece, int64_t u, int64_t v, double scale
     ) noexcept nogil:
-        """Square of the distance to the nearest edge of a piece, in steps of latitude."""
+        """Return the squared distance to the nearest edge of a piece, in steps of latitude."""
         cdef int32_t i, first = self.pieces[2 * piece + 1], end = self.pieces[2 * piece + 3]
         cdef double x1, y1, x2, y2, dx, dy, along, square, best = 1e300
         cdef const int32_t* vertex
         if first == end:
             return best
         vertex = self.vertices + 2 * <int64_t>first
-        # The query is the origin of this plane.
+        # The query point is the origin of this plane.
         x1 = <double>(vertex[0] + <int64_t>HALF_TURN - u) * scale
         y1 = <double>(vertex[1] + <int64_t>QUARTER_TURN - v)
         for i in range(first + 1, end):
@@ -447,9 +451,9 @@ cdef int32_t nearest(
     const int32_t* tree, const uint8_t* axes, int32_t low, int32_t high,
     const double* point, double* square,
 ) noexcept nogil:
-    """The nearest point of a range of a k-d tree that is nearer than `square`, or -1.
+    """Return the nearest point in a range of a k-d tree that is nearer than `square`, or -1.
 
-    Sets `square` to the square of the chord to it.
+    Sets `square` to the squared length of the chord to that point.
     """
     cdef int32_t stack_low[STACK]
     cdef int32_t stack_high[STACK]
@@ -465,7 +469,7 @@ cdef int32_t nearest(
             dy = town[1] - point[1]
             dz = town[2] - point[2]
             here = dx * dx + dy * dy + dz * dz
-            # The first of equals, whatever the order of the search.
+            # Among equals the lowest number wins, whatever the order of the search.
             if here < best or (here == best and middle < best_town):
                 best = here
                 best_town = middle
@@ -479,7 +483,7 @@ cdef int32_t nearest(
                 stack_low[depth] = low
                 stack_high[depth] = middle
                 low = middle + 1
-            # The range halves each time, so that 32 entries would do.
+            # Each level halves the range, so that 32 entries would be enough.
             depth += 1
         while depth:
             depth -= 1
@@ -493,7 +497,7 @@ cdef int32_t nearest(
 
 
 cdef inline bint is_point(double lat, double lon) noexcept nogil:
-    # Comparisons with NaN are false.
+    # Comparisons with NaN are false, so NaN is rejected too.
     return -90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0
 
 
@@ -508,7 +512,7 @@ cdef str not_a_point(double lat, double lon):
 cdef inline double cell_distance(
     int64_t u, int64_t v, int64_t cell_u, int64_t cell_v, int64_t size, double scale
 ) noexcept nogil:
-    """Square of the distance to a cell, 0 inside of it, in steps of latitude."""
+    """Return the squared distance to a cell in steps of latitude, 0 inside the cell."""
     cdef double dx = 0.0, dy = 0.0
     if u < cell_u:
         dx = <double>(cell_u - u) * scale

@@ -1,10 +1,10 @@
-"""How large the box is that is shown for a point, by what is there."""
+"""The size of the bounding box of a node, by its main tag."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Half the side of the box around a node, in degrees, as Nominatim's.
+#: Half the side of the box around a node, in degrees; the values are Nominatim's.
 _EXTENTS: Final = {
     ("place", "continent"): 25.0,
     ("place", "country"): 7.0,
@@ -38,6 +38,6 @@ _EXTENT: Final = 0.00005
 def box_around(
     lat: float, lon: float, category: str, type_: str
 ) -> tuple[float, float, float, float]:
-    """South, north, west and east of the box around a node, in degrees."""
+    """Return south, north, west and east of the box around a node, in degrees."""
     extent = _EXTENTS.get((category, type_), _EXTENT)
     return lat - extent, lat + extent, lon - extent, lon + extent

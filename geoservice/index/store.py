@@ -1,4 +1,4 @@
-"""An opened index file: mapped, verified, shared with every other process that opens it."""
+"""An opened index file: memory-mapped, verified, and shared by all processes that open it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from geoservice.index.index import WorldIndex
 from geoservice.index.street_check import check_streets
 from geoservice.index.streets import StreetIndex
 
-#: The world built at set-up, used where no other index is named.
+#: The world index built at set-up, which is used where no other index is named.
 WORLD_PATH: Final = Path(__file__).parents[1] / "world" / "world.bin"
 
 
@@ -23,11 +23,11 @@ _Part = TypeVar("_Part")
 
 
 class IndexUnavailable(Exception):
-    """There is no usable index at a path; the message says why and what to do."""
+    """There is no usable index at a path. The message says why, and what to do."""
 
 
 def check_header(path: Path) -> None:
-    """Raises IndexUnavailable for what can be seen not to be an index without reading all of it."""
+    """Check the header without reading the whole file; raises IndexUnavailable."""
     try:
         file_format.read_header(memoryview(_mapped(path)))
     except IndexFormatError as error:
@@ -49,8 +49,8 @@ def _mapped(path: Path) -> mmap.mmap:
 class IndexFile:
     """The sections of one index file.
 
-    The memory map lives as long as this object or anything that was taken from it. A file that is
-    replaced on disk stays as it was for those who have it open.
+    The memory map lives as long as this object or any view taken from it. When the file is replaced
+    on disk, processes that have it open keep the old one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,8 @@ class IndexFile:
         self._data = memoryview(self._map)
         try:
             self._header = file_format.read_header(self._data)
-            # Once, and all of them: damage is to show at the start, not with the first search.
+            # Verify all sections once, so that damage shows at start-up and not at the first
+            # search.
             self._sections = {
                 name: file_format.read_section(self._data, self._header, name)
                 for name in self._header.sections
@@ -80,25 +81,25 @@ class IndexFile:
                 self.streets = self._open_streets()
             else:
                 raise IndexFormatError("neither a world nor streets; build the index again")
-            # Verifying has read every page. A process keeps those alone that its questions touch;
-            # the others stay in the system's cache.
+            # Verification has read every page. Drop the pages: the process maps only those again
+            # that its lookups touch, and the others stay in the system's page cache.
             self._map.madvise(mmap.MADV_DONTNEED)
         except (IndexFormatError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise IndexUnavailable(f"{path}: {error}") from error
 
     @property
     def world(self) -> WorldIndex:
-        """The towns and borders; raises IndexUnavailable if the index has none."""
+        """The lookup kernel of towns and borders; raises IndexUnavailable if the index has none."""
         return self._of_world(self._world)
 
     @property
     def towns(self) -> memoryview:
-        """Section `towns`; raises IndexUnavailable."""
+        """Section `towns`; raises IndexUnavailable if the index has none."""
         return self._of_world(self._towns)
 
     @property
     def countries(self) -> memoryview:
-        """Section `countries`; raises IndexUnavailable."""
+        """Section `countries`; raises IndexUnavailable if the index has none."""
         return self._of_world(self._countries)
 
     def _of_world(self, part: _Part | None) -> _Part:
@@ -108,30 +109,30 @@ class IndexFile:
 
     @property
     def version(self) -> str:
-        """Twelve hexadecimal digits that stand for the whole content."""
+        """Twelve hexadecimal digits of the content hash, which identify the whole content."""
         return self._header.content_hash[:12]
 
     @property
     def size_bytes(self) -> int:
-        """Length of the file."""
+        """The length of the file, in bytes."""
         return len(self._data)
 
     @property
     def section_bytes(self) -> dict[str, int]:
-        """Length of each section."""
+        """The length of each section, in bytes."""
         return {name: section.length for name, section in self._header.sections.items()}
 
     def section(self, name: str) -> memoryview:
-        """One section's bytes, verified; raises IndexFormatError."""
+        """Return the verified bytes of one section; raises IndexFormatError if it is missing."""
         section = self._sections.get(name)
         if section is None:
             raise IndexFormatError(f"section {name!r} is missing; build the index again")
         return section
 
     def string(self, number: int) -> str:
-        """A string of the pool."""
+        """Return a string of the pool."""
         start = self._string_ends[number - 1] if number else 0
-        # Whatever the file holds, a look-up answers: the pool is too large to be checked at open.
+        # The pool is too large to be decoded at open, so invalid UTF-8 is replaced here.
         return str(self._strings[start : self._string_ends[number]], "utf-8", "replace")
 
     def _integers(self, name: str) -> memoryview:
@@ -141,7 +142,7 @@ class IndexFile:
         return section.cast("i")
 
     def integers(self, name: str) -> memoryview:
-        """One section as int32, verified; raises IndexFormatError."""
+        """Return one verified section as int32; raises IndexFormatError."""
         return self._integers(name)
 
     def _open_world(self) -> WorldIndex:

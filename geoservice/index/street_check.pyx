@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Do the numbers in a street index stay inside of it?
+"""Check that no number in a street index points outside of it.
 
-A checksum says that a file is as it was written; this says that whatever it holds, a search follows
-no number out of the file and always ends. One pass over everything when an index is opened.
+A checksum shows that a file is as it was written. This check shows that a search never follows a
+number out of the file and always ends, whatever the file holds. It is one pass over all sections
+when an index is opened.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t
@@ -19,9 +20,9 @@ cdef enum:
 
 
 def check_streets(by_name):
-    """Raise ValueError, with what is wrong, if a search could leave the sections.
+    """Raise ValueError, saying what is wrong, if a search could leave the sections.
 
-    `by_name` has the sections of street_format and the strings as memoryviews of bytes.
+    `by_name` maps the sections of street_format and the strings to memoryviews of bytes.
     """
     cdef int64_t objects, shapes, vertices, names, strings, tails, areas, bands
     cdef const int32_t[::1] values
@@ -86,7 +87,7 @@ def check_streets(by_name):
     interpolations = table(sections.INTERPOLATIONS, 4)
     check_column(sections.INTERPOLATIONS, interpolations, 0, 4, 0, objects)
     for column in (1, 2, 3):
-        # House numbers; their differences are computed in 32 bits, and the step divides.
+        # The kernel subtracts house numbers in 32 bits and divides by the step.
         check_column(sections.INTERPOLATIONS, interpolations, column, 4, column == 3, 1 << 30)
 
     area_table = table(sections.AREAS, AREA_WIDTH)
@@ -104,12 +105,12 @@ def check_streets(by_name):
         sections.AREA_CELLS, table(sections.AREA_CELLS, CELL_WIDTH),
         len(table(sections.AREA_ENTRIES)),
     )
-    # Below zero they are place nodes.
+    # Entries below zero are place nodes.
     check_column(sections.AREA_ENTRIES, table(sections.AREA_ENTRIES), 0, 1, -objects, areas)
 
 
 def check_names(by_name, table, name_ends, int64_t objects, int64_t strings):
-    """The sets of names."""
+    """Check the sets of names."""
     cdef int64_t names = len(name_ends)
     pairs = table(sections.NAMES, 2)
     check_ends(sections.NAME_ENDS, name_ends, 0, 1, 0, len(pairs) // 2)
@@ -126,7 +127,7 @@ def check_tails(
     by_name, table, const int32_t[::1] rows, int64_t tails, int64_t objects, int64_t names,
     int64_t strings,
 ):
-    """The addresses: the last row is where the one before it ends."""
+    """Check the addresses. The last row marks the end of the row before it."""
     cdef int64_t i
     cdef int64_t texts = len(by_name[sections.TAIL_TEXTS])
     lines = table(sections.TAIL_LINES)
@@ -143,9 +144,9 @@ def check_tails(
 cdef int check_column(
     str name, const int32_t[::1] values, int64_t first, int64_t width, int64_t low, int64_t end
 ) except -1:
-    """Every `width`th number from `first` on is at least `low` and less than `end`."""
+    """Check that every `width`th number from `first` on is at least `low` and less than `end`."""
     cdef int64_t i, count = values.shape[0]
-    # One comparison for both bounds, and no branch: the compiler makes it a vector's.
+    # One unsigned comparison covers both bounds without a branch, so the compiler can vectorise it.
     cdef uint32_t lowest = <uint32_t><int32_t>low, range_size = <uint32_t>(end - low), bad = 0
     if count and end <= low:
         raise ValueError(f"section {name!r} points into nothing")
@@ -163,7 +164,7 @@ cdef int check_column(
 cdef int check_ends(
     str name, const int32_t[::1] values, int64_t first, int64_t width, int64_t least, int64_t end
 ) except -1:
-    """Every `width`th number is at least `least` more than the one before, up to `end`."""
+    """Check that every `width`th number exceeds the last one by `least`, and none exceeds `end`."""
     cdef int64_t i, before, bad, count = values.shape[0]
     if count == 0:
         return 0
@@ -178,12 +179,12 @@ cdef int check_ends(
 
 
 cdef int check_cells(str name, const int32_t[::1] values, int64_t entries) except -1:
-    """The cells of a hash table, a power of two of them."""
+    """Check the cells of a hash table, whose number must be a power of two."""
     cdef int64_t i, bad = 0, count = values.shape[0] // CELL_WIDTH
     if count < 1 or count & (count - 1):
         raise ValueError(f"section {name!r} is no hash table")
     for i in range(0, values.shape[0], CELL_WIDTH):
-        # Empty ones have the key -1.
+        # Empty cells have the key -1.
         if values[i] != -1 or values[i + 1] != -1:
             bad += not 0 <= values[i + 2] <= values[i + 3] <= entries
     if bad:

@@ -19,26 +19,26 @@ cdef enum:
     # Marks the end of a ring among vertices.
     RING_END = -2147483648
 
-    # Nearer to the poles than 85 degrees there are no streets, and cells get too narrow to search
-    # many of them: the cosine, in thousandths.
+    # Within 5 degrees of the poles there are no streets, and cells are so narrow that a search
+    # would visit many. This is the lower limit of the cosine of the latitude, in thousandths.
     COSINE_MIN = 87
 
-# What of a point of the earth the search uses. Everything is in 1e-7 degrees; distances are in
-# those of latitude.
+# The query point and options. Positions are in 1e-7 degrees; distances are in 1e-7 degrees of
+# latitude.
 cdef struct Query:
     double x
     double y
-    double scale  # what a degree of longitude is worth
-    double cosine  # the same on the ground
+    double scale  # a degree of longitude in degrees of latitude; 1 to measure in degrees
+    double cosine  # the same, always measured on the ground
     int32_t layers  # bits of street_format.LAYER_*
     int32_t rank_max
 
 cdef struct Answer:
-    int32_t object  # -1: none
+    int32_t object  # -1 if there is none
     int32_t tail
     int32_t number  # interpolated house number, or -1
     double distance  # metres on the ground
-    double lon  # the nearest point of a street, the middle of anything else
+    double lon  # nearest point of a line; point on the surface of anything else
     double lat
 
 cdef struct Nearest:
@@ -46,7 +46,7 @@ cdef struct Nearest:
     double square
     double x  # the nearest point
     double y
-    double extent  # of two outlines around a point the smaller counts
+    double extent  # area of the box: of two outlines around a point the smaller one wins
 
 
 cdef inline void make_query(
@@ -72,7 +72,7 @@ cdef inline double ground_metres(const Query* query, double x, double y) noexcep
 
 
 cdef inline double reverse_diameter(int32_t rank_search) noexcept nogil:
-    """How far a place of this rank reaches; as in importer/ranks.py."""
+    """Return how far a place of this rank reaches, in 1e-7 degrees; see importer/ranks.py."""
     if rank_search <= 4:
         return 5.0e7
     if rank_search <= 8:
@@ -113,7 +113,7 @@ cdef inline bint find_cell(
 cdef inline bint crosses(
     double x1, double y1, double x2, double y2, double x, double y
 ) noexcept nogil:
-    """Does the ray that goes east from a point cross this edge?"""
+    """Return whether the ray that goes east from a point crosses this edge."""
     if (y1 > y) == (y2 > y):
         return False
     return x < x1 + (x2 - x1) * (y - y1) / (y2 - y1)
@@ -123,9 +123,9 @@ cdef inline double shape_distance(
     const int32_t* vertices, int32_t first, int32_t end, bint is_area, double x, double y,
     double scale, double limit, double* nearest_x, double* nearest_y,
 ) noexcept nogil:
-    """Square of the distance to a line or an outline, 0 inside of it; and the nearest point.
+    """Return the squared distance to a line or an outline, and set the nearest point.
 
-    Infinite if that is not below the limit.
+    The distance is 0 inside an outline, and 1e300 if it is not below the limit.
     """
     cdef const int32_t* vertex = vertices + 2 * <int64_t>first
     cdef double best = limit, x1, y1, x2, y2, dx, dy, along, square
@@ -135,7 +135,7 @@ cdef inline double shape_distance(
     nearest_y[0] = y
     if end - first < 1:
         return 1e300
-    # The query is the origin of this plane.
+    # The query point is the origin of this plane.
     x1 = (vertex[0] - x) * scale
     y1 = vertex[1] - y
     if end - first == 1:
@@ -145,7 +145,7 @@ cdef inline double shape_distance(
     for i in range(first + 1, end):
         vertex += 2
         if vertex[0] == RING_END:
-            # The next ring begins behind the mark.
+            # The next ring begins after the marker.
             continue
         x2 = (vertex[0] - x) * scale
         y2 = vertex[1] - y
@@ -182,7 +182,10 @@ cdef inline double along(
     const int32_t* shapes, const int32_t* vertices, int32_t low, int32_t high, int32_t chosen, double x, double y,
     double* length,
 ) noexcept nogil:
-    """How far along a line, in degrees on a flat map, a point of its piece `chosen` is."""
+    """Return the position of a point of piece `chosen` along a line, and set the line's length.
+
+    Both are measured on a flat map, in 1e-7 degrees.
+    """
     cdef int32_t shape, i, first, end
     cdef double total = 0.0, position = -1.0, best = 1e300, x1, y1, x2, y2, piece, part, gap
     for shape in range(low, high + 1):

@@ -1,4 +1,4 @@
-"""Addresses out of a street index: what the kernel's numbers stand for."""
+"""Places and addresses of a street index, made from the numbers that the kernel finds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from geoservice.index.places import DEFAULT_LAYERS, ZOOM_MAX, AddressRow, Place,
 from geoservice.index.store import IndexFile
 from geoservice.index.streets import StreetIndex
 
-#: The finest rank that Nominatim answers at each zoom.
+#: The finest Nominatim rank that is answered at each zoom.
 _RANK_BY_ZOOM: Final = (2, 2, 2, 4, 4, 8, 10, 10, 12, 12, 16, 17, 18, 19, 22, 25, 26, 27, 30)
 
 _LAYER_BITS: Final = {
@@ -29,14 +29,14 @@ _OSM_TYPES: Final = ("node", "way", "relation")
 _WIDTH: Final = len(sections.OBJECT_COLUMNS)
 _TAIL_WIDTH: Final = len(sections.TAIL_COLUMNS)
 
-#: Places kept ready; each is about a kilobyte.
+#: Number of places in the cache; each takes about a kilobyte.
 _PLACES_MAX: Final = 8_000
 
 _Found = tuple[int, int, int]  # object, tail, interpolated number or -1
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
-    """An object's numbers by name."""
+    """One row of the objects section, with named columns."""
 
     osm_low: int
     osm_high: int
@@ -53,7 +53,7 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def osm_key(self) -> int:
-        """OSM number times 4 plus type."""
+        """The OSM number times 4, plus the type."""
         return (self.osm_high << 32) | (self.osm_low & 0xFFFFFFFF)
 
     @property
@@ -68,12 +68,12 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def flags(self) -> int:
-        """FLAG_* of street_format."""
+        """The FLAG_* bits of street_format."""
         return self.ranks >> 16
 
 
 class StreetLayer:
-    """Answers which street, house or area a point is at."""
+    """A layer that answers which street, house or area a point is at."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class StreetLayer:
         version: str,
         town: Callable[[float, float], Place | None],
     ) -> None:
-        """`town` answers what the world says about a point."""
+        """Open the layer; `town` returns the place that the world index has for a point."""
         self._town = town
         self._bounds = [tuple(box) for box in index.meta.get("bounds", ())]
         assert index.streets is not None
@@ -104,7 +104,7 @@ class StreetLayer:
 
     @property
     def object_count(self) -> int:
-        """How many objects there are."""
+        """The number of objects."""
         return self._streets.object_count
 
     def reverse(
@@ -116,7 +116,7 @@ class StreetLayer:
         degrees: bool,
         languages: tuple[str, ...],
     ) -> ReverseResult | None:
-        """The answer for a point, None where there is none; ValueError if it is none on earth."""
+        """Return the answer for a point, or None; raises ValueError for a point not on earth."""
         number, tail, counted, metres, at_lat, at_lon = self._streets.reverse(
             lat, lon, _layer_bits(layers), rank_by_zoom(zoom), degrees
         )
@@ -133,7 +133,7 @@ class StreetLayer:
         degrees: bool,
         languages: tuple[str, ...],
     ) -> list[ReverseResult | None]:
-        """The answers for many points."""
+        """Return the answers for many points."""
         found = self._streets.reverse_batch(
             lats, lons, _layer_bits(layers), rank_by_zoom(zoom), degrees
         )
@@ -147,11 +147,12 @@ class StreetLayer:
         ]
 
     def find_batch(self, lats: Any, lons: Any) -> tuple[Any, ...]:
-        """What is at many points, in numbers, as `reverse_batch` finds it without options.
+        """Find the objects at many points, as `reverse_batch` does without options.
 
-        Arrays of: object (-1 where no street or area is), its address, a house number on an
-        interpolation line (-1 if it is none), metres, and latitude and longitude of the nearest
-        point of the object. `place` makes a Place of the first three.
+        Returns arrays of: the object (-1 where no street or area is found), its address tail, the
+        house number on an interpolation line (-1 if there is none), the distance in metres, and
+        latitude and longitude of the nearest point of the object. `place` makes a Place from the
+        first three.
         """
         return self._streets.reverse_batch(
             lats, lons, _layer_bits(DEFAULT_LAYERS), rank_by_zoom(ZOOM_MAX), False
@@ -166,10 +167,11 @@ class StreetLayer:
         degrees: bool,
         languages: tuple[str, ...],
     ) -> ReverseResult | None:
-        """A point that no street is near and no area encloses: at sea, or beyond the extract.
+        """Answer a point that is near no street and in no area: at sea, or beyond the extract.
 
-        A settlement that reaches it is answered only in the box of an extract, and in the same
-        country: elsewhere the nearest one may be in a part that was not imported.
+        A settlement that reaches the point is answered only within the bounding box of an extract
+        and in the same country. Elsewhere the nearest settlement may lie in a part that was not
+        imported.
         """
         if "address" not in layers or not any(
             south <= lat <= north and west <= lon <= east
@@ -207,7 +209,7 @@ class StreetLayer:
             if len(self._places) >= _PLACES_MAX:
                 self._places.clear()
             place = self._places[key] = self.place(*found, languages)
-        # Of a street the nearest point is answered, another for each question.
+        # A street is answered with its point nearest to the query, which differs for each query.
         if round(at_lat * 1e7) != round((place.lat or 0.0) * 1e7) or round(at_lon * 1e7) != round(
             (place.lon or 0.0) * 1e7
         ):
@@ -222,9 +224,9 @@ class StreetLayer:
     def place(
         self, number: int, tail: int = -1, counted: int = -1, languages: tuple[str, ...] = ()
     ) -> Place:
-        """An object with its address; raises IndexError.
+        """Return an object with its address; raises IndexError for an unknown object.
 
-        `tail` is the address of a part of a street, `counted` an interpolated house number.
+        `tail` is the address tail of a part of a street, `counted` an interpolated house number.
         """
         if not 0 <= number < self.object_count:
             raise IndexError(number)
@@ -271,7 +273,7 @@ class StreetLayer:
     def _head(
         self, row: _Row, label: str, counted: int, languages: tuple[str, ...]
     ) -> Iterator[tuple[str, str]]:
-        """What stands before the areas."""
+        """Yield key and name of the address lines before the areas."""
         if not row.flags & sections.FLAG_IN_TAIL:
             name = self._own_name(row, languages)
             if name:
@@ -315,7 +317,7 @@ class StreetLayer:
         )
 
     def _tail_row(self, number: int) -> tuple[list[int], str | None, int]:
-        """(areas, postcode, country) of an address."""
+        """Return (areas, postcode, country) of an address tail."""
         at = _TAIL_WIDTH * number
         first, postcode, country = self._tails[at : at + 3]
         end = self._tails[at + _TAIL_WIDTH]
@@ -377,21 +379,21 @@ class StreetLayer:
     # -- details ---------------------------------------------------------------------------------
 
     def names(self, place: Place) -> dict[str, str]:
-        """All names of a place."""
+        """Return all names of a place."""
         return {
             key.removeprefix("_place_"): name
             for key, name in self._name_set(self._row(place.place_id - 1).names).items()
         }
 
     def country_name(self, code: str, languages: tuple[str, ...]) -> str | None:
-        """What a country is called; None of one that no address of the extracts is in."""
+        """Return the name of a country, or None if no address of the extracts is in it."""
         for at in range(0, len(self._countries), 2):
             if self._index.string(self._countries[at]) == code:
                 return display_name(self._name_set(self._countries[at + 1]), languages) or None
         return None
 
     def all_names(self, number: int) -> set[str]:
-        """Everything that an object is called, in any language."""
+        """Return all names of an object, in all languages."""
         row = self._row(number)
         names = {name for key, name in self._name_set(row.names).items() if "ISO" not in key}
         if row.text >= 0:
@@ -399,14 +401,14 @@ class StreetLayer:
         return names
 
     def extratags(self, place: Place) -> dict[str, str]:
-        """Its other tags."""
+        """Return the tags of a place other than its names and main tag."""
         tags = dict(self._extra(place.place_id - 1))
         if tags.get("admin_level") == "15":
             del tags["admin_level"]
         return tags
 
     def address_rows(self, place: Place, languages: tuple[str, ...]) -> list[AddressRow]:
-        """The address of a place line by line, the finest first."""
+        """Return the address of a place line by line, the finest first."""
         row = self._row(place.place_id - 1)
         label = self._kind(row.kind)[2]
         ranks = {"house_number": 28, "road": 26, "locality": 25, label: row.rank_address}
@@ -437,7 +439,7 @@ class StreetLayer:
         return rows
 
     def lookup(self, osm_type: str, osm_id: int, languages: tuple[str, ...]) -> list[Place]:
-        """The places that an OSM object is."""
+        """Return the places that an OSM object is stored as."""
         if osm_type not in _OSM_TYPES or not 0 < osm_id < 1 << 60:
             return []
         key = osm_id * 4 + _OSM_TYPES.index(osm_type)
@@ -456,7 +458,7 @@ class StreetLayer:
 
 
 def rank_by_zoom(zoom: int) -> int:
-    """The finest rank of an answer at a zoom, 0 to 18."""
+    """Return the finest rank that is answered at a zoom from 0 to 18."""
     return _RANK_BY_ZOOM[max(0, min(18, zoom))]
 
 
@@ -468,7 +470,7 @@ def _layer_bits(layers: frozenset[str]) -> int:
 
 
 def _join(names: Sequence[str], areas: str) -> str:
-    """One line without a name twice in a row; `areas` is the end of it, joined already."""
+    """Join names and the line `areas`, dropping a name that repeats the one before it."""
     different = [name for n, name in enumerate(names) if not n or names[n - 1] != name]
     if different and (areas == different[-1] or areas.startswith(different[-1] + ", ")):
         del different[-1]

@@ -1,6 +1,6 @@
-"""The shapes in an index of streets as GeoJSON: lines of streets, outlines of houses.
+"""The shapes of a street index as GeoJSON: lines of streets, outlines of houses.
 
-Boundaries have none here: the index keeps them cut into bands, for look-ups alone.
+Boundaries have no shape here: the index keeps them cut into bands, which serve only lookups.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Position = list[float]  # lon, lat
 
 
 def object_geometry(index: IndexFile, number: int) -> dict[str, Any] | None:
-    """The geometry of an object; None where only a point is known."""
+    """Return the geometry of an object, or None where only a point is known."""
     shapes = index.integers(sections.SHAPES)
     vertices = index.integers(sections.VERTICES)
     lines: list[list[Position]] = []
@@ -34,7 +34,7 @@ def object_geometry(index: IndexFile, number: int) -> dict[str, Any] | None:
             rings += parts
         elif layers & sections.SHAPE_LINE:
             for part in parts:
-                # Long streets are cut: the pieces share the point between them.
+                # Long streets are cut into pieces. Neighbouring pieces share a point.
                 if lines and lines[-1][-1] == part[0]:
                     lines[-1] += part[1:]
                 else:
@@ -48,15 +48,15 @@ def object_geometry(index: IndexFile, number: int) -> dict[str, Any] | None:
 
 
 def simplified(geometry: dict[str, Any], degrees: float) -> dict[str, Any]:
-    """The geometry with fewer points, none further away than that."""
-    # Here for the memory of those who never ask.
+    """Return the geometry with fewer points, none of them moved by more than `degrees`."""
+    # Imported here, so that processes that never simplify save the memory.
     from shapely.geometry import mapping, shape
 
     return dict(mapping(shape(geometry).simplify(degrees)))
 
 
 def _first_shape(shapes: memoryview, number: int) -> int:
-    """Shapes are in the order of their objects."""
+    """Return the first shape of an object, by binary search: shapes are sorted by object."""
     low, high = 0, max(0, len(shapes) // _WIDTH - 1)
     while low < high:
         middle = (low + high) // 2
@@ -80,7 +80,7 @@ def _parts(numbers: list[int]) -> list[list[Position]]:
 def _area(rings: list[list[Position]]) -> dict[str, Any] | None:
     if len(rings) == 1:
         return {"type": "Polygon", "coordinates": rings}
-    # Which rings are holes is seen by what they lie in.
+    # Which rings are holes follows from the rings around them.
     import shapely
     from shapely.geometry import mapping
 

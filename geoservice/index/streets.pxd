@@ -1,4 +1,4 @@
-"""The kernel of street-level reverse geocoding: which object is nearest, by Nominatim's rules."""
+"""The kernel of street-level reverse geocoding: finds the nearest object by Nominatim's rules."""
 
 from libc.stdint cimport int32_t, int64_t
 

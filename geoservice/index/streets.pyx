@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The kernel of street-level reverse geocoding: which object is nearest, by Nominatim's rules.
+"""The kernel of street-level reverse geocoding: finds the nearest object by Nominatim's rules.
 
-Checksums and numbers are checked before the sections get here (street_check.pyx), so that what they
-say is followed without looking. Nothing is changed by a search: threads share an index.
+street_check.pyx has verified all numbers in the sections before, so that the kernel follows them
+without bounds checks. A search changes nothing, so that threads can share an index.
 """
 
 from cpython cimport array as carray
@@ -67,7 +67,8 @@ cdef enum:
 
 cdef double FULL_TURN = 3600000000.0
 
-# Nominatim's distances: of anything, and of a house from a street or a point in an outline.
+# Nominatim's search distances, in 1e-7 degrees: to any object, from a street to its house or from
+# the query to a point in its outline, and to an interpolation line.
 cdef double REACH = 70000.0
 cdef double NEAR = 10000.0
 cdef double INTERPOLATION_REACH = 60000.0
@@ -77,12 +78,12 @@ cdef object EMPTY_DOUBLE = array.array("d")
 
 
 cdef class StreetIndex:
-    """Searches over the sections of a street index."""
+    """A search over the sections of a street index."""
 
     def __init__(self, sections_by_name):
         """Take the sections of street_format and the strings, as memoryviews of bytes.
 
-        They must stay mapped as long as this object lives.
+        Their memory must stay mapped as long as this object lives.
         """
         self._sections = dict(sections_by_name)
         self.objects = <const int32_t*>self._pointer(sections.OBJECTS, 4 * OBJECT_WIDTH)
@@ -137,7 +138,7 @@ cdef class StreetIndex:
         return size - 1
 
     def reverse(self, double lat, double lon, int32_t layers, int32_t rank_max, bint degrees):
-        """(object, tail, number, metres, lat, lon) of one point; object -1 where nothing is known.
+        """Return (object, tail, number, metres, lat, lon) of a point; object -1 if none is found.
 
         Raises ValueError when it is not a point on earth.
         """
@@ -153,9 +154,9 @@ cdef class StreetIndex:
         )
 
     def nearest_settlement(self, double lat, double lon, int32_t rank_max, bint degrees):
-        """(object, metres) of the settlement that a point in no area belongs to; -1 without one.
+        """Return (object, metres) of the settlement that reaches a point in no area, or -1.
 
-        Of the most special kind that reaches the point, the nearest.
+        It is the nearest settlement of the finest rank that reaches the point.
         """
         cdef Query query
         cdef Answer answer
@@ -169,9 +170,9 @@ cdef class StreetIndex:
         self, const double[::1] lat not None, const double[::1] lon not None,
         int32_t layers, int32_t rank_max, bint degrees,
     ):
-        """Arrays of objects, tails, numbers, metres, latitudes and longitudes of many points.
+        """Return arrays of objects, tails, numbers, metres, latitudes and longitudes of points.
 
-        Raises ValueError when the lengths differ, or something is not a point on earth.
+        Raises ValueError when the lengths differ or a point is not on earth.
         """
         cdef Py_ssize_t count = lat.shape[0], i
         cdef carray.array objects, tails, numbers, metres, lats, lons
@@ -237,7 +238,7 @@ cdef class StreetIndex:
         ):
             return
         if best.shape < 0:
-            # Rank 4 are countries.
+            # Rank 4 is that of countries.
             if query.rank_max >= 4:
                 self.find_area(query, answer)
             return
@@ -256,13 +257,13 @@ cdef class StreetIndex:
     cdef void find_nearest(
         self, const Query* query, int32_t layers, double limit, int32_t parent, Nearest* best
     ) noexcept nogil:
-        """The nearest shape of these layers that is nearer than the limit."""
+        """Find the nearest shape of these layers that is nearer than the limit."""
         cdef double wide = limit / query.scale
         best.shape = -1
         best.square = limit * limit
         best.extent = 1e300
         self.search_cells(query, query.x, layers, parent, best)
-        # What is near on the other side of the date line.
+        # Search also on the other side of the date line.
         if query.x - wide < -HALF_TURN:
             self.search_cells(query, query.x + FULL_TURN, layers, parent, best)
         elif query.x + wide > HALF_TURN:
@@ -276,7 +277,7 @@ cdef class StreetIndex:
         cdef int64_t ring = 0, i, j, step
         cdef double side, west, east, south, north
         cdef double size = <double>(1 << CELL_SHIFT)
-        # How far the point is from the sides of its cell.
+        # Distances from the point to the sides of its cell.
         west = x + HALF_TURN - column * size
         south = query.y + QUARTER_TURN - row * size
         east = size - west
@@ -288,7 +289,8 @@ cdef class StreetIndex:
                 if side * side >= best.square:
                     return
             for j in range(-ring, ring + 1):
-                # Between the first and the last row only the ends belong to the ring.
+                # Rows between the first and the last contribute only their two end cells to the
+                # ring.
                 step = 1 if j == -ring or j == ring or ring == 0 else 2 * ring
                 i = -ring
                 while i <= ring:
@@ -347,7 +349,7 @@ cdef class StreetIndex:
             best.extent = extent
 
     cdef void refine_street(self, const Query* query, Nearest* best) noexcept nogil:
-        """Take the house number of this street that is nearest to its nearest point."""
+        """Replace a street in `best` by its house nearest to the street's point in `best`."""
         cdef int32_t street = self.shapes[<int64_t>best.shape * SHAPE_WIDTH + SHAPE_OBJECT]
         cdef int32_t first = self.house_ends[street - 1] if street else 0
         cdef int32_t i, house
@@ -383,7 +385,7 @@ cdef class StreetIndex:
                 best[0] = candidate
 
     cdef void refine_outline(self, const Query* query, Nearest* best) noexcept nogil:
-        """Of what has the point inside: a point in it that says more."""
+        """Replace an outline around the query by the nearest point in it that is more specific."""
         cdef int32_t outline = self.shapes[<int64_t>best.shape * SHAPE_WIDTH + SHAPE_OBJECT]
         cdef int32_t first = self.inside_ends[outline - 1] if outline else 0
         cdef int32_t number = self.objects[<int64_t>outline * OBJECT_WIDTH + OBJECT_NUMBER]
@@ -414,13 +416,13 @@ cdef class StreetIndex:
     cdef bint find_interpolation(
         self, const Query* query, int32_t street, double limit, Answer* answer
     ) noexcept nogil:
-        """A house number counted along a line that is not farther than the limit."""
+        """Find an interpolated house number on a line that is at most `limit` away."""
         cdef Nearest best
         cdef const int32_t* shape
         cdef const int32_t* counted
         cdef int32_t low = 0, high = self.interpolation_count - 1, middle, number
         cdef double position, fraction, step, length = 0.0
-        # Not farther includes the limit itself.
+        # Widen the limit a little: find_nearest excludes it, but a line at the limit counts.
         self.find_nearest(query, LAYER_INTERPOLATION, limit * 1.0000001, street, &best)
         if best.shape < 0:
             return False
@@ -432,7 +434,7 @@ cdef class StreetIndex:
             else:
                 high = middle
         counted = self.interpolations + 4 * low
-        # All pieces of one line lie one behind the other.
+        # All pieces of one line are adjacent.
         low = best.shape
         while low > 0 and self.shapes[<int64_t>(low - 1) * SHAPE_WIDTH] == counted[0]:
             low -= 1
@@ -462,7 +464,7 @@ cdef class StreetIndex:
         return True
 
     cdef void find_area(self, const Query* query, Answer* answer) noexcept nogil:
-        """The smallest area around a point far from everything, or a settlement near it in it."""
+        """Find the smallest area around a point with nothing near, or a settlement inside it."""
         cdef int64_t column = (<int64_t>query.x + HALF_TURN) >> AREA_CELL_SHIFT
         cdef int64_t row = (<int64_t>query.y + QUARTER_TURN) >> AREA_CELL_SHIFT
         cdef int32_t first, end, i, number, area = -1, rank = 0, node = -1
@@ -472,7 +474,7 @@ cdef class StreetIndex:
         if not find_cell(self.area_cells, self.area_cell_mask, column, row, &first, &end):
             return
         if query.layers & LAYER_HOUSE:
-            # Sorted from small to large.
+            # Entries are sorted from small to large.
             for i in range(first, end):
                 number = self.area_entries[i]
                 if number < 0 or self.areas[<int64_t>number * AREA_WIDTH + 1] >> 16:
@@ -504,9 +506,9 @@ cdef class StreetIndex:
     cdef double find_settlement(
         self, const Query* query, int32_t area, int32_t rank, Answer* answer
     ) noexcept nogil:
-        """The place node in an area (or -1: anywhere) that reaches a point; its distance.
+        """Find the place node in an area (-1: anywhere) that reaches a point; return its distance.
 
-        Only of finer ranks than `rank`: of the finest the nearest.
+        Only nodes of finer ranks than `rank` count. The nearest node of the finest rank wins.
         """
         cdef int64_t column = (<int64_t>query.x + HALF_TURN) >> AREA_CELL_SHIFT
         cdef int64_t row = (<int64_t>query.y + QUARTER_TURN) >> AREA_CELL_SHIFT
@@ -542,7 +544,7 @@ cdef class StreetIndex:
         return sqrt(best) if answer.object >= 0 else 0.0
 
     cdef double find_feature(self, const Query* query, Answer* answer) noexcept nogil:
-        """A peak, a lake, a railway near a point: the most special, of these the nearest."""
+        """Find a peak, a lake or a railway near a point: the finest rank wins, then the nearest."""
         cdef int32_t first, end, i, number, shape_rank, rank = -1, layers
         cdef int64_t column, row, c, r
         cdef int64_t reach = <int64_t>REACH
@@ -663,7 +665,7 @@ cdef int check_points(const double[::1] lat, const double[::1] lon) except -1:
     if lat.shape[0] != lon.shape[0]:
         raise ValueError(f"{lat.shape[0]} latitudes and {lon.shape[0]} longitudes")
     for i in range(lat.shape[0]):
-        # Comparisons with NaN are false.
+        # Comparisons with NaN are false, so NaN is rejected too.
         if not (-90.0 <= lat[i] <= 90.0 and -180.0 <= lon[i] <= 180.0):
             try:
                 check_point(lat[i], lon[i])

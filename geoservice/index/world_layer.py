@@ -1,4 +1,4 @@
-"""The world at town level: what is answered where no extract was imported."""
+"""The world at town level, which answers where no extract was imported."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from geoservice.index.places import (
 )
 from geoservice.index.store import IndexFile
 
-#: Beyond, a town says nothing about where somebody is; country alone is answered.
+#: Metres to a town beyond which only the country is answered: such a town says nothing about a
+#: place.
 TOWN_DISTANCE_M_MAX: Final = 100_000.0
 
-#: People from whom a place is called city or town rather than village; OpenStreetMap's mappers
-#: decide by importance, GeoNames has only the population.
+#: Inhabitants from which a place is called city or town rather than village. OpenStreetMap's
+#: mappers decide by importance, but GeoNames has only the population.
 CITY_POPULATION: Final = 50_000
 TOWN_POPULATION: Final = 5_000
 
-#: Nominatim's ranks of places.
+#: Nominatim's search ranks of places.
 _RANKS: Final = {"country": 4, "state": 8, "city": 16, "town": 18, "village": 19, "suburb": 19}
 
-#: Nominatim's address ranks of the keys that a town index answers.
+#: Nominatim's address ranks of the keys in a town's address.
 _ADDRESS_RANKS: Final = _RANKS | {"town": 16, "village": 16, "suburb": 20}
 
-#: Places kept ready; each is some 800 bytes.
+#: Number of places in the cache; each takes some 800 bytes.
 _PLACES_MAX: Final = 8_000
 
 _Columns = {name: number for number, name in enumerate(TOWN_COLUMNS)}
@@ -41,7 +42,7 @@ _WIDTH: Final = len(TOWN_COLUMNS)
 
 
 class WorldLayer:
-    """Answers which town a point is in."""
+    """A layer that answers which town a point is in."""
 
     def __init__(self, index: IndexFile, version: str) -> None:
         self._index = index
@@ -73,9 +74,9 @@ class WorldLayer:
         return results
 
     def town(self, number: int) -> Place:
-        """A town by its number in section `towns`; behind the towns are the countries.
+        """Return a town by its number in section `towns`; higher numbers are countries.
 
-        Raises IndexError.
+        Raises IndexError for a negative number or one beyond the countries.
         """
         of_country = number - len(self._towns) // _WIDTH
         if of_country >= 0:
@@ -87,7 +88,7 @@ class WorldLayer:
         return self._places.get(number) or self._make_place(number, country)
 
     def address_rows(self, place: Place) -> list[AddressRow]:
-        """The address of a place line by line, the finest first."""
+        """Return the address of a place line by line, the finest first."""
         return [
             AddressRow(key=key, name=name, address_rank=_ADDRESS_RANKS[key])
             for key, name in place.address.items()
@@ -159,7 +160,8 @@ class WorldLayer:
         )
 
     def _text(self, number: int) -> str:
-        # Names of states and time zones are few and common: one object each.
+        # There are few names of states and time zones, and many towns share them: keep one object
+        # each.
         text = self._texts.get(number)
         if text is None:
             if len(self._texts) >= _PLACES_MAX:
@@ -168,7 +170,7 @@ class WorldLayer:
         return text
 
     def _coarser(self, result: ReverseResult, country: int, zoom: int) -> ReverseResult:
-        """The same answer without what is finer than the zoom."""
+        """Return the same answer without the levels that are finer than the zoom."""
         place = result.place
         if place is None or place.type == "country":
             return result
@@ -204,13 +206,13 @@ def _kind(population: int) -> str:
 
 
 def _display_name(address: dict[str, str]) -> str:
-    # A city that is its own state is named once.
+    # A city that is a state of its own is named once.
     names = (text for key, text in address.items() if key != "country_code")
     return ", ".join(dict.fromkeys(names))
 
 
 def doubles(values: Iterable[float]) -> Any:
-    """An array of float64; the values themselves if they are one."""
+    """Return an array of float64, or `values` itself if it has that type."""
     try:
         view = memoryview(values)  # type: ignore[arg-type]
     except TypeError:

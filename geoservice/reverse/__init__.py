@@ -1,1 +1,1 @@
-"""Reverse geocoding in process."""
+"""In-process reverse geocoding."""

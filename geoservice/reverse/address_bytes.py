@@ -1,4 +1,4 @@
-"""Addresses of many points as the members of topic `address`, written out already."""
+"""Addresses of many points, serialised as members of records of topic `address`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from geoservice.index.address_json import AddressWriter
 from geoservice.index.world_layer import doubles
 from geoservice.reverse.geocoder import TOWN_DISTANCE_M_MAX, Geocoder, ReverseResult
 
-#: Places of the world kept written; each is some 250 bytes with its entry.
+#: Entries in each of the two caches of serialised addresses; each takes some 250 bytes.
 _PLACES_MAX: Final = 32_000
 
 _encode = msgspec.json.Encoder().encode
 
 
 class AddressBytes:
-    """Looks points up and writes `"display_name":...,"address":{...}` and, if any, `,"distance":`.
+    """A writer of `"display_name":...,"address":{...}` and, if known, `,"distance":...` of points.
 
-    For one thread. What it writes says the same as `Geocoder.reverse_batch`.
+    For use by one thread. The content is the same as that of `Geocoder.reverse_batch`.
     """
 
     def __init__(self, geocoder: Geocoder) -> None:
@@ -32,7 +32,7 @@ class AddressBytes:
         self._of_towns: dict[int, bytes] = {}
 
     def batch(self, lats: Sequence[float], lons: Sequence[float]) -> list[bytes]:
-        """The members for each point; raises ValueError when one is not a point on earth."""
+        """Return the members of each point; raises ValueError if one is not a point on earth."""
         lats, lons = doubles(lats), doubles(lons)
         streets = self.geocoder.streets
         if streets is None or self._writer is None:
@@ -50,7 +50,7 @@ class AddressBytes:
         return written  # type: ignore[return-value]
 
     def _of_world(self, lats: Sequence[float], lons: Sequence[float]) -> list[bytes]:
-        """Without an object for each point: all but the distance depends on the town alone."""
+        """Serialise each town once: all members but the distance depend on the town alone."""
         towns, _, metres = self.geocoder.index.world.reverse_batch(lats, lons)
         known = self._of_towns
         written: list[bytes] = []
@@ -67,7 +67,7 @@ class AddressBytes:
         return written
 
     def of_result(self, result: ReverseResult) -> bytes:
-        """The members of an answer."""
+        """Return the members of a result, from the cache if it is a town."""
         place = result.place
         if place is None or place.osm_type is not None or not place.place_id:
             return members_of(result)
@@ -80,7 +80,7 @@ class AddressBytes:
 
 
 def members_of(result: ReverseResult) -> bytes:
-    """The members of an answer, whoever gave it."""
+    """Return the members of a result of any source."""
     return _with_distance(_without_distance(result), result.distance)
 
 

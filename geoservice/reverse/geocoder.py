@@ -1,4 +1,4 @@
-"""Reverse geocoding in process: the API that everything else here is a thin shell around."""
+"""In-process reverse geocoding: the API that the server and the commands wrap."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ __all__ = [
 
 
 class Geocoder:
-    """Answers which place a point is in, out of an index of streets above one of the world.
+    """A reverse geocoder over a street index and the world index, or the world index alone.
 
-    Holds no state that a lookup changes but a cache, so one object serves one thread well and many
-    threads correctly. Processes share the files' memory.
+    A lookup changes nothing but a cache. Several threads can share one object, but it serves one
+    thread best. Processes share the memory of the mapped files.
     """
 
     def __init__(self, index: IndexFile, world: IndexFile | None = None) -> None:
-        """Take an index of the world, or one of streets and one of the world below it."""
+        """Take a world index, or a street index and the world index to fall back to."""
         self._index = index
         self._version = index.version
         self._streets: StreetLayer | None = None
@@ -77,22 +77,22 @@ class Geocoder:
 
     @property
     def index(self) -> IndexFile:
-        """The file behind it; of an index of streets that one, not the world's."""
+        """The index file: the street index if there is one, else that of the world."""
         return self._index
 
     @property
     def world_index(self) -> IndexFile:
-        """The file of the world."""
+        """The file of the world index."""
         return self._world_index
 
     @property
     def index_version(self) -> str:
-        """Stands for the content of the index: changes when, and only when, that changes."""
+        """An identifier of the content, which changes only when the content of an index changes."""
         return self._version
 
     @property
     def streets(self) -> StreetLayer | None:
-        """The streets; None of an index of the world alone."""
+        """The street layer; None if there is only a world index."""
         return self._streets
 
     def reverse(
@@ -107,12 +107,12 @@ class Geocoder:
     ) -> ReverseResult:
         """Look one point up; raises ValueError when it is not a point on earth.
 
-        `zoom` is Nominatim's: how fine the answer shall be, 3 for the country alone. `layers` and
-        `distance` are out of LAYERS and DISTANCES. `languages` are the wanted ones, best first,
-        for objects that have names in several; without any their local names are answered.
+        `zoom` is Nominatim's level of detail, 3 for the country alone. `layers` and `distance` are
+        values of LAYERS and DISTANCES. `languages` are the preferred languages of names, best
+        first; without any, local names are used.
 
-        With distance "degrees" an index of streets answers what Nominatim would over the same
-        extracts: where these have nothing, the country, and no town of the world.
+        With distance "degrees", a street index answers as Nominatim would with the same extracts:
+        outside of them it answers the country, not a town of the world index.
         """
         check_options(layers, distance)
         if self._streets is not None:
@@ -135,9 +135,9 @@ class Geocoder:
         distance: str = "metres",
         languages: Sequence[str] = (),
     ) -> list[ReverseResult]:
-        """Look many points up, the answers in order; raises ValueError as `reverse` does.
+        """Look many points up, in order; raises ValueError as `reverse` does.
 
-        Arrays of float64 (of numpy or of the standard library) are used as they are.
+        Arrays of float64 (of numpy or of the standard library) are not copied.
         """
         check_options(layers, distance)
         if self._streets is None:
@@ -158,38 +158,38 @@ class Geocoder:
         ]
 
     def town(self, number: int) -> Place:
-        """A town by its number in section `towns` of the world; behind them are the countries.
+        """Return a town of the world by its number in section `towns`; higher ones are countries.
 
-        Raises IndexError.
+        Raises IndexError for an unknown number.
         """
         return self._world.town(number)
 
     def namedetails(self, place: Place) -> dict[str, str]:
-        """All names of a place as OpenStreetMap's tags: "name", "name:de", "ref"."""
+        """Return all names of a place under OpenStreetMap's keys: "name", "name:de", "ref"."""
         if self._streets is not None and place.osm_type is not None:
             return self._streets.names(place)
         return {"name": place.name} if place.name else {}
 
     def address_rows(self, place: Place, languages: Sequence[str] = ()) -> list[AddressRow]:
-        """The address of a place line by line, the finest first."""
+        """Return the address of a place line by line, the finest first."""
         if self._streets is not None and place.osm_type is not None:
             return self._streets.address_rows(place, tuple(languages))
         return self._world.address_rows(place)
 
     def geometry(self, place: Place) -> dict[str, Any] | None:
-        """Its shape as a GeoJSON geometry; None where only a point is known."""
+        """Return the shape of a place as a GeoJSON geometry; None where only a point is known."""
         if self._streets is None or place.osm_type is None:
             return None
         return object_geometry(self._index, place.place_id - 1)
 
     def lookup(self, osm_type: str, osm_id: int, *, languages: Sequence[str] = ()) -> list[Place]:
-        """What OpenStreetMap's object ("node", "way", "relation" and its id) is in this index."""
+        """Return the places of an OSM object; `osm_type` is "node", "way" or "relation"."""
         if self._streets is None:
             return []
         return self._streets.lookup(osm_type, osm_id, tuple(languages))
 
     def extratags(self, place: Place) -> dict[str, str]:
-        """Other tags of a place: "wikidata", "population"."""
+        """Return other tags of a place: "wikidata", "population"."""
         if self._streets is not None and place.osm_type is not None:
             return self._streets.extratags(place)
         return {"population": str(place.population)} if place.population else {}
@@ -197,7 +197,7 @@ class Geocoder:
     def _country(
         self, lat: float, lon: float, layers: frozenset[str], languages: Sequence[str]
     ) -> ReverseResult:
-        """The country alone, under the name that the extracts have for it."""
+        """Return the country alone, with its name in the extracts."""
         result = _of_layers(self._world.reverse(lat, lon, ZOOM_COUNTRY), layers)
         if result.place is None or self._streets is None:
             return result
@@ -213,7 +213,7 @@ class Geocoder:
 
 
 def _of_layers(result: ReverseResult, layers: frozenset[str]) -> ReverseResult:
-    """Towns and countries are of layer address: who asks for others wants nothing instead."""
+    """Remove the place unless layer address is wanted: the world's places are all in that layer."""
     if result.place is None or "address" in layers:
         return result
     return msgspec.structs.replace(result, place=None, distance=None)

@@ -1,8 +1,8 @@
-"""A geocoder that follows its index file: a file put in its place is opened without a restart.
+"""A geocoder that follows its index file: a replaced file is opened without a restart.
 
-A thread looks at the file once a second. What it finds is opened and verified there, and only then
-given out; whoever asks meanwhile, or holds on to the geocoder he has, goes on with the one before.
-A file that cannot be used is refused with one line, and the last good index stays in use.
+A thread checks the file once a second. It opens and verifies a new file before it hands the new
+geocoder out; until then callers use the previous one, and they may keep using it. An unusable file
+is reported in one log line, and the last good index stays in use.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ CHECK_INTERVAL_S: Final = 1.0
 
 
 class GeocoderSource(Protocol):
-    """Where a long-running process gets its geocoder from."""
+    """The source of a long-running process's geocoder."""
 
     @property
     def current(self) -> Geocoder:
-        """The one to use now. Ask again for each batch, and keep it for that."""
+        """The geocoder to use now. Read it once for each batch."""
 
 
 class FixedGeocoder:
-    """A geocoder that stays the same."""
+    """A source whose geocoder never changes."""
 
     def __init__(self, geocoder: Geocoder) -> None:
         self._geocoder = geocoder
 
     @property
     def current(self) -> Geocoder:
-        """Always the same."""
+        """The geocoder, always the same."""
         return self._geocoder
 
 
 class _Signature(NamedTuple):
-    """What differs between two files that were put under the same name, one after the other."""
+    """The properties that tell two files of the same name apart."""
 
     device: int
     inode: int
@@ -51,7 +51,7 @@ class _Signature(NamedTuple):
 
 
 class WatchedGeocoder:
-    """The geocoder of the file that now lies at a path. Thread-safe."""
+    """The geocoder of the file that is now at a path. Thread-safe."""
 
     def __init__(
         self,
@@ -62,27 +62,27 @@ class WatchedGeocoder:
     ) -> None:
         """Open the index, by default the embedded world; raises IndexUnavailable.
 
-        `on_change` is called in the watching thread, after another file was taken into use.
+        `on_change` is called in the watching thread, after a new file came into use.
         """
         self._argument = path
         self._path = path if path is not None else WORLD_PATH
         self._interval_s = check_interval_s
         self._on_change = on_change
-        # Before opening: what changes in between is found at the first look.
+        # Taken before the file is opened, so that the first check finds a change in between.
         self._signature = _signature(self._path)
         self._current = Geocoder.open(path)
-        self.refused: str | None = None  # why the file at the path is not in use, if it is not
+        self.refused: str | None = None  # why the file at the path is not in use, or None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="index-watch", daemon=True)
         self._thread.start()
 
     @property
     def current(self) -> Geocoder:
-        """The newest index that could be used."""
+        """The newest usable geocoder."""
         return self._current
 
     def close(self) -> None:
-        """Look no more; the current geocoder stays usable."""
+        """Stop checking; the current geocoder stays usable."""
         self._stopping.set()
         self._thread.join()
 
@@ -91,7 +91,7 @@ class WatchedGeocoder:
             try:
                 self._look()
             except Exception:
-                # Anything else than an unusable file is a bug, and no reason to stop following.
+                # Anything but an unusable file is a bug, but no reason to stop following.
                 logger.exception("%s: the new index was not opened", self._path)
 
     def _look(self) -> None:
@@ -107,7 +107,8 @@ class WatchedGeocoder:
         except IndexUnavailable as error:
             self._refuse(str(error))
             if before is not None and before.inode == signature.inode:
-                # What is mapped has changed with the file. Nothing true can be read from it.
+                # The file was overwritten in place, so the mapped memory has changed and is not
+                # valid.
                 self._leave_current()
             return
         self.refused = None
@@ -121,7 +122,7 @@ class WatchedGeocoder:
         self.refused = reason
 
     def _leave_current(self) -> None:
-        """Answer from the embedded world, if that is another file."""
+        """Switch to the embedded world, unless it is the file in question."""
         if self._path == WORLD_PATH:
             return
         try:

@@ -1,4 +1,4 @@
-"""Which parts of an index can be searched."""
+"""The parts of an index that can be searched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from geoservice.search.world import WorldLayer
 
 
 def open_layers(geocoder: Geocoder) -> list[SearchLayer]:
-    """The searchable layers, the finest first; those built without the search are left out."""
+    """Return the searchable layers, the finest first, without those built without the search."""
     layers: list[SearchLayer] = []
     with contextlib.suppress(IndexFormatError):
         layers.append(StreetSearch(geocoder))

@@ -1,8 +1,8 @@
-"""One question to one index: which places match, and how well.
+"""The matching of one query with one layer: the places that match, and their scores.
 
-Every word of the question must be in a name of the place, or in what it lies in, or be its house
-number; little words ("de la") and a house number that is nowhere may be missing. Among those that
-match, names that are asked for in full come first, then important places.
+Every word of the query must be in a name of the place, in the name of an area around it, or be its
+house number. Stop words ("de la") and a house number that is not found may be missing. Places whose
+full name is in the query score highest, then important places.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from geoservice.search.query import House, Query, SearchLayer
 from geoservice.search.sections import Numbers
 from geoservice.search.words import Forms, plain, split_words
 
-#: How many entries of the word index one question may read, and how many places it may look at.
+#: Limits for one query: entries of the word index read, places scored, and places scored of which
+#: words are missing.
 _POSTINGS_MAX: Final = 400_000
 _LOOKED_AT_MAX: Final = 250
 _LOOKED_AT_LACKING_MAX: Final = 50
 
-#: Words that may be missing from a name.
+#: Stop words, which may be missing from a name.
 _LITTLE_WORDS: Final = frozenset(
     (
         *("a", "al", "an", "and", "at", "d", "da", "dal", "das", "de", "degli", "dei", "del"),
@@ -34,7 +35,7 @@ _LITTLE_WORDS: Final = frozenset(
     )
 )
 
-# What a match is worth beside the importance, which goes from 0 to 0.5.
+# Weights of a match; the importance is added to them and goes from 0 to 0.5.
 _FULL_NAME: Final = 0.5
 _HOUSE_FOUND: Final = 0.4
 _IN_VIEWBOX: Final = 0.3
@@ -43,7 +44,7 @@ _COVERED: Final = 0.2
 _OTHER_NAME: Final = 0.05
 _OTHER_ORDER: Final = 0.1
 
-#: Which address ranks a part of a question may be answered by, if it is the finest one.
+#: Address ranks that answer a part of a structured query, if it is the finest part.
 _PART_RANKS: Final = {
     "amenity": (28, 30),
     "street": (25, 30),
@@ -56,29 +57,29 @@ _PART_RANKS: Final = {
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A word of the question."""
+    """A word of the query."""
 
     forms: Forms
-    may_name: bool  # may it be in the place's own name?
-    may_place: bool  # may it be in the name of what the place lies in?
-    may_number: bool  # may it be (part of) the house number?
+    may_name: bool  # may be in the place's own name
+    may_place: bool  # may be in the name of an area around the place
+    may_number: bool  # may be the house number or a part of it
 
     @property
     def is_little(self) -> bool:
-        """May it be missing?"""
+        """Return whether the word may be missing."""
         return self.forms[0] in _LITTLE_WORDS
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A question taken to pieces."""
+    """A query split into words."""
 
     words: tuple[Word, ...]
-    house_numbers: tuple[str, ...]  # plain; what may be one
+    house_numbers: tuple[str, ...]  # normalised candidates
     ranks: tuple[int, int] | None
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A place that matches, and how well."""
+    """A place that matches, with its score."""
 
     score: float
     layer: Any  # SearchLayer
@@ -87,11 +88,11 @@ class Match(msgspec.Struct, frozen=True):
 
 
 def take_apart(query: Query) -> Asked:
-    """The words of a question, and what each of them may be."""
+    """Split a query into words, and mark what each of them may be."""
     if query.structured is None:
         words = _words(query.text, may_name=True, may_place=True, may_number=True)
         return Asked(words, _house_numbers(query.text), query.ranks)
-    # The finest part is what is looked for, the others say where.
+    # The finest part is what is searched, the others are the areas around it.
     parts = [(name, getattr(query.structured, name)) for name in _PART_RANKS]
     parts = [(name, text) for name, text in parts if text.strip()]
     if not parts:
@@ -109,14 +110,14 @@ def _words(text: str, *, may_name: bool, may_place: bool, may_number: bool) -> t
     words: list[Word] = []
     for forms in split_words(text):
         has_digit = any(letter.isdigit() for letter in forms[0])
-        # The letter behind a number: "34 b".
+        # A single letter after a number belongs to it: "34 b".
         is_letter = len(forms[0]) == 1 and bool(words) and words[-1].may_number
         words.append(Word(forms, may_name, may_place, may_number and (has_digit or is_letter)))
     return tuple(words)
 
 
 def _house_numbers(text: str) -> tuple[str, ...]:
-    """The parts of a text that can be house numbers: "12", "7 a", "89-01"."""
+    """Return the parts of a text that can be house numbers: "12", "7 a", "89-01"."""
     parts = plain(text).replace(",", " ").split()
     numbers: list[str] = []
     for place, part in enumerate(parts):
@@ -130,7 +131,7 @@ def _house_numbers(text: str) -> tuple[str, ...]:
 
 
 class Matching:
-    """One question to one layer."""
+    """The matching of one query with one layer."""
 
     def __init__(self, layer: SearchLayer, query: Query, asked: Asked) -> None:
         self._layer = layer
@@ -144,9 +145,9 @@ class Matching:
             self._placed.append(self._as_set(inside) if word.may_place and len(inside) else None)
 
     def matches(self) -> list[Match]:
-        """The places that match, in no order."""
+        """Return the places that match, unsorted."""
         candidates = self._candidates()
-        # A damaged index may name more than there is.
+        # A damaged index may contain numbers beyond the last object.
         candidates = candidates[(candidates >= 0) & (candidates < self._layer.object_count)]
         if not len(candidates):
             return []
@@ -167,7 +168,7 @@ class Matching:
         ):
             matched = in_name if inside is None else in_name | inside[contexts]
             if word.may_place and len(owners):
-                # A restaurant is also found by its street.
+                # A restaurant is also found by the name of its street.
                 matched = matched | np.isin(parents, owners)
             covered += matched / len(self._asked.words)
             weight += np.where(in_name, 1.0 / (1.0 + np.log1p(len(owners))), 0.0)
@@ -205,7 +206,7 @@ class Matching:
 
         found = look_at(np.flatnonzero(fits & (lacks == 0)), _LOOKED_AT_MAX)
         if self._asked.house_numbers and all(match.house is None for match in found):
-            # Some houses lie in a city by their own address alone, their street does not.
+            # Some houses are in a city only by their own address, not by that of their street.
             unplaced = [place for place, inside in enumerate(self._placed) if inside is None]
             fits &= (lacks > 0) & ~lacking[unplaced].any(axis=0)
             found += look_at(np.flatnonzero(fits), _LOOKED_AT_LACKING_MAX)
@@ -220,9 +221,9 @@ class Matching:
         covered: float,
         lacking: Sequence[int],
     ) -> Match | None:
-        """The score of one place, or of its house if the question has its number.
+        """Score one place, or its house if the query has the number of one.
 
-        None if words are lacking that the house's own address has not either.
+        Returns None if words are missing that the house's own address does not have either.
         """
         forms = [word.forms for word, here in zip(self._asked.words, in_name, strict=True) if here]
         names = self._layer.names(number)
@@ -237,7 +238,7 @@ class Matching:
         house = None
         wanted = zip(self._asked.words, in_name, strict=True)
         if any(word.may_number and not here for word, here in wanted):
-            # The longest reading of a number first: "12 b" before "12".
+            # Try the longest form of a number first: "12 b" before "12".
             for place, house_number in enumerate(self._asked.house_numbers):
                 house = self._layer.house(number, house_number)
                 if house is not None:
@@ -254,20 +255,20 @@ class Matching:
         return Match(score, self._layer, number, house)
 
     def _lies_in(self, house: House, words: Sequence[int]) -> bool:
-        """Are these words in the address of the house itself?"""
+        """Return whether these words are in the address of the house itself."""
         [context] = self._layer.contexts(np.array([house.number], dtype=np.int32)).tolist()
         insides = [self._placed[word] for word in words]
         return all(inside is not None and bool(inside[context]) for inside in insides)
 
     def _candidates(self) -> Numbers:
-        """What has at least one word that matters in its name, by the rarest words first."""
+        """Return the objects with a significant word in their name, taking rare words first."""
         words = [
             owners
             for word, owners in zip(self._asked.words, self._named, strict=True)
             if word.may_name and not word.is_little
         ]
         if not any(word.may_place for word in self._asked.words if word.may_name):
-            # A structured question: all words of its finest part must be in the name.
+            # In a structured query, all words of the finest part must be in the name.
             words = [
                 owners
                 for word, owners in zip(self._asked.words, self._named, strict=True)
@@ -296,14 +297,14 @@ class Matching:
         return wanted
 
     def _as_set(self, contexts: Numbers) -> NDArray[np.bool_]:
-        # One longer than there are contexts: -1, which stands for none, is the last.
+        # The array has one extra element at the end, for the context -1, which means none.
         inside = np.zeros(self._layer.context_count + 1, dtype=bool)
         inside[contexts[(contexts >= 0) & (contexts < self._layer.context_count)]] = True
         return inside
 
 
 def _share(asked: Sequence[Forms], name: Sequence[Forms]) -> float:
-    """How much of a name was asked for; a little less when it was in another order."""
+    """Return the share of a name's words that the query has; a little less in another order."""
     if not name:
         return 0.0
     wanted = {form for forms in asked for form in forms}

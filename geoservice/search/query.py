@@ -1,4 +1,4 @@
-"""What can be asked of the forward search, and what it asks of an index."""
+"""The queries of forward search, and the interface that it needs of an index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from geoservice.search.sections import Numbers, WordIndex
 LIMIT_DEFAULT: Final = 10
 LIMIT_MAX: Final = 50
 
-#: Address ranks by Nominatim's featureType.
+#: Address ranks of Nominatim's featureType values.
 FEATURE_RANKS: Final = {
     "country": (4, 4),
     "state": (8, 8),
@@ -27,7 +27,7 @@ Box = tuple[float, float, float, float]  # west, south, east, north
 
 
 class Structured(msgspec.Struct, frozen=True, kw_only=True):
-    """A question in parts, from fine to coarse."""
+    """A structured query, its parts from fine to coarse."""
 
     amenity: str = ""
     street: str = ""
@@ -39,13 +39,13 @@ class Structured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A question."""
+    """A query."""
 
     text: str = ""
-    structured: Structured | None = None  # instead of the text
+    structured: Structured | None = None  # used instead of the text
     limit: int = LIMIT_DEFAULT
-    countries: frozenset[str] = frozenset()  # ISO codes in lower case; empty: all
-    viewbox: Box | None = None  # preferred, or with `bounded` the only one
+    countries: frozenset[str] = frozenset()  # ISO codes in lower case; empty means all
+    viewbox: Box | None = None  # preferred area; with `bounded` the only one
     bounded: bool = False
     ranks: tuple[int, int] | None = None  # address ranks, see FEATURE_RANKS
     layers: frozenset[str] | None = None
@@ -55,43 +55,43 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class House(msgspec.Struct, frozen=True):
-    """A house of a street: an object of its own, or one that is counted along a line."""
+    """A house of a street: an object of its own, or one on an interpolation line."""
 
     number: int
-    counted: int = -1  # the house number, on a line between two houses
+    counted: int = -1  # interpolated house number, or -1
 
 
 class SearchLayer(Protocol):
-    """One index that can be searched. Arguments and answers are its own numbers of objects."""
+    """One index that can be searched. Methods take and return its own object numbers."""
 
     words: WordIndex
     context_count: int
     object_count: int
-    bonus: float  # what its places are worth beside those of other layers
+    bonus: float  # added to the scores of its places, to rank them among those of other layers
 
     def contexts(self, numbers: Numbers) -> Numbers:
-        """What each lies in; -1 for nothing."""
+        """Return the context of each object, which stands for the areas around it; -1 for none."""
 
     def parents(self, numbers: Numbers) -> Numbers:
-        """The street or place that each is on; -1 for none."""
+        """Return the street or place that each object belongs to; -1 for none."""
 
     def importances(self, numbers: Numbers) -> NDArray[np.float64]:
-        """How well known each is, 0 to 1."""
+        """Return the importance of each object, 0 to 1."""
 
     def ranks(self, numbers: Numbers) -> Numbers:
-        """Nominatim's address ranks."""
+        """Return Nominatim's address rank of each object."""
 
     def inside(self, numbers: Numbers, box: Box) -> NDArray[np.bool_]:
-        """Which of them are in a box."""
+        """Return a mask of the objects in a box."""
 
     def names(self, number: int) -> Iterable[str]:
-        """All names of one, the one that is shown first."""
+        """Return all names of an object, the one that is displayed first."""
 
     def house(self, number: int, house_number: str) -> House | None:
-        """The house of a street or place with this (plain) number."""
+        """Return the house of a street or place with this normalised number, or None."""
 
     def place(self, number: int, languages: Sequence[str], house: House | None) -> Place:
-        """What an answer says about one, or about its house."""
+        """Return the place for an object, or for its house."""
 
     def postcodes(self, text: str, languages: Sequence[str]) -> list[Place]:
-        """The areas of a postcode, one a country."""
+        """Return the areas of a postcode, one per country."""

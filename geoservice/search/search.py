@@ -1,4 +1,4 @@
-"""Forward search: which places does a text name?"""
+"""Forward search: the places that a text names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from geoservice.search.words import all_forms, plain
 
 _RANK_SUBURB: Final = 22
 
-#: Nominatim's layer by the main tag; all others are points of interest.
+#: Nominatim's layers by key of the main tag; all other places are points of interest.
 _LAYERS: Final = dict.fromkeys(("highway", "place", "boundary", "building"), "address") | {
     "railway": "railway",
     "natural": "natural",
@@ -21,7 +21,7 @@ _LAYERS: Final = dict.fromkeys(("highway", "place", "boundary", "building"), "ad
 
 
 def search(layers: Sequence[SearchLayer], query: Query) -> list[Place]:
-    """The places that match, best first; no more than the limit."""
+    """Return the places that match, best first, at most as many as the limit."""
     asked = take_apart(query)
     if not any(word.may_name and not word.is_little for word in asked.words):
         return []
@@ -33,7 +33,7 @@ def search(layers: Sequence[SearchLayer], query: Query) -> list[Place]:
 
 
 def _postcodes(layers: Sequence[SearchLayer], query: Query) -> list[Place]:
-    """Areas of a postcode, if the question is nothing else or names only a country beside."""
+    """Return the areas of a postcode, if the query is only that, with or without a country."""
     text = query.text.strip()
     if query.structured is not None:
         parts = query.structured
@@ -54,7 +54,7 @@ def _first(matches: Sequence[Match], query: Query, places: list[Place]) -> list[
         places = [place for place in places if place.address.get("country_code") in query.countries]
     places = places[: query.limit]
     seen: set[Any] = set()
-    towns: set[tuple[str, str]] = set()  # found in an extract
+    towns: set[tuple[str, str]] = set()  # those found in an extract
     for match in matches:
         if len(places) >= query.limit:
             break
@@ -64,7 +64,7 @@ def _first(matches: Sequence[Match], query: Query, places: list[Place]) -> list[
         if query.countries and place.address.get("country_code") not in query.countries:
             continue
         if query.dedupe:
-            # Pieces of one street are one answer.
+            # Several segments of one street are one result.
             key = (place.category, place.type, place.display_name, place.address_rank)
             if key in seen:
                 continue
@@ -74,7 +74,7 @@ def _first(matches: Sequence[Match], query: Query, places: list[Place]) -> list[
                 if place.address_rank <= _RANK_SUBURB:
                     towns.add(town)
             elif town in towns:
-                # The world's index knows less about it.
+                # Skip it: the world index knows less about the same town.
                 continue
         places.append(place)
     return places

@@ -1,13 +1,13 @@
-"""The sections of an index that forward search needs: which words are in whose names.
+"""The sections of an index for forward search: an inverted index of words.
 
-What can be found ("objects": streets, places, towns) has names; where it lies is its "context", one
-for all that share it (the address behind the street; state and country of a town). Both are
-looked up by word.
+Objects (streets, places, towns) have names. The context of an object is what lies around it; many
+objects share one (the address tail of a street; state and country of a town). Both are looked up by
+word.
 
-The words are sorted by their bytes and stored in blocks of BLOCK_WORDS. Of each word there are: how
-many bytes it has in common with the one before (0 in the first of a block), how many follow,
-these, then as varints the lengths of its objects and of its contexts in bytes. Numbers of objects
-and contexts are varints too: the first of a word, then the gaps.
+Words are sorted by their bytes and stored in blocks of BLOCK_WORDS. An entry has: the number of
+bytes that the word shares with the one before (0 for the first of a block), the number of its other
+bytes, these bytes, and as varints the lengths in bytes of its objects and of its contexts. The
+numbers of objects and contexts are varints too: the first number of a word, then the differences.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from geoservice.index.format import IndexFormatError
 from geoservice.search.words import all_forms
 
 WORDS: Final = "words"
-WORD_BLOCKS: Final = "word blocks"  # int32 x 3 a block: where it begins in the three others
-NAMED: Final = "named"  # objects, ascending
-CONTEXTS: Final = "contexts"  # contexts, ascending
+WORD_BLOCKS: Final = "word blocks"  # int32 x 3 per block: its start in the three other sections
+NAMED: Final = "named"  # numbers of objects, ascending per word
+CONTEXTS: Final = "contexts"  # numbers of contexts, ascending per word
 
 SECTIONS: Final = (WORDS, WORD_BLOCKS, NAMED, CONTEXTS)
 
@@ -41,7 +41,7 @@ _NOTHING: Final[Numbers] = np.empty(0, dtype=np.int32)
 
 
 class _Pairs:
-    """Words and in whose names they are."""
+    """Pairs of a word and the object or context that has it in a name."""
 
     def __init__(self, numbers: dict[str, int]) -> None:
         self._numbers = numbers
@@ -54,8 +54,8 @@ class _Pairs:
             self._owners.append(owner)
 
     def encoded(self, places: NDArray[np.int64]) -> tuple[bytes, list[int]]:
-        """The owners of all words in their sorted order, and the length of each word's."""
-        # Word and owner in one number: sorted in place, encoded in pieces.
+        """Return the encoded owners of all words in sorted order, and the length per word."""
+        # Word and owner form one number, so that they are sorted in place and encoded in chunks.
         keys = places[np.frombuffer(self._words, dtype=np.int32)]
         keys <<= 32
         keys |= np.frombuffer(self._owners, dtype=np.int32)
@@ -71,7 +71,7 @@ class _Pairs:
             gaps[is_first] = owners[is_first]
             encoded, sizes = encode_varints(gaps)
             data += encoded
-            # The words of a piece follow each other.
+            # The words of a chunk are consecutive.
             lengths[words[0] : words[-1] + 1] += np.bincount(
                 words - words[0], weights=sizes
             ).astype(np.int64)
@@ -80,7 +80,7 @@ class _Pairs:
 
 
 def build_search_sections(objects: Iterable[Named], contexts: Iterable[Named]) -> dict[str, bytes]:
-    """The sections; each object and each context comes once, with all names it goes by."""
+    """Build the sections; each object and each context comes once, with all its names."""
     numbers: dict[str, int] = {}
     named, inside = _Pairs(numbers), _Pairs(numbers)
     for number, names in objects:
@@ -118,10 +118,10 @@ def build_search_sections(objects: Iterable[Named], contexts: Iterable[Named]) -
 
 
 class WordIndex:
-    """The sections, memory-mapped. Nothing in them is trusted: a damaged one finds other things."""
+    """The memory-mapped sections. Damaged sections give wrong results, but no error."""
 
     def __init__(self, section: Any) -> None:
-        """`section` answers a section's bytes by name; raises IndexFormatError."""
+        """Read the sections; `section` returns one by name. Raises IndexFormatError."""
         self._words = memoryview(section(WORDS))
         self._named = memoryview(section(NAMED))
         self._contexts = memoryview(section(CONTEXTS))
@@ -131,11 +131,11 @@ class WordIndex:
         self._blocks = blocks.reshape(-1, _BLOCK_WIDTH)
 
     def named(self, word: str) -> Numbers:
-        """The objects with this word in a name, ascending."""
+        """Return the objects with this word in a name, ascending."""
         return self._find(word)[0]
 
     def contexts(self, word: str) -> Numbers:
-        """The contexts with this word in a name, ascending."""
+        """Return the contexts with this word in a name, ascending."""
         return self._find(word)[1]
 
     def _find(self, word: str) -> tuple[Numbers, Numbers]:
@@ -166,7 +166,7 @@ class WordIndex:
         return bytes(self._words[at + 2 : at + 2 + length])
 
     def _block(self, block: int) -> Iterator[tuple[bytes, int, int]]:
-        """The words of a block, each with the lengths of its objects and contexts."""
+        """Yield the words of a block, each with the lengths of its objects and contexts."""
         at = max(0, int(self._blocks[block, 0]))
         word = b""
         for _ in range(BLOCK_WORDS):
@@ -188,7 +188,7 @@ class WordIndex:
 
 
 def encode_varints(values: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
-    """The values as varints (LEB128), and the length of each."""
+    """Return the values as varints (LEB128), and the length of each."""
     sizes = np.ones(len(values), dtype=np.int64)
     for place in range(1, _VARINT_BYTES_MAX):
         sizes += values >= 1 << (7 * place)
@@ -202,7 +202,7 @@ def encode_varints(values: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]
 
 
 def decode_gaps(data: Any) -> Numbers:
-    """The numbers that a first one and gaps stand for; what cannot be one is left out."""
+    """Decode varints of a first number and differences; numbers out of range are dropped."""
     values = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(values < 0x80)
     if not len(ends):
@@ -218,7 +218,7 @@ def decode_gaps(data: Any) -> Numbers:
 
 
 def integers(section: Any, name: str) -> Numbers:
-    """A section as int32; raises IndexFormatError."""
+    """Return a section as int32; raises IndexFormatError."""
     if len(section) % 4:
         raise IndexFormatError(f"damaged: section {name!r} ends within a number")
     return np.frombuffer(section, dtype="<i4")

@@ -1,4 +1,4 @@
-"""Forward search in an index of streets: streets, houses, places and points of interest."""
+"""Forward search in a street index: streets, houses, places and points of interest."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _SHAPE: Final = {name: number for number, name in enumerate(sections.SHAPE_COLUM
 _TAIL: Final = {name: number for number, name in enumerate(sections.TAIL_COLUMNS)}
 _INTERPOLATION: Final = {name: number for number, name in enumerate(sections.INTERPOLATION_COLUMNS)}
 
-#: A street with more houses is looked through only so far.
+#: Limit of the houses of one street that are searched.
 _HOUSES_MAX: Final = 20_000
-#: House numbers kept split; the same few are in all streets.
+#: Number of split house numbers in the cache; most streets share the same few.
 _HOUSE_NUMBERS_MAX: Final = 16_384
 
 #: Nominatim's ranks of a postcode.
@@ -35,7 +35,7 @@ _ADDRESS_RANK_POSTCODE: Final = 5
 
 
 def build_street_search(content: Mapping[str, Any]) -> dict[str, bytes]:
-    """The sections that make the other sections of an index searchable."""
+    """Build the sections that make an index searchable from its other sections."""
     texts = _Texts(content)
     return build_search_sections(texts.named_objects(), texts.tails())
 
@@ -54,14 +54,14 @@ class _Texts:
         self._countries = integers(content[sections.COUNTRIES], sections.COUNTRIES)
 
     def named_objects(self) -> Iterator[Named]:
-        """What has a name. A house is found by its street."""
+        """Yield the objects that have a name. Houses without one are found by their street."""
         names, texts, ranks = (self._objects[:, _OBJECT[name]] for name in _NAMED_COLUMNS)
         is_linked = ranks >> 16 & sections.FLAG_LINKED != 0
         for number in np.flatnonzero(((names >= 0) | (texts >= 0)) & ~is_linked):
             yield int(number), self._object_names(int(names[number]), int(texts[number]))
 
     def tails(self) -> Iterator[Named]:
-        """What each address has behind house number and street."""
+        """Yield each address tail with the names in it."""
         first_lines = self._tails[:, _TAIL["first_line"]]
         for number in range(len(self._tails) - 1):
             lines = self._tail_lines[first_lines[number] : first_lines[number + 1]]
@@ -96,13 +96,13 @@ class _Texts:
 
 
 class StreetSearch:
-    """The objects of an index of streets."""
+    """The searchable layer of a street index."""
 
-    #: Somebody who imported an extract looks for something there first.
+    #: An extract was imported on purpose, so its places rank before those of the world.
     bonus: float = 0.3
 
     def __init__(self, geocoder: Geocoder) -> None:
-        """Raises IndexFormatError when the index was built without the search."""
+        """Open the layer; raises IndexFormatError when the index was built without the search."""
         if geocoder.streets is None:
             raise IndexFormatError("not an index of streets")
         index = geocoder.index
@@ -128,37 +128,37 @@ class StreetSearch:
         self._house_numbers = house_numbers
 
     def contexts(self, numbers: Numbers) -> Numbers:
-        """The addresses behind the streets."""
+        """Return the address tail of each object."""
         contexts = self._column(numbers, "tail")
         return np.where(contexts < self.context_count, contexts, -1)
 
     def parents(self, numbers: Numbers) -> Numbers:
-        """The street that each is on; -1 for none."""
+        """Return the street of each object; -1 for none."""
         return self._column(numbers, "parent")
 
     def importances(self, numbers: Numbers) -> NDArray[np.float64]:
-        """By Nominatim's search rank, as where it has no statistics of Wikipedia."""
+        """Return importances by search rank, as Nominatim does without Wikipedia's statistics."""
         return np.maximum(0.0, 0.40001 - (self._column(numbers, "ranks") & 0xFF) / 75.0)
 
     def ranks(self, numbers: Numbers) -> Numbers:
-        """Nominatim's address ranks."""
+        """Return Nominatim's address rank of each object."""
         return self._column(numbers, "ranks") >> 8 & 0xFF
 
     def inside(self, numbers: Numbers, box: Box) -> NDArray[np.bool_]:
-        """Which of them are in a box."""
+        """Return a mask of the objects in a box."""
         lons = self._column(numbers, "lon") / 1e7
         lats = self._column(numbers, "lat") / 1e7
         west, south, east, north = box
         return (lons >= west) & (lons <= east) & (lats >= south) & (lats <= north)
 
     def names(self, number: int) -> Iterable[str]:
-        """All names in all languages."""
+        """Return all names in all languages."""
         text = int(self._objects[number, _OBJECT["text"]])
         shown = self._index.string(text) if text >= 0 else ""
         return [shown, *(name for name in self._streets.all_names(number) if name != shown)]
 
     def house(self, number: int, house_number: str) -> House | None:
-        """The house of a street or place with this number."""
+        """Return the house of a street or place with this number, or None."""
         if not 0 <= number < len(self._house_ends):
             return None
         start = max(0, int(self._house_ends[number - 1])) if number else 0
@@ -171,12 +171,12 @@ class StreetSearch:
             if text >= 0 and house_number in self._house_numbers(text):
                 if self._objects[house, _OBJECT["text"]] < 0:
                     return House(int(house))
-                # The house itself is a better answer than the shop in it.
+                # The house itself is a better answer than a shop in it.
                 named = named or House(int(house))
         return named or self._counted_house(number, house_number)
 
     def _counted_house(self, street: int, house_number: str) -> House | None:
-        """A house on a line between two houses whose numbers are known."""
+        """Return a house on an interpolation line between two mapped houses, or None."""
         if not house_number.isdecimal() or len(house_number) > 6:
             return None
         counted = int(house_number)
@@ -190,7 +190,7 @@ class StreetSearch:
         return House(int(numbers[found[0]]), counted) if len(found) else None
 
     def place(self, number: int, languages: Sequence[str], house: House | None) -> Place:
-        """What an answer says about it."""
+        """Return the place for an object, or for its house."""
         if house is None:
             return self._streets.place(number, languages=tuple(languages))
         place = self._streets.place(house.number, counted=house.counted, languages=tuple(languages))
@@ -200,7 +200,7 @@ class StreetSearch:
         return msgspec.structs.replace(place, lat=lat, lon=lon, boundingbox=None)
 
     def _counted_point(self, house: House) -> tuple[float, float]:
-        """Where on its line a house is: (lon, lat)."""
+        """Return (lon, lat) of a house on its interpolation line."""
         shapes = np.flatnonzero(self._shapes[:-1, _SHAPE["object"]] == house.number)
         starts = self._shapes[:, _SHAPE["first_vertex"]]
         pieces = [
@@ -218,7 +218,7 @@ class StreetSearch:
         return float(np.interp(at, along, points[:, 0])), float(np.interp(at, along, points[:, 1]))
 
     def postcodes(self, text: str, languages: Sequence[str]) -> list[Place]:
-        """The middle of all that has the postcode."""
+        """Return the postcode in each country, at the mean of all objects with it."""
         wanted = "".join(text.upper().split())
         codes = self._tails[:-1, _TAIL["postcode"]]
         tails = [
@@ -258,7 +258,7 @@ class StreetSearch:
         return found
 
     def _tails_with(self, text: str) -> list[int]:
-        """The addresses that have all words of a text."""
+        """Return the address tails that contain all words of a text."""
         groups = []
         for forms in split_words(text):
             found = [self.words.contexts(form) for form in forms]
@@ -271,13 +271,13 @@ class StreetSearch:
         return [int(tail) for tail in common]
 
     def _column(self, numbers: Numbers, name: str) -> Numbers:
-        # What a damaged file says is kept within the table: it finds other things, no more.
+        # Clip numbers of a damaged file to the table: the result is wrong, but there is no error.
         column: Numbers = self._objects[np.clip(numbers, 0, len(self._objects) - 1), _OBJECT[name]]
         return column
 
 
 def _numbers_of(text: str) -> list[str]:
-    """The house numbers of an object that has one or several: "7", "3;5", "12 a"."""
+    """Split the text of one or several house numbers: "7", "3;5", "12 a"."""
     parts = plain(text).replace(";", ",").split(",")
     return ["".join(part.split()) for part in parts]
 

@@ -1,7 +1,7 @@
-"""Text to words, the same for what is searched and for what is asked.
+"""The splitting of text into words, the same for indexed names and for queries.
 
-Case, accents and punctuation do not count, and words that are often written short are the same as
-their short forms. A short form that can stand for several words ("st") counts as each of them.
+Case, accents and punctuation do not matter, and common abbreviations match the full words. An
+abbreviation of several words ("st") matches each of them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-#: What can be written for one word of a text; two words match when they share a form.
+#: All forms of one word of a text. Two words match when they have a form in common.
 Forms = tuple[str, ...]
 
 WORDS_MAX: Final = 24
 _CHARACTERS_MAX: Final = 400
-_WORD_CHARACTERS_MAX: Final = 60  # of a form; in UTF-8 fewer than 256 bytes
+_WORD_CHARACTERS_MAX: Final = 60  # of a form; always fewer than 256 bytes in UTF-8
 
 # Letters that Unicode does not decompose.
 _LETTERS: Final = str.maketrans(
@@ -86,9 +86,9 @@ _SHORT_FORMS: Final = (
     ("second", "2nd"),
     ("third", "3rd"),
 )
-#: Endings of compounds, and what they are written short.
+#: Endings of compound words, with their abbreviations.
 _ENDINGS: Final = (("strasse", "str"), ("platz", "pl"), ("straat", "str"))
-#: Words that are often written together with the one before.
+#: Words that are often joined to the word before them.
 _JOINED: Final = frozenset(
     (
         *("strasse", "straße", "str", "weg", "gasse", "platz", "allee", "ring", "damm", "ufer"),
@@ -111,14 +111,14 @@ _LONG_FORMS: Final = _long_forms()
 
 @lru_cache(maxsize=4096)
 def split_words(text: str) -> tuple[Forms, ...]:
-    """The words of a text, each with its forms."""
+    """Return the words of a text, each with its forms."""
     words: list[Forms] = []
     before = ""
     for match in _WORD.finditer(_APOSTROPHES.sub(" ", text[:_CHARACTERS_MAX].casefold())):
         for word in _unspaced_parts(match[0]):
             words.append(_forms(word))
             if before and word in _JOINED:
-                # What some write as one word.
+                # Some write the two words as one.
                 joined = _forms(before + word)
                 words[-2:] = [(*words[-2], *joined), (*words[-1], *joined)]
             before = word
@@ -128,12 +128,12 @@ def split_words(text: str) -> tuple[Forms, ...]:
 
 
 def all_forms(texts: Iterable[str]) -> set[str]:
-    """All forms of all words of texts."""
+    """Return all forms of all words of texts."""
     return {form for text in texts for forms in split_words(text) for form in forms}
 
 
 def plain(text: str) -> str:
-    """Without case and accents: how house numbers are compared."""
+    """Return a text without case and accents, the form in which house numbers are compared."""
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.casefold().translate(_LETTERS)).casefold()
@@ -141,7 +141,7 @@ def plain(text: str) -> str:
 
 
 def _unspaced_parts(word: str) -> Iterable[str]:
-    """Text without spaces is cut into overlapping pairs of characters."""
+    """Split runs of text without spaces into overlapping pairs of characters."""
     position = 0
     for match in _UNSPACED.finditer(word):
         if match.start() > position:

@@ -1,4 +1,4 @@
-"""Forward search in the index of the world: its towns and countries, by name."""
+"""Forward search in the world index: towns and countries by name."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from geoservice.search.query import Box, House
 from geoservice.search.sections import Named, Numbers, WordIndex, build_search_sections, integers
 from geoservice.search.words import plain
 
-# Sections of the world: names of larger towns in other languages.
-OTHER_TOWNS: Final = "other towns"  # int32 x 2: town, and the end of its other names; ascending
-OTHER_NAMES: Final = "other names"  # UTF-8, a line each
+# Sections of the world index: names of large towns in other languages.
+OTHER_TOWNS: Final = "other towns"  # int32 x 2: town, end of its other names; ascending
+OTHER_NAMES: Final = "other names"  # UTF-8, one name per line
 
 _COLUMNS: Final = {name: number for number, name in enumerate(TOWN_COLUMNS)}
 _COUNTRY_WIDTH: Final = 4  # code, name, first town, end of towns
@@ -31,9 +31,9 @@ _IMPORTANCE_COUNTRY: Final = 0.6
 def build_town_search(
     content: Mapping[str, Any], other_names: Sequence[Sequence[str]]
 ) -> dict[str, bytes]:
-    """The sections that make the other sections of the world searchable.
+    """Build the sections that make the world index searchable from its other sections.
 
-    `other_names` are what each town is called too. Countries are numbered behind the towns.
+    `other_names` has the other names of each town. Countries are numbered after the towns.
     """
     strings = bytes(content[file_format.STRINGS])
     ends = integers(content[file_format.STRING_ENDS], file_format.STRING_ENDS)
@@ -71,12 +71,12 @@ def build_town_search(
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Without those that differ in case and accents alone."""
+    """Drop names that differ only in case and accents; keep the last of each group."""
     return list({plain(name): name for name in names}.values())
 
 
 def _contexts_of(towns: Numbers, countries: Numbers) -> tuple[NDArray[np.int64], Numbers]:
-    """(all pairs of country and state, which of them each town lies in)."""
+    """Return all pairs of country and state, and the number of the pair of each town."""
     of_towns = np.searchsorted(countries[:, 3], np.arange(len(towns)), side="right")
     keys = of_towns.astype(np.int64) << 32 | (towns[:, _COLUMNS["state"]] + 1)
     unique, inverse = np.unique(keys, return_inverse=True)
@@ -84,12 +84,12 @@ def _contexts_of(towns: Numbers, countries: Numbers) -> tuple[NDArray[np.int64],
 
 
 class WorldLayer:
-    """The towns and countries of an index file."""
+    """The searchable layer of the world index."""
 
     bonus: float = 0.0
 
     def __init__(self, geocoder: Geocoder) -> None:
-        """Raises IndexFormatError when the index was built without the search."""
+        """Open the layer; raises IndexFormatError when the index was built without the search."""
         index = geocoder.world_index
         self._geocoder = geocoder
         self.words = WordIndex(index.section)
@@ -100,7 +100,7 @@ class WorldLayer:
         if len(countries) % _COUNTRY_WIDTH:
             raise IndexFormatError("damaged: section 'countries' ends within a row")
         countries = countries.reshape(-1, _COUNTRY_WIDTH)
-        # The same order as when the index was built: nothing of it needs to be stored.
+        # The order is the same as when the index was built, so that it need not be stored.
         keys, self._contexts = _contexts_of(self._towns, countries)
         self._other_names = memoryview(index.section(OTHER_NAMES))
         others = integers(index.section(OTHER_TOWNS), OTHER_TOWNS)
@@ -109,18 +109,18 @@ class WorldLayer:
         self.context_count = len(keys)
 
     def contexts(self, numbers: Numbers) -> Numbers:
-        """Country and state of towns; countries lie in nothing."""
+        """Return the country and state of each town; countries have no context."""
         contexts = np.full(len(numbers), -1, dtype=np.int32)
         towns = self._are_towns(numbers)
         contexts[towns] = self._contexts[numbers[towns]]
         return contexts
 
     def parents(self, numbers: Numbers) -> Numbers:
-        """Nothing here is on a street."""
+        """Return -1 for all: no object here belongs to a street."""
         return np.full(len(numbers), -1, dtype=np.int32)
 
     def importances(self, numbers: Numbers) -> NDArray[np.float64]:
-        """By the number of people."""
+        """Return importances by population; all countries have the same."""
         importances = np.full(len(numbers), _IMPORTANCE_COUNTRY)
         towns = self._are_towns(numbers)
         people = self._towns[numbers[towns], _COLUMNS["population"]]
@@ -128,7 +128,7 @@ class WorldLayer:
         return importances
 
     def ranks(self, numbers: Numbers) -> Numbers:
-        """Nominatim's address ranks."""
+        """Return Nominatim's address rank of each object."""
         ranks = np.full(len(numbers), _RANK_COUNTRY, dtype=np.int32)
         towns = self._are_towns(numbers)
         is_part = self._towns[numbers[towns], _COLUMNS["part_of"]] >= 0
@@ -136,7 +136,7 @@ class WorldLayer:
         return ranks
 
     def inside(self, numbers: Numbers, box: Box) -> NDArray[np.bool_]:
-        """Which of them are in a box. Countries are nowhere: the index has no point of them."""
+        """Return a mask of the towns in a box; countries have no point and never match."""
         inside = np.zeros(len(numbers), dtype=bool)
         towns = self._are_towns(numbers)
         rows = self._towns[numbers[towns]]
@@ -146,7 +146,7 @@ class WorldLayer:
         return inside
 
     def names(self, number: int) -> Iterable[str]:
-        """The name, and of larger towns those in other languages."""
+        """Return the name, and the names of a large town in other languages."""
         names = [self._geocoder.town(number).name]
         place = int(np.searchsorted(self._other_towns, number))
         if place < len(self._other_ends) and self._other_towns[place] == number:
@@ -156,14 +156,14 @@ class WorldLayer:
         return names
 
     def house(self, _number: int, _house_number: str) -> None:
-        """Towns have no houses here."""
+        """Return None: the world index has no houses."""
 
     def place(self, number: int, _languages: Sequence[str], _house: House | None) -> Place:
-        """The town or country."""
+        """Return the town or country."""
         return self._geocoder.town(number)
 
     def postcodes(self, _text: str, _languages: Sequence[str]) -> list[Place]:
-        """Postcodes are not in this index."""
+        """Return no places: the world index has no postcodes."""
         return []
 
     def _are_towns(self, numbers: Numbers) -> NDArray[np.bool_]:

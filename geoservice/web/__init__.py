@@ -1,1 +1,1 @@
-"""The geocoder over HTTP, with Nominatim's paths and answers."""
+"""The geocoder's HTTP server, with Nominatim's paths and answers."""

@@ -1,7 +1,7 @@
-"""Answers as finished bytes of jsonv2, for those who ask for many points.
+"""Serialised jsonv2 answers, for clients with many points.
 
-All of an answer but the distance and the nearest point depends on the place alone, so that is
-written once for each place and kept. The bytes are those of `nominatim.render_reverse`.
+All members of an answer but the distance and the nearest point depend on the place alone. They are
+serialised once per place and cached. The bytes are those of `nominatim.render_reverse`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ import msgspec
 from geoservice.reverse.geocoder import Geocoder, Place, ReverseResult
 from geoservice.web.nominatim import answer
 
-#: Places kept written, twice: those written or asked for since the others were. Each is about a
-#: kilobyte, and is written in twenty times what it takes to send it again.
+#: Places per generation of the cache: when the newer generation is full, it replaces the older one.
+#: A place takes about a kilobyte, and serialising it costs twenty times as much as sending it
+#: again.
 _PLACES_MAX: Final = 16_000
 
 _encode = msgspec.json.Encoder().encode
 
-#: Object, address and house number on a line; of a town its id and type.
+#: Object, address tail and house number on a line; for a town its id, type and OSM type.
 _Key = tuple[int, int, int] | tuple[int, str, str | None]
-_Written = tuple[bytes, bytes, bytes]  # before the point, before the distance, behind it
+_Written = tuple[bytes, bytes, bytes]  # the parts before the point, before the distance, after it
 
 
 class FinishedAnswers:
-    """Looks points up and writes the answers. For one thread, or event loop."""
+    """A cache of serialised answers of one geocoder. For use by one thread or event loop."""
 
     def __init__(self, geocoder: Geocoder) -> None:
         self.geocoder = geocoder
@@ -37,10 +38,10 @@ class FinishedAnswers:
     def batch(
         self, lats: Sequence[float], lons: Sequence[float], *, towns: bool = True
     ) -> list[bytes | ReverseResult]:
-        """An answer for each point; a result where the index has none.
+        """Return an answer for each point, or the result itself where it cannot be serialised here.
 
-        Without `towns` also where it only knows the town, for whoever asks somebody else then.
-        Raises ValueError when one is not a point on earth.
+        Without `towns`, results with only a town are returned as results too, so that the caller
+        can ask a fallback. Raises ValueError if one is not a point on earth.
         """
         streets = self.geocoder.streets
         if streets is None:
@@ -70,7 +71,7 @@ class FinishedAnswers:
         return answers
 
     def _of_world(self, result: ReverseResult, towns: bool) -> bytes | ReverseResult:
-        """A town is written like a street; what has no point of its own is not."""
+        """Serialise a town like a street; return a result whose place has no point of its own."""
         place = result.place
         if (
             place is None

@@ -1,4 +1,4 @@
-"""Which languages somebody reads: HTTP's Accept-Language (RFC 9110, section 12.5.4)."""
+"""The header Accept-Language (RFC 9110, section 12.5.4)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 
 _RANGE: Final = re.compile(r"\s*([a-z_-]+)\s*(?:;\s*q\s*=\s*([01](?:\.\d+)?))?\s*", re.IGNORECASE)
 
-#: What a name may be wanted in: every variant costs a look at every name.
+#: Limit of the languages of a request: each one is tried on every name.
 LANGUAGES_MAX: Final = 20
 _CHARACTERS_MAX: Final = 500
 
 
 @lru_cache(maxsize=256)
 def parse_languages(text: str) -> tuple[str, ...]:
-    """The wanted languages, best first; what is malformed is left out, as Nominatim does.
+    """Return the preferred languages, best first; malformed ones are ignored, as in Nominatim.
 
-    A variant ("de-AT") brings its language ("de") along, unless that is named itself.
+    A variant ("de-AT") adds its language ("de"), unless that is listed itself.
     """
     wanted: list[tuple[str, float]] = []
     for part in text[:_CHARACTERS_MAX].split(","):

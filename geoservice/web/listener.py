@@ -1,4 +1,4 @@
-"""The geocoder's listening socket, of whose connections everybody has a share."""
+"""The geocoder's listening socket, whose connections are shared out among its clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from waylog.network.bind_addresses import bind_addresses
 from waylog.network.connection_pool import ConnectionPool
 from waylog.supervision.held_ports import is_held
 
-#: An idle one takes about 10 kB.
+#: Limit of open connections; an idle one takes about 10 kB.
 CONNECTIONS_MAX: Final = 4096
 _BACKLOG: Final = 1024
 
@@ -19,7 +19,7 @@ Accept = Callable[[], asyncio.Protocol]
 
 
 class CountedConnection(asyncio.Protocol):
-    """A connection of aiohttp's that has a place in a pool, or is closed at once."""
+    """An aiohttp connection that has a place in a pool, or is closed at once."""
 
     def __init__(self, pool: ConnectionPool, accept: Accept) -> None:
         self._pool = pool
@@ -60,7 +60,7 @@ class CountedConnection(asyncio.Protocol):
 
 
 async def listen(accept: Accept, endpoint: Endpoint, pool: ConnectionPool) -> asyncio.Server:
-    """Serve with what `accept` makes for each connection; raises OSError."""
+    """Listen, with a protocol made by `accept` for each connection; raises OSError."""
     return await asyncio.get_running_loop().create_server(
         lambda: CountedConnection(pool, accept),
         bind_addresses(endpoint),

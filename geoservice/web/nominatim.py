@@ -1,7 +1,8 @@
-"""Answers in the shapes of Nominatim's /reverse, /lookup and /search, for its clients to ask us.
+"""Answers in the format of Nominatim's /reverse, /lookup and /search, for its clients.
 
-Beside Nominatim's members there are `distance` (m to the place), `timezone` and `index_version`;
-osm_type and osm_id are missing where a place is not out of OpenStreetMap (towns of the world).
+Besides Nominatim's members there are `distance` (metres to the place), `timezone` and
+`index_version`. osm_type and osm_id are missing if a place is not from OpenStreetMap (towns of the
+world index).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = [
 
 FORMATS: Final = ("xml", "geojson", "geocodejson", "json", "jsonv2")
 
-#: What Nominatim answers, with status 200, where nothing is near.
+#: Nominatim's answer, with status 200, where nothing is near.
 UNABLE: Final = {"error": "Unable to geocode"}
 
 _JSON: Final = "application/json"
@@ -53,7 +54,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def answer(result: ReverseResult, output: str = "jsonv2") -> dict[str, Any]:
-    """The result with its address, as one of FORMATS but xml."""
+    """Return a result with its address, in one of FORMATS except xml."""
     place = result.place
     if place is None:
         return dict(UNABLE)
@@ -71,7 +72,7 @@ def answer(result: ReverseResult, output: str = "jsonv2") -> dict[str, Any]:
 def render_reverse(
     geocoder: Geocoder, result: ReverseResult, output: str, details: Details, *, query: str = ""
 ) -> bytes:
-    """The body of an answer to /reverse. `query` is what xml repeats of the request."""
+    """Return the body of an answer to /reverse. `query` is the request that xml repeats."""
     place = result.place
     if output == "xml":
         from geoservice.web.formats import xml
@@ -92,7 +93,7 @@ def render_list(
     query: str | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The body of an answer to /search or /lookup. `attributes` go into xml's root."""
+    """Return the body of an answer to /search or /lookup. `attributes` go into xml's root."""
     found = [
         describe(geocoder, place, details, rows=output == "geocodejson", ref=output == "xml")
         for place in places
@@ -118,7 +119,7 @@ def render_list(
 def render_photon(
     geocoder: Geocoder, found: Sequence[ReverseResult] | Sequence[Place], details: Details
 ) -> bytes:
-    """The body of an answer in Photon's shape."""
+    """Return the body of an answer in Photon's format."""
     described: list[Described] = []
     for item in found:
         if isinstance(item, Place):
@@ -130,7 +131,7 @@ def render_photon(
 
 
 def render_error(message: str, status: int, output: str) -> bytes:
-    """The body of a refusal, in the format that was asked for ("text" if in none)."""
+    """Return the body of an error in the requested format ("text" if there is none)."""
     content_type = CONTENT_TYPES[output]
     if output == "photon":
         return _encode({"message": message})
@@ -167,7 +168,7 @@ def _members(described: Described, details: Details, output: str) -> dict[str, A
 
 def _point(result: ReverseResult, place: Place) -> tuple[float, float]:
     if place.lat is None or place.lon is None or is_world_area(place):
-        # A country has no point of its own in the index: the one that was asked is in it.
+        # The index has no point of a country; the requested point is in it.
         return result.lat, result.lon
     return place.lat, place.lon
 

@@ -1,4 +1,4 @@
-"""Query parameters, read and refused in Nominatim's words."""
+"""Query parameters, parsed and rejected with Nominatim's messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARAMETERS_MAX: Final = 200
 _WHERE: Final = frozenset({"lat", "lon", "format"})
 _DEFAULTS: Final = frozenset({("zoom", "18"), ("addressdetails", "1")})
 
-#: Parameters of Nominatim that we refuse rather than silently do something else.
+#: Parameters of Nominatim that are rejected, because ignoring them would give wrong answers.
 _UNSUPPORTED: Final = {
     "json_callback": "Parameter 'json_callback' is not supported.",
     "polygon_kml": "Parameter 'polygon_kml' is not supported; use polygon_geojson.",
@@ -29,11 +29,11 @@ _UNSUPPORTED: Final = {
 
 
 class BadRequest(Exception):
-    """The request is wrong; the message says how."""
+    """The request is invalid; the message says why."""
 
 
 def parse_query(text: str) -> dict[str, str]:
-    """The parameters of a query string; of one that is repeated the last counts.
+    """Parse the parameters of a query string; the last one of the same name wins.
 
     Raises BadRequest.
     """
@@ -41,7 +41,7 @@ def parse_query(text: str) -> dict[str, str]:
         raise BadRequest(f"At most {_PARAMETERS_MAX} parameters.")
     if "%" in text or "+" in text:
         return dict(parse_qsl(text, keep_blank_values=True))
-    # Six times as fast as the general way.
+    # Six times as fast as parse_qsl.
     pairs = (part.partition("=") for part in text.split("&") if part)
     return {name: value for name, _, value in pairs}
 
@@ -53,28 +53,28 @@ class Parameters:
         self._values = values
 
     def are_plain(self) -> bool:
-        """Do they say where, and ask for nothing that is not answered anyway?"""
+        """Return whether they are only a point, a format, and options with their default values."""
         return all(
             name in _WHERE or (name, value) in _DEFAULTS for name, value in self._values.items()
         )
 
     def text(self, name: str) -> str | None:
-        """As it was sent."""
+        """Return a parameter as it was sent, or None."""
         return self._values.get(name)
 
     def integer(self, name: str, default: int) -> int:
-        """A whole number; raises BadRequest."""
+        """Return an integer; raises BadRequest."""
         value = self._values.get(name)
         if value is None:
             return default
         try:
-            # Python refuses to parse thousands of digits: a ValueError as well.
+            # Python refuses to parse thousands of digits, also with a ValueError.
             return int(value)
         except ValueError:
             raise BadRequest(f"Parameter '{name}' must be a number.") from None
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A finite number; raises BadRequest, also when it is missing without a default."""
+        """Return a finite number; raises BadRequest, also if it is missing and has no default."""
         value = self._values.get(name)
         if value is None:
             if default is None:
@@ -89,16 +89,16 @@ class Parameters:
         return number
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Everything but "0" is yes."""
+        """Return a flag; every value but "0" is true."""
         value = self._values.get(name)
         return default if value is None else value != "0"
 
     def zoom(self) -> int:
-        """How fine the answer shall be, 0..18; beyond is the nearest of these."""
+        """Return the level of detail, clamped to 0..18."""
         return max(0, min(ZOOM_MAX, self.integer("zoom", ZOOM_MAX)))
 
     def layers(self) -> frozenset[str] | None:
-        """Which kinds of places; None when it is left open. Raises BadRequest."""
+        """Return the wanted layers, None if not specified; raises BadRequest."""
         names = [name.strip() for name in (self._values.get("layer") or "").split(",")]
         layers = frozenset(name.lower() for name in names if name)
         if not layers <= LAYERS:
@@ -108,12 +108,12 @@ class Parameters:
         return layers or None
 
     def photon_details(self, accept_language: str | None) -> Details:
-        """What Photon's parameter `lang` says."""
+        """Return the details with the languages of Photon's parameter `lang`."""
         wanted = self._values.get("lang") or accept_language or ""
         return Details(languages=parse_languages(wanted if wanted != "default" else ""))
 
     def details(self, accept_language: str | None, *, addressdetails: bool = True) -> Details:
-        """What to write; raises BadRequest for what we do not do."""
+        """Return the requested details; raises BadRequest for unsupported parameters."""
         for name, message in _UNSUPPORTED.items():
             if self._values.get(name, "0") != "0":
                 raise BadRequest(message)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PARTS: Final = ("amenity", "street", "city", "county", "state", "postalcode", "country")
 
 _PHOTON_LIMIT: Final = 15
-_BIAS: Final = 0.2  # degrees around the point near which places are preferred
+_BIAS: Final = 0.2  # half the side of the box, in degrees, that is preferred around a given point
 _TEXT_CHARACTERS_MAX: Final = 1000
 _COUNTRY_CODE: Final = re.compile("[a-z]{2}")
 _EXCLUDED: Final = re.compile("[NWR]?[0-9]{1,18}")
@@ -31,19 +31,19 @@ _POINT: Final = re.compile(
 
 
 class NotSearchable(Exception):
-    """The index was built without what a search needs; the message says what to do."""
+    """The index was built without the search; the message says what to do."""
 
 
 class SearchEndpoint:
-    """Answers /search, keeping what it opened of an index until that is replaced."""
+    """The endpoint /search. It keeps the open layers of an index until another index is in use."""
 
     def __init__(self) -> None:
         self._opened: tuple[Geocoder, list[SearchLayer]] | None = None
 
     def layers(self, geocoder: Geocoder) -> list[SearchLayer]:
-        """What can be searched; raises NotSearchable."""
+        """Return the searchable layers; raises NotSearchable."""
         if self._opened is None or self._opened[0] is not geocoder:
-            # Here for the memory of those who never search.
+            # Imported here, so that processes that never search save the memory.
             from geoservice.search.layers import open_layers
 
             layers = open_layers(geocoder)
@@ -63,7 +63,7 @@ class SearchEndpoint:
         accept_language: str | None,
         url: str,
     ) -> bytes:
-        """The body of the answer. `url` is where xml says that more places are to be had.
+        """Return the body of the answer. `url` is that of the link to more places in xml.
 
         Raises BadRequest or NotSearchable.
         """
@@ -75,7 +75,7 @@ class SearchEndpoint:
         return render_list(geocoder, places, output, details, query=asked, attributes=attributes)
 
     def photon(self, geocoder: Geocoder, parameters: Parameters, details: Details) -> list[Place]:
-        """The places of a question with Photon's parameters; raises as `answer` does."""
+        """Return the places for a query with Photon's parameters; raises as `answer` does."""
         from geoservice.search.query import LIMIT_MAX, Query
         from geoservice.search.search import search
 
@@ -200,7 +200,7 @@ def _excluded(text: str) -> frozenset[str]:
 
 
 def _reverse(geocoder: Geocoder, lat: float, lon: float, query: Query) -> list[Place]:
-    """Coordinates are answered by what is there."""
+    """Answer a query that is a pair of coordinates with the place at that point."""
     try:
         result = geocoder.reverse(
             lat, lon, layers=query.layers or DEFAULT_LAYERS, languages=query.languages

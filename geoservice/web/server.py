@@ -1,4 +1,4 @@
-"""The geocoder over HTTP: Nominatim's paths, and /reverse/batch of our own."""
+"""The geocoder's HTTP server: Nominatim's paths, and our own /reverse/batch."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _OSM_ID_DIGITS_MAX: Final = 18
 
 
 class _Finished:
-    """The finished answers of the index that is in use."""
+    """The cache of serialised answers of the geocoder in use."""
 
     def __init__(self) -> None:
         self._answers: FinishedAnswers | None = None
 
     def answers(self, geocoder: Geocoder) -> FinishedAnswers:
-        """Those of this geocoder."""
+        """Return the cache of this geocoder."""
         if self._answers is None or self._answers.geocoder is not geocoder:
             self._answers = FinishedAnswers(geocoder)
         return self._answers
@@ -63,7 +63,7 @@ _point = msgspec.json.Decoder(tuple[float, float])
 def make_app(
     geocoder: Geocoder | GeocoderSource, fallback: Fallback | None = None
 ) -> web.Application:
-    """The application; the caller runs it."""
+    """Return the application; the caller runs it."""
     app = web.Application(client_max_size=BODY_BYTES_MAX)
     app[_GEOCODER] = FixedGeocoder(geocoder) if isinstance(geocoder, Geocoder) else geocoder
     if fallback is not None:
@@ -78,7 +78,7 @@ def make_app(
     ):
         explained = _explained(handler, default)
         app.router.add_get(path, explained)
-        # What Nominatim was asked under until 2019; some clients still do.
+        # The paths that Nominatim had until 2019; some clients still use them.
         app.router.add_get(f"{path}.php", explained)
     for path, handler in (
         ("/photon/reverse", _photon_reverse),
@@ -91,7 +91,7 @@ def make_app(
 
 
 def _explained(handler: Handler, default: str) -> Handler:
-    """Errors in Nominatim's shapes, in the format that was asked for."""
+    """Wrap a handler, so that errors have Nominatim's form in the requested format."""
 
     async def explained(request: web.Request) -> web.Response:
         try:
@@ -125,7 +125,7 @@ def _parameters(request: web.Request) -> Parameters:
 
 
 def _format(request: web.Request, parameters: Parameters, default: str) -> str:
-    """The format that was asked for; raises BadRequest."""
+    """Return the requested format; raises BadRequest."""
     output = parameters.text("format")
     if output is None or default == "photon":
         accept = request.headers.get("Accept", "")
@@ -145,7 +145,7 @@ async def _reverse(request: web.Request) -> web.Response:
     geocoder = request.app[_GEOCODER].current
     accept_language = request.headers.get("Accept-Language")
     if output == "jsonv2" and accept_language is None and parameters.are_plain():
-        # What most programs ask is answered in a third of the time.
+        # The most common request takes this path, which needs a third of the time.
         try:
             [found] = (
                 request.app[_FINISHED]
@@ -183,7 +183,7 @@ def _of_one_point(error: ValueError) -> str:
 
 
 async def _lookup(request: web.Request) -> web.Response:
-    """The objects of OpenStreetMap that are named; those not in the index are left out."""
+    """Answer with the requested OSM objects; those not in the index are left out."""
     parameters = _parameters(request)
     output = _format(request, parameters, "xml")
     details = parameters.details(request.headers.get("Accept-Language"))
@@ -234,7 +234,7 @@ def _osm_objects(text: str) -> list[tuple[str, int]]:
     names = text.split(",")
     for name in names:
         osm_type, digits = _OSM_TYPES.get(name.strip()[:1].upper()), name.strip()[1:]
-        # What is no id is passed over, as Nominatim does.
+        # Malformed ids are ignored, as in Nominatim.
         if osm_type and digits.isascii() and digits.isdecimal():
             if len(digits) <= _OSM_ID_DIGITS_MAX:
                 objects[osm_type, int(digits)] = None
@@ -287,7 +287,7 @@ async def _complete(app: web.Application, results: list[ReverseResult]) -> list[
 
 
 async def _status(request: web.Request) -> web.Response:
-    """Nominatim's /status is plain text, or JSON when asked for."""
+    """Answer like Nominatim's /status: plain text, or JSON on request."""
     parameters = _parameters(request)
     output = _format(request, parameters, "text")
     if output == "text":

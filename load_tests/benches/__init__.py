@@ -1,1 +1,1 @@
-"""Benchmarks of single parts, beside their peers."""
+"""Benchmarks of single parts of the platform, and of comparable programs."""

@@ -34,7 +34,7 @@ from waylog.messages import Fix, encode, fix_id
 _LOG_DEVICES: Final = 10_000
 _CATCH_UP_S: Final = 300.0
 
-#: Name, protocol, devices, fixes a second, seconds.
+#: Name, protocol, devices, fixes per second, seconds.
 _SHAPES: Final = (
     ("mqtt-1000", "mqtt", 1_000, 1_000, 20),
     ("mqtt-5000", "mqtt", 5_000, 5_000, 20),
@@ -44,7 +44,7 @@ _SHAPES: Final = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the benchmarks; 1 when one of them lost anything."""
+    """Run the benchmarks; return 1 when one of them lost anything."""
     parser = argparse.ArgumentParser(
         prog="python -m load_tests.benches.bench",
         description=__doc__,
@@ -91,7 +91,7 @@ def _runs(records: int, geo: str | None) -> dict[str, Callable[[], list[dict[str
 
 
 def _broker(records: int, brokers: int) -> list[dict[str, Any]]:
-    """One broker or three, beside Apache Kafka where `make test-kafka` has put its jars."""
+    """Measure one broker or three, and Apache Kafka if `make test-kafka` has installed its jars."""
     wanted = [
         case
         for case in broker_bench.cases()
@@ -124,7 +124,7 @@ def _of_a_broker(name: str, result: dict[str, Any], rate: int) -> dict[str, Any]
 
 
 def _geo(index: str | None) -> list[dict[str, Any]]:
-    """Look-ups on one core, beside other geocoders where they are installed."""
+    """Measure lookups on one core, and other geocoders that are installed."""
     process = subprocess.run(
         [
             *(sys.executable, "-m", "waylog.cli", "geo", "bench", "--json"),
@@ -166,7 +166,7 @@ def _end_to_end(name: str, protocol: str, users: int, rate: int, seconds: int) -
 
 
 def _log(records: int) -> list[dict[str, Any]]:
-    """One producer with acks=all; the resolver catching up; one consumer; the history job."""
+    """Measure a producer with acks=all, the resolver catching up, a consumer, the history job."""
     from confluent_kafka import Producer
 
     messages = [_message(number) for number in range(records)]
@@ -222,7 +222,7 @@ def _message(number: int) -> tuple[bytes, bytes]:
 
 
 def _await_resolver(bootstrap_servers: str, ends: dict[tuple[str, int], int]) -> float:
-    """When the resolver's group has committed everything (s since 1970)."""
+    """Return when the resolver's group had committed everything (s since 1970)."""
     from confluent_kafka import Consumer, TopicPartition
 
     from waylog.kafka.clients import consumer_config
@@ -242,7 +242,7 @@ def _await_resolver(bootstrap_servers: str, ends: dict[tuple[str, int], int]) ->
 
 
 def _history(bootstrap_servers: str, records: int, out: str) -> dict[str, Any]:
-    """The history job from a cold start to the end of the log, a JVM's start included."""
+    """Measure the history job from a cold start to the end of the log, with the JVM's start."""
     from pyarrow import dataset
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

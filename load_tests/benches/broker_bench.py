@@ -1,8 +1,11 @@
 """The log by itself, beside Apache Kafka where its jars are: rate, processor time, latency, memory.
 
-    python -m load_tests.benches.bench --only broker               codecs, sizes and acks; latency; memory
-    python -m load_tests.benches.broker_bench --records 300000     the same with choices of its own
-    python -m load_tests.benches.broker_bench --brokers 3          three brokers, every record on each
+    python -m load_tests.benches.bench --only broker
+        codecs, sizes and acks; latency; memory
+    python -m load_tests.benches.broker_bench --records 300000
+        the same with choices of its own
+    python -m load_tests.benches.broker_bench --brokers 3
+        three brokers, every record on each
 
 One librdkafka client in Python drives both, in turn and with the same settings, so that what
 differs between two rows is the broker. Of several rounds the one that took least processor time
@@ -32,15 +35,15 @@ _BATCH: Final = 1_000
 _LINGER_MS: Final = 5
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _LARGE: Final = 1024
-#: A record of 1 KiB counts as this many small ones when it is said how many to send.
+#: The number of records of 1 KiB is that of small records divided by this.
 _LARGE_SHARE: Final = 5
 _TIMEOUT_S: Final = 120.0
 
 
 class Case(NamedTuple):
-    """What is produced, and consumed again."""
+    """The settings of one measurement of producing and consuming."""
 
-    size: int  # bytes of a record's value
+    size: int  # of a record's value, in bytes
     codec: str
     acks: str
 
@@ -49,7 +52,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """Both sizes, every codec, acks 1 and all."""
+    """Return all combinations of both sizes, every codec, and acks 1 and all."""
     return [
         Case(size, codec, acks)
         for size in (120, _LARGE)
@@ -59,7 +62,7 @@ def cases() -> list[Case]:
 
 
 def values(size: int) -> list[bytes]:
-    """Distinct positions as JSON, cut or repeated to `size` bytes."""
+    """Return distinct positions as JSON, cut or repeated to `size` bytes."""
     found = []
     for number in range(_DISTINCT):
         parts, length, at = [], 0, number
@@ -80,7 +83,7 @@ def values(size: int) -> list[bytes]:
 
 
 def create_topic(broker: MeasuredBroker, name: str) -> None:
-    """A topic of six partitions."""
+    """Create a topic of six partitions."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -89,7 +92,7 @@ def create_topic(broker: MeasuredBroker, name: str) -> None:
 
 
 def throughput(broker: MeasuredBroker, case: Case, records: int, topic: str) -> dict[str, Any]:
-    """Produce `records` as fast as the client can, and read them back."""
+    """Produce `records` as fast as the client can, and consume them."""
     from confluent_kafka import Producer
 
     create_topic(broker, topic)
@@ -110,7 +113,7 @@ def throughput(broker: MeasuredBroker, case: Case, records: int, topic: str) -> 
     )
     used, began = broker.cpu_s(), time.monotonic()
     for number in range(records // _BATCH):
-        # The call takes the dictionaries for its own, so it gets new ones.
+        # produce_batch modifies the dictionaries, so it gets copies.
         left = [dict(each) for each in batches[number % len(batches)]]
         while producer.produce_batch(topic, left) < len(left):
             left = [{"value": each["value"]} for each in left if "_error" in each]
@@ -139,7 +142,8 @@ def _consume(broker: MeasuredBroker, topic: str, records: int) -> int:
 
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "bench", "log_level": 2,
-         # With more than 100,000 records in hand the client asks nobody for a second.
+         # With more than the default of 100,000 records queued, the client pauses fetching for a
+         # second.
          "enable.auto.commit": False, "queued.min.messages": 1_000_000}
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
@@ -159,7 +163,7 @@ def _consume(broker: MeasuredBroker, topic: str, records: int) -> int:
 def latency(
     broker: MeasuredBroker, topic: str, *, rate: int, linger_ms: float, seconds: float
 ) -> dict[str, Any]:
-    """End to end, paced: from `produce` in one process to `consume` in another.
+    """Measure the latency at a fixed rate, from `produce` in one process to `consume` in another.
 
     The first quarter is not counted.
     """
@@ -173,7 +177,7 @@ def latency(
         target=_send_paced, args=(broker.bootstrap_servers, topic, rate, linger_ms, seconds)
     )
     consumer.start()
-    results.get()  # it reads
+    results.get()  # the consumer is ready
     producer.start()
     time.sleep(seconds / 4)
     used, began = broker.cpu_s(), time.monotonic()
@@ -221,7 +225,7 @@ def _send_paced(servers: str, topic: str, rate: int, linger_ms: float, seconds: 
         producer.poll(0)
         time.sleep(0.0005)
     producer.flush(_TIMEOUT_S)
-    # Behind each partition's last record, so that the reader knows when it has them all.
+    # A mark after each partition's last record tells the reader that it has all of them.
     for number in range(PARTITIONS):
         producer.produce(topic, b"end", partition=number)
     producer.flush(_TIMEOUT_S)
@@ -245,7 +249,8 @@ def _measure_arrivals(servers: str, topic: str, results: Any) -> None:
     ended = 0
     deadline = time.monotonic() + 10 * _TIMEOUT_S
     while ended < PARTITIONS and time.monotonic() < deadline:
-        # `consume` waits until it has all it was asked for: one first, then what has come with it.
+        # `consume` waits for the full number: request one record first, then those that came with
+        # it.
         for message in consumer.consume(1, 0.2) + consumer.consume(500, 0):
             value = message.value()
             if message.error() is not None or value is None:
@@ -273,12 +278,12 @@ def measure(
     rest_s: float = 2.0,
     brokers: int = 1,
 ) -> Iterator[dict[str, Any]]:
-    """Measure our broker, and Apache Kafka where `jars` has it; one result a row.
+    """Measure our broker, and Apache Kafka if `jars` has it; yield one result per row.
 
-    Several `brokers` keep three replicas.
+    With several `brokers` there are three replicas.
 
-    `records` of 120 bytes are sent a round, a fifth as many of 1 KiB. `paced` is the rate (1/s) and
-    the length (s) of a measurement of latency; `rest_s` passes before memory at rest is read.
+    A round sends `records` of 120 bytes, or a fifth as many of 1 KiB. `paced` is the rate (1/s) and
+    the length (s) of a latency measurement. Memory at rest is read after `rest_s`.
     """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         size = f" x {brokers}" if brokers > 1 else ""
@@ -339,7 +344,7 @@ def measure(
 
 
 def _better(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
-    """The highest rates and the least processor time of two rounds."""
+    """Return the highest rates and the least processor time of two rounds."""
     if one is None:
         return other
     return {
@@ -352,7 +357,7 @@ def _better(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]
 
 
 def row(result: dict[str, Any]) -> str:
-    """A result in one line, for people."""
+    """Return a result as one line of text."""
     name = result["name"] if result["passed"] else f"{result['name']} FAILED"
     if result["kind"] == "throughput":
         return (
@@ -371,7 +376,7 @@ def row(result: dict[str, Any]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run it; 1 when a record was missing."""
+    """Run the benchmark; return 1 when a record was missing."""
     parser = argparse.ArgumentParser(
         prog="python -m load_tests.benches.broker_bench",
         description=__doc__,

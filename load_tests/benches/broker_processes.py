@@ -1,4 +1,4 @@
-"""A broker or a cluster to measure, in processes of its own: ours, or Apache Kafka's jars."""
+"""A broker or cluster to be measured, in separate processes: ours, or Apache Kafka's jars."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from waylog.network.free_ports import free_ports
 WAYLOG: Final = "Waylog"
 APACHE_KAFKA: Final = "Apache Kafka"
 
-#: Linux: the clock of a process's processor time is ~pid << 3 | 2, see clock_getcpuclockid(3).
+#: Linux: the clock id of a process's processor time is ~pid << 3 | 2, see clock_getcpuclockid(3).
 _CPUCLOCK_SCHED: Final = 2
 _START_S: Final = 120.0
 _STOP_S: Final = 60.0
-#: ApiVersions, version 0, which every broker answers.
+#: An ApiVersions request, version 0, which every broker answers.
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
-#: Kafka's own start script has these.
+#: The options of Kafka's own start script.
 _JVM_OPTIONS: Final = (
     "-Xms1G",
     "-Xmx1G",
@@ -44,7 +44,7 @@ _JVM_OPTIONS: Final = (
 
 
 class Node:
-    """One process of a broker or cluster; `folder` has its data and what it prints."""
+    """One process of a broker or cluster; `folder` has its data and its output."""
 
     def __init__(self, name: str, folder: Path, port: int, command: list[str]) -> None:
         self.port = port
@@ -56,33 +56,36 @@ class Node:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The id of the process."""
         assert self._process is not None
         return self._process.pid
 
     def cpu_s(self) -> float:
-        """Processor time used so far; /proc has it in hundredths, this clock in nanoseconds."""
+        """Return the processor time used so far.
+
+        /proc has it in hundredths of a second, this clock in nanoseconds.
+        """
         try:
             return time.clock_gettime((~self.pid << 3) | _CPUCLOCK_SCHED)
         except OSError:
             raise CommandError(f"{self._name} ended; see {self._folder}/log") from None
 
     def resident_mib(self) -> float:
-        """Resident memory now."""
+        """Return the resident memory, in MiB."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
         match = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert match is not None
         return int(match[1]) / 1024
 
     def start(self) -> None:
-        """Start the process; `wait_ready` says when it answers."""
+        """Start the process; `wait_ready` waits until it answers."""
         self._log = (self._folder / "log").open("ab")
         self._process = subprocess.Popen(
             self._command, stdout=self._log, stderr=subprocess.STDOUT, env=environment()
         )
 
     def wait_ready(self) -> None:
-        """Return when it answers clients; raises CommandError."""
+        """Wait until the process answers clients; raises CommandError."""
         began = time.monotonic()
         while not answers(self.port):
             process = self._process
@@ -92,12 +95,12 @@ class Node:
             time.sleep(0.005)
 
     def send_signal(self, number: int) -> None:
-        """Kill, freeze, wake it, or tell it to stop."""
+        """Send a signal to kill, freeze, resume or stop the process."""
         assert self._process is not None
         self._process.send_signal(number)
 
     def wait(self) -> None:
-        """Return when it has ended; it is killed if it takes too long."""
+        """Wait for the end of the process, and kill it if that takes too long."""
         process, self._process = self._process, None
         if process is not None:
             try:
@@ -111,7 +114,7 @@ class Node:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has been started and has not ended."""
+        """Return whether the process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
 
@@ -120,12 +123,12 @@ def _is_late(began: float) -> bool:
 
 
 class MeasuredBroker:
-    """One broker, or a cluster of several, that runs within `with`, its data in `folder`.
+    """A broker, or a cluster of several, that runs inside a `with` block.
 
-    Both kinds leave it to the operating system when what they have written reaches the disk, as
-    Apache Kafka does by default; `flush` makes each wait for the disk before it acknowledges.
-    Several brokers keep every record on three of them, two of which have to be in sync.
-    `properties` are put into the property file of each broker.
+    Its data is in `folder`. Like Apache Kafka by default, both kinds leave it to the operating
+    system when written data reaches the disk. With `flush`, they wait for the disk before they
+    acknowledge. A cluster keeps every record on up to three brokers, all but one of which must be
+    in sync. `properties` are added to the property file of each broker.
     """
 
     def __init__(
@@ -147,25 +150,25 @@ class MeasuredBroker:
             self._properties["log.flush.interval.messages"] = "1"
         #: By node id.
         self.nodes: dict[int, Node] = {}
-        #: From the start of the processes to the first answer of the last.
+        #: Seconds from the start of the processes to the first answer of the last one.
         self.ready_s = 0.0
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where it listens."""
+        """The addresses of the brokers."""
         return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes.values())
 
     @property
     def replication_factor(self) -> int:
-        """How many brokers keep a record."""
+        """The number of brokers that keep a record."""
         return min(self._brokers, 3)
 
     def cpu_s(self) -> float:
-        """Processor time used so far, by all brokers."""
+        """Return the processor time used so far by all brokers."""
         return sum(node.cpu_s() for node in self.nodes.values())
 
     def resident_mib(self) -> float:
-        """Resident memory now, of all brokers."""
+        """Return the resident memory of all brokers, in MiB."""
         return sum(node.resident_mib() for node in self.nodes.values())
 
     def __enter__(self) -> MeasuredBroker:
@@ -236,7 +239,7 @@ class MeasuredBroker:
 
 
 def _apache_kafka(jars: Path, config: Path, cluster_id: str) -> list[str]:
-    """The command that runs it, after its folder has been formatted; raises CommandError."""
+    """Format the folder and return the command that runs the broker; raises CommandError."""
     java = ["java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
     done = subprocess.run(
         [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)],
@@ -248,7 +251,7 @@ def _apache_kafka(jars: Path, config: Path, cluster_id: str) -> list[str]:
 
 
 def answers(port: int) -> bool:
-    """Whether a broker answers there."""
+    """Return whether a broker answers on a port."""
     try:
         with socket.create_connection(("127.0.0.1", port), 5) as client:
             client.sendall(_API_VERSIONS)
@@ -258,7 +261,7 @@ def answers(port: int) -> bool:
 
 
 def default_jars() -> Path | None:
-    """Apache Kafka's jars where `make test-kafka` has put them; None if it has not."""
+    """Return the folder of Apache Kafka's jars from `make test-kafka`; None if there is none."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "waylog"
     found = sorted(path.parent for path in cache.glob("apache-kafka-*/complete"))
     return found[-1] if found else None

@@ -39,7 +39,7 @@ _STEP_MS: Final = 120_000
 
 
 def measure(records: int, devices: int, folder: Path) -> dict[str, Any]:
-    """Fill a platform, erase a device, and look for it everywhere."""
+    """Fill a platform, erase a device, and search for it everywhere."""
     key_file = folder / "master.key"
     ensure_master_key(key_file)
     os.environ[ENVIRONMENT] = str(key_file)
@@ -97,7 +97,7 @@ def _device(number: int) -> str:
 
 
 async def _make_keys(servers: str, devices: int) -> None:
-    """Write each device's address, as the first value that is sealed for it."""
+    """Write each device's address, the first value that is encrypted with its key."""
     loop = asyncio.get_running_loop()
     producer = sealed_if_configured(LogProducer(servers, "bench", loop), servers, loop)
     appended = []
@@ -116,7 +116,7 @@ def _sealed_fixes(servers: str, records: int, devices: int) -> Iterator[tuple[by
     for number in range(records):
         index, step = number % devices, number // devices
         device, time_ms = _device(index), _START_MS + step * _STEP_MS
-        # Half a day at one place, half a day at another.
+        # The device alternates between two places, half a day at each.
         lat = 47.0 + index * 1e-3 + (step // 360 % 2) * 0.05 + (number % 977) * 1e-7
         lon = 9.0 + index * 7e-4 + (number % 1_009) * 1e-7
         value = (
@@ -129,7 +129,7 @@ def _sealed_fixes(servers: str, records: int, devices: int) -> Iterator[tuple[by
 
 
 def _answers(gateway: MeasuredGateway, device: str) -> dict[str, bool]:
-    """What it knows of a device."""
+    """Return which data of a device the gateway has."""
     name = device.replace("/", "%2F")
     span = f"from={_START_MS}&to={_START_MS + 366 * 86_400_000}&format=csv"
     return {
@@ -141,7 +141,7 @@ def _answers(gateway: MeasuredGateway, device: str) -> dict[str, bool]:
 
 
 def _await_erased(gateway: MeasuredGateway, device: str) -> dict[str, bool]:
-    """What it still knows, once it has had time to hear of the erasure."""
+    """Wait up to a minute for the erasure to take effect; return what the gateway still has."""
     deadline = time.monotonic() + 60
     while any((known := _answers(gateway, device)).values()) and time.monotonic() < deadline:
         time.sleep(1)
@@ -149,7 +149,7 @@ def _await_erased(gateway: MeasuredGateway, device: str) -> dict[str, bool]:
 
 
 def _scan_log(servers: str, device: str, master: bytes) -> dict[str, int]:
-    """Records of the device in all topics, and whether somebody with all keys can read them."""
+    """Count the records of the device in all topics, and those that can be read with all keys."""
     ring = KeyRing(servers, master)
     ring.catch_up()
     found = {"records": 0, "unreadable": 0, "readable": 0}
@@ -188,7 +188,7 @@ def _records(servers: str) -> Iterator[tuple[bytes | None, bytes | None]]:
 
 
 def _scan_files(folder: Path, device: str) -> list[str]:
-    """Files that have rows of the device, or its name; all but the list that keeps it away."""
+    """Return the files with rows or the name of the device, except the list of erased devices."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 

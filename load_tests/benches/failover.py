@@ -1,7 +1,9 @@
 """Three brokers that are killed, stopped, frozen and restarted under load, beside Apache Kafka.
 
-    python -m load_tests.benches.failover                          fifty kills of ours, six of Apache Kafka
-    python -m load_tests.benches.failover --only rolling --alone   ours restarted one after the other
+    python -m load_tests.benches.failover
+        fifty kills of ours, six of Apache Kafka
+    python -m load_tests.benches.failover --only rolling --alone
+        ours restarted one after the other
 
 Each record has a number: at the end all are read back, so that what was lost or doubled is known by
 name. A partition is served again when it has acknowledged something that was sent after the event.
@@ -32,14 +34,14 @@ _BROKERS: Final = 3
 _TIMEOUT_S: Final = 120.0
 _SETTLE_S: Final = 1.0
 _CLIENT: Final = {"reconnect.backoff.max.ms": 500}
-#: A client of a frozen broker notices nothing but that there is no answer.
+#: A client of a frozen broker notices only that there is no answer, so its timeouts are short.
 _IMPATIENT: Final = _CLIENT | {"socket.timeout.ms": 3000, "request.timeout.ms": 3000}
 
 Event = Callable[[MeasuredBroker, NumberedLoad, int], float]
 
 
 def create_topic(cluster: MeasuredBroker) -> None:
-    """The topic of the numbers, on all three."""
+    """Create the topic of the numbered records, with a replica on all three brokers."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
@@ -48,7 +50,7 @@ def create_topic(cluster: MeasuredBroker) -> None:
 
 
 def await_in_sync(cluster: MeasuredBroker) -> None:
-    """Return when every partition has all replicas in sync; raises CommandError."""
+    """Wait until every partition has all replicas in sync; raises CommandError."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -104,7 +106,7 @@ def _freeze(cluster: MeasuredBroker, load: NumberedLoad, number: int) -> float:
 def _events(
     cluster: MeasuredBroker, event: Event, times: int, rate: int, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Let something happen to one broker after the other, each time when all are in sync again."""
+    """Apply an event to one broker after the other, each time after all replicas are in sync."""
     found: list[float] = []
     with NumberedLoad(cluster.bootstrap_servers, PARTITIONS, rate, dict(settings)) as load:
         for number in range(times):
@@ -122,7 +124,7 @@ def _events(
 
 
 def _rolling(cluster: MeasuredBroker, rate: int) -> dict[str, Any]:
-    """Restart all three; how long acknowledgements take meanwhile."""
+    """Restart all three brokers in turn; measure the latency of acknowledgements meanwhile."""
     with NumberedLoad(cluster.bootstrap_servers, PARTITIONS, rate, dict(_CLIENT)) as load:
         await_in_sync(cluster)
         time.sleep(3 * _SETTLE_S)
@@ -174,7 +176,7 @@ def measure(
     rate: int,
     properties: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """One of `kill`, `stop`, `freeze`, `rolling`, on ours or on the Apache Kafka of `jars`."""
+    """Measure `kill`, `stop`, `freeze` or `rolling`, on our brokers or on Apache Kafka's."""
     events: dict[str, Event] = {"kill": _kill, "stop": _stop, "freeze": _freeze}
     name = APACHE_KAFKA if jars else WAYLOG
     with (
@@ -193,7 +195,7 @@ def measure(
 
 
 def row(result: dict[str, Any]) -> str:
-    """A result in one line, for people."""
+    """Return a result as one line of text."""
     what = (
         f"{result['times']} times; median {result['median_s']:.2f} s, worst {result['worst_s']:.2f}"
         if "times" in result
@@ -216,7 +218,7 @@ def _wanted(arguments: argparse.Namespace) -> Iterator[tuple[str, Path | None, i
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run it; 1 when a record was lost, doubled or refused."""
+    """Run the benchmark; return 1 when a record was lost, duplicated or refused."""
     parser = argparse.ArgumentParser(
         prog="python -m load_tests.benches.failover",
         description=__doc__,

@@ -1,4 +1,4 @@
-"""Fixes for a log that is to be measured, as fast as it takes them."""
+"""Writes fixes to the log of a benchmark, at the highest rate that the log accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FLUSH_S = 300.0
 
 
 def produce(producer: Producer, key: bytes, value: bytes) -> None:
-    """Queue one fix; waits while the queue is full."""
+    """Queue one fix; wait while the queue is full."""
     while True:
         try:
             producer.produce(LOCATION, value, key)
@@ -25,7 +25,7 @@ def produce(producer: Producer, key: bytes, value: bytes) -> None:
 
 
 def fill(servers: str, fixes: Iterable[tuple[bytes, bytes]]) -> None:
-    """Append fixes by key and value; returns when all are acknowledged. Raises CommandError."""
+    """Append fixes by key and value, and wait until all are acknowledged. Raises CommandError."""
     producer = Producer(producer_config(servers, "bench"))
     for key, value in fixes:
         produce(producer, key, value)

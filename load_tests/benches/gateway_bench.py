@@ -1,10 +1,14 @@
 """What the gateway's front doors cost: CPU of its processes for a request, a message, a fix.
 
-    python -m load_tests.benches.gateway_bench                       HTTP, WebSocket, MQTT with 10,000
-    python -m load_tests.benches.gateway_bench --only mqtt-100000    six workers, a minute
-    python -m load_tests.benches.gateway_bench --only mqtt-10000 --peer mosquitto    Mosquitto beside it
+    python -m load_tests.benches.gateway_bench
+        HTTP, WebSocket, MQTT with 10,000
+    python -m load_tests.benches.gateway_bench --only mqtt-100000
+        six workers, a minute
+    python -m load_tests.benches.gateway_bench --only mqtt-10000 --peer mosquitto
+        Mosquitto beside it
     python -m load_tests.benches.gateway_bench --only http-1 --peer aiohttp --peer nginx
-    python -m load_tests.benches.gateway_bench --only storm          workers killed under load
+    python -m load_tests.benches.gateway_bench --only storm
+        workers killed under load
 
 One broker and the gateway run, nothing else: no resolver, no history. Everything that a fix costs
 the gateway is in the figures, the view that reads it back included; the broker is not. HTTP needs
@@ -45,7 +49,7 @@ from waylog.process.file_limit import raise_file_limit
 _SETTLE_S: Final = 1.0
 _FLEET_MAX: Final = 16_700
 _CONNECT_S: Final = 120.0
-#: Each waits for the log's sync: with a hundred a gateway has next to nothing to do.
+#: Each connection waits for the log's sync: with a hundred, a gateway would be almost idle.
 _HTTP_CONNECTIONS: Final = 400
 
 _PEERS: Final[dict[str, type[Peer]]] = {
@@ -73,7 +77,7 @@ end
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the benchmarks; 1 when something was not acknowledged."""
+    """Run the benchmarks; return 1 when something was not acknowledged."""
     parser = argparse.ArgumentParser(
         prog="python -m load_tests.benches.gateway_bench",
         description=__doc__,
@@ -208,7 +212,7 @@ class _Fleet:
 
 
 def _drive(pipe: Any, port: int, devices: int, first: int, rate: float) -> None:
-    """A fleet's process: says when all devices are connected, sends when it is told to."""
+    """Run a fleet's process: report when all devices are connected, then send on request."""
     from load_tests.fleet import Fleet
 
     raise_file_limit()
@@ -235,7 +239,7 @@ def _drive(pipe: Any, port: int, devices: int, first: int, rate: float) -> None:
     while time.monotonic() < until:
         fleet.step()
         if pipe.poll():
-            # Asked how many are connected, which a storm is measured by.
+            # The parent asks for the number of connected devices, which the storm measures.
             pipe.recv()
             pipe.send(fleet.ready)
     fleet.end()
@@ -259,7 +263,7 @@ def _drive(pipe: Any, port: int, devices: int, first: int, rate: float) -> None:
 
 @contextlib.contextmanager
 def _fleets(port: int, connections: int, rate: float) -> Iterator[list[_Fleet]]:
-    """Connected fleets."""
+    """Start fleets and yield them when all devices are connected."""
     context = multiprocessing.get_context("spawn")
     count = -(-connections // _FLEET_MAX)
     fleets = []
@@ -285,7 +289,7 @@ def _fleets(port: int, connections: int, rate: float) -> Iterator[list[_Fleet]]:
 
 
 def _outcomes(fleets: list[_Fleet]) -> tuple[Counter[str], Pairs]:
-    """What all fleets have seen."""
+    """Add up the outcomes of all fleets."""
     total: Counter[str] = Counter()
     several = []
     for fleet in fleets:
@@ -330,7 +334,7 @@ def _mqtt(server: Server, connections: int, arguments: argparse.Namespace) -> di
 
 
 def _stored(bootstrap_servers: str, result: dict[str, Any]) -> dict[str, Any]:
-    """How many fixes the log has, and how many of them twice."""
+    """Count the fixes in the log, and those that are there twice."""
     log = Log(bootstrap_servers)
     ends = log.ends((LOCATION,))
     records, ids = 0, set()
@@ -347,7 +351,7 @@ def _stored(bootstrap_servers: str, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _storm(gateways: Gateways, connections: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Kill all workers with -9 under load; how long until all are back, and is all in the log?"""
+    """Kill all workers with SIGKILL under load; measure the recovery and check the log."""
     seconds = max(arguments.seconds, 40.0)
     with _fleets(gateways.mqtt_port, connections, arguments.rate) as fleets:
         for fleet in fleets:
@@ -359,7 +363,7 @@ def _storm(gateways: Gateways, connections: int, arguments: argparse.Namespace) 
             process.kill()
         for process in gateways.processes:
             process.wait()
-        # As their supervisor does: all at once.
+        # Start all at once, as their supervisor does.
         for number in range(len(gateways.processes)):
             gateways.launch(number)
         for number in range(len(gateways.processes)):

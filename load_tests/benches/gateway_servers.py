@@ -1,6 +1,6 @@
-"""Servers that `gateway_bench` measures: gateways, and the peers beside them.
+"""The servers that `gateway_bench` measures: gateways, and other programs for comparison.
 
-python -m load_tests.benches.gateway_servers 8000    the bare aiohttp, by itself
+python -m load_tests.benches.gateway_servers 8000 run only the bare aiohttp server
 """
 
 from __future__ import annotations
@@ -44,16 +44,19 @@ class Server:
                 process.wait()
 
     def cpu_s(self) -> float:
-        """Processor time of all of them so far."""
+        """Return the processor time of all processes so far."""
         return sum(_cpu_s(process.pid) for process in self.processes)
 
     def memory_kib(self) -> int:
-        """Anonymous memory of all of them: what is theirs alone."""
+        """Return the anonymous memory of all processes, which they share with no others."""
         return sum(_anonymous_kib(process.pid) for process in self.processes)
 
 
 class Gateways(Server):
-    """A gateway and perhaps edge workers, within `with`."""
+    """One gateway, or several that share ports (the first as relay, the others as edge workers).
+
+    It runs inside a `with` block.
+    """
 
     def __init__(self, folder: Path, bootstrap_servers: str, workers: int) -> None:
         self._folder = folder
@@ -80,7 +83,7 @@ class Gateways(Server):
         self.wait_until_ready(number)
 
     def launch(self, number: int) -> None:
-        """Start a worker, or start it again."""
+        """Start or restart a worker."""
         words = ["--http", f"127.0.0.1:{self.http_port}", "--mqtt", f"127.0.0.1:{self.mqtt_port}"]
         if self._workers > 1:
             role = "--edge" if number else "--relay"
@@ -108,7 +111,7 @@ class Gateways(Server):
 
 
 class Peer(Server):
-    """A server of somebody else that is measured beside ours, within `with`; one process."""
+    """Another program that is measured for comparison, in one process inside a `with` block."""
 
     protocol: ClassVar[str]
 
@@ -133,7 +136,10 @@ class Peer(Server):
         raise NotImplementedError
 
     def _configured(self, program: str, package: str, settings: str) -> tuple[str, str]:
-        """Where a program is and its settings; raises CommandError where it is not installed."""
+        """Write the configuration; return the paths of the program and of that file.
+
+        Raises CommandError where the program is not installed.
+        """
         path = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin")
         if path is None:
             raise CommandError(f"{program} is not installed (apt-get install {package})")
@@ -143,7 +149,7 @@ class Peer(Server):
 
 
 class Mosquitto(Peer):
-    """The Mosquitto of this machine, as it is installed."""
+    """The Mosquitto that is installed on this machine."""
 
     protocol = "mqtt"
 
@@ -156,7 +162,7 @@ class Mosquitto(Peer):
 
 
 class BareAiohttp(Peer):
-    """An aiohttp on uvloop that reads a body and answers 204."""
+    """A minimal aiohttp server on uvloop that reads the body and answers 204."""
 
     protocol = "http"
 
@@ -165,7 +171,7 @@ class BareAiohttp(Peer):
 
 
 class Nginx(Peer):
-    """One worker of the nginx of this machine that answers 204."""
+    """The nginx that is installed on this machine, with one worker that answers 204."""
 
     protocol = "http"
 
@@ -214,7 +220,7 @@ async def _no_content(request: web.Request) -> web.Response:
 
 
 def main() -> None:
-    """Serve as the bare aiohttp."""
+    """Run the bare aiohttp server."""
     uvloop.install()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", _no_content)

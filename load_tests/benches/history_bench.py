@@ -34,23 +34,23 @@ from waylog.messages import Fix, encode, fix_id
 
 _DEVICES: Final = 100_000
 _SLICE_S: Final = 0.02
-# Live: how long the job may take for its first batch, and what is left out at both ends.
+# Live measurement: seconds of load before it, limit for the first batch, limit for the stop.
 _WARM_UP_S: Final = 15.0
 _START_S: Final = 180.0
 _STOP_S: Final = 60.0
 
 
 class LandedRows(NamedTuple):
-    """Rows that became readable at once."""
+    """The rows of a file, which become readable together."""
 
     readable: float  # s since 1970
-    received: np.ndarray[Any, np.dtype[np.int64]]  # ms
+    received: np.ndarray[Any, np.dtype[np.int64]]  # ms since 1970
 
 
 def measure_live(
     rate: int, seconds: float, trigger_s: float, words: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Append `rate` fixes a second and look how old each is when it can be read."""
+    """Append `rate` fixes per second, and measure their age when they become readable."""
     with (
         tempfile.TemporaryDirectory() as folder,
         MeasuredBroker(WAYLOG, Path(folder) / "broker", flush=True) as broker,
@@ -67,7 +67,7 @@ def measure_live(
         job.await_rows(sent - lost)
         landed = [each for each in job.landed() if each.readable >= measured]
         ages = np.concatenate([each.readable * 1000 - each.received for each in landed])
-        # Those that waited for the job's start say nothing of the time after it.
+        # Ignore fixes that waited for the job's start.
         ages = ages[np.concatenate([each.received for each in landed]) >= measured * 1000]
         used = job.cpu_s(measured, ended)
         return {
@@ -86,7 +86,7 @@ def measure_live(
 
 
 def measure_catch_up(records: int, words: Sequence[str] = ()) -> dict[str, Any]:
-    """Let the job read a log that is there; without its start, and with it."""
+    """Let the job read an existing log; measure it with and without its start."""
     with (
         tempfile.TemporaryDirectory() as folder,
         MeasuredBroker(WAYLOG, Path(folder) / "broker") as broker,
@@ -105,7 +105,7 @@ def measure_catch_up(records: int, words: Sequence[str] = ()) -> dict[str, Any]:
             used = job.cpu_s(began, ended)
             readable = sorted({each.readable for each in landed})
             first, last = readable[0], readable[-1]
-            # A batch's files get their names together: the first batch is over within a second.
+            # The files of a batch are renamed together: the first batch ends within half a second.
             first_batch = sum(len(each.received) for each in landed if each.readable <= first + 0.5)
             warm, warm_cpu_us = 0.0, None
             if last > first + 0.5:
@@ -115,7 +115,7 @@ def measure_catch_up(records: int, words: Sequence[str] = ()) -> dict[str, Any]:
                 "name": f"history: catch up {' '.join(words)}".rstrip(),
                 "part": "history",
                 "rate": round(rows / (ended - began)),
-                # After the first batch: a JVM's start and its compilation are over.
+                # After the first batch, the JVM has started and compiled its code.
                 "warm_rate": round(warm),
                 "warm_cpu_us": warm_cpu_us,
                 "passed": not lost and rows == records,
@@ -124,7 +124,7 @@ def measure_catch_up(records: int, words: Sequence[str] = ()) -> dict[str, Any]:
 
 
 class _Job:
-    """`waylog history run` within `with`."""
+    """`waylog history run` inside a `with` block."""
 
     def __init__(self, broker: MeasuredBroker, folder: Path, words: Sequence[str]) -> None:
         ensure_topics(broker.bootstrap_servers)
@@ -180,7 +180,7 @@ class _Job:
             time.sleep(0.5)
 
     def batches_s(self) -> list[float]:
-        """How long each batch took to read and to write."""
+        """Return the seconds that each batch took to read and to write."""
         said = self._log.read_text(errors="replace")
         return [float(each) for each in re.findall(r" files, ([\d.]+) s", said)]
 
@@ -224,7 +224,7 @@ def _messages(numbers: range, time_ms: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _send_paced(producer: Producer, rate: int, seconds: float) -> int:
-    """On a schedule that is fixed in advance; a slice that is late keeps the time it was due."""
+    """Send on a fixed schedule; fixes that are sent late keep the time they were due."""
     started, sent = time.time(), 0
     slices = round(seconds / _SLICE_S)
     for number in range(slices):

@@ -1,4 +1,4 @@
-"""A gateway of the platform's own, for benches of what it answers."""
+"""A gateway for benchmarks that query it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READY_S: Final = 300.0
 
 
 class MeasuredGateway:
-    """`waylog gateway` in front of a log, within `with`; anybody may ask it anything."""
+    """`waylog gateway` in front of a log, inside a `with` block; it accepts all users."""
 
     def __init__(self, servers: str, folder: Path) -> None:
         self._log = folder / "gateway.log"
@@ -49,7 +49,7 @@ class MeasuredGateway:
             self._process.wait()
 
     def get(self, path: str) -> bytes | None:
-        """The answer to a GET; None for 204 and 404, CommandError for what is not expected."""
+        """Return the body of a GET, None for 204 and 404; raises CommandError for other errors."""
         connection = HTTPConnection(self._http, timeout=60)
         try:
             connection.request("GET", path, headers={"Authorization": "Basic YmVuY2g6eA=="})

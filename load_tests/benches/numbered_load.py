@@ -1,4 +1,4 @@
-"""An idempotent producer that keeps account of what was acknowledged, and when."""
+"""An idempotent producer of numbered records, with the acknowledgement of each and its time."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ from waylog.kafka.topic_reader import next_messages
 TOPIC: Final = "t"
 _TIMEOUT_S: Final = 60.0
 _NOT_ACKNOWLEDGED: Final = -1
-_OFFSET_UNKNOWN: Final = -2  # acknowledged as the repetition of what the broker has already
+# Acknowledged as a repetition of a record that the broker has already.
+_OFFSET_UNKNOWN: Final = -2
 
 
 @dataclass
 class Account:
-    """What became of the records, by their numbers."""
+    """The outcome of the records, by their numbers."""
 
     sent: int
     acknowledged: int
     refused: dict[str, int]
     lost: list[int]
     doubled: list[int]
-    moved: list[int]  # acknowledged at another offset than they have
+    moved: list[int]  # acknowledged with another offset than they have
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything sent was acknowledged, and is where it should be, once."""
+        """Return whether every record was acknowledged, and is in its place exactly once."""
         return not (self.refused or self.lost or self.doubled or self.moved)
 
 
 class _Times:
-    """When the records of one partition were sent and acknowledged, in the order of the latter."""
+    """The send and acknowledgement times of one partition's records, by acknowledgement."""
 
     def __init__(self) -> None:
         self.sent = array("d")
@@ -50,8 +51,8 @@ class _Times:
         self.acknowledged.append(acknowledged)
 
     def since(self, moment: float) -> Iterator[tuple[float, float]]:
-        """What was acknowledged after a moment, the last first."""
-        # Another thread adds: what is there now is looked at.
+        """Yield the times of records that were acknowledged after a moment, the newest first."""
+        # Another thread appends: iterate over what is there now.
         for at in range(len(self.acknowledged) - 1, -1, -1):
             if self.acknowledged[at] < moment:
                 return
@@ -60,7 +61,7 @@ class _Times:
 
 @dataclass
 class NumberedLoad:
-    """Produces numbers to all partitions at a steady rate, from a thread; runs within `with`."""
+    """A thread that sends numbers to all partitions at a steady rate, inside a `with` block."""
 
     servers: str
     partitions: int
@@ -69,7 +70,7 @@ class NumberedLoad:
     sent: int = 0
 
     def __post_init__(self) -> None:
-        # By number.
+        # Both are indexed by number.
         self._offsets = array("q")
         self._sent_at = array("d")
         self._refused: Counter[str] = Counter()
@@ -124,9 +125,9 @@ class NumberedLoad:
     # ----------------------------------------------------------------------------------- latencies
 
     def resumed_s(self, since: float) -> float:
-        """Wait until every partition has acknowledged something sent after a moment.
+        """Wait until every partition has acknowledged a record that was sent after a moment.
 
-        Returns how long after the moment (`time.monotonic`) the last of them did.
+        Returns the seconds from the moment (`time.monotonic`) until the last partition did.
         """
         deadline = time.monotonic() + _TIMEOUT_S
         firsts: dict[int, float] = {}
@@ -144,7 +145,7 @@ class NumberedLoad:
         return max(firsts.values()) - since
 
     def longest_gap_s(self, since: float) -> float:
-        """The longest time since a moment in which some partition acknowledged nothing."""
+        """Return the longest time after a moment in which some partition acknowledged nothing."""
         longest = 0.0
         for times in self._times:
             later = time.monotonic()
@@ -155,7 +156,7 @@ class NumberedLoad:
         return longest
 
     def latencies_s(self, since: float, until: float = float("inf")) -> list[float]:
-        """From sending to acknowledgement, of what was sent between two moments, sorted."""
+        """Return the sorted latencies of records that were sent between two moments."""
         return sorted(
             acknowledged - sent
             for times in self._times
@@ -166,7 +167,7 @@ class NumberedLoad:
     # ------------------------------------------------------------------------------------- account
 
     def account(self) -> Account:
-        """Read everything back; call after the end."""
+        """Read all records and compare them with the acknowledgements; call it after the end."""
         consumer = Consumer(
             {"bootstrap.servers": self.servers, "group.id": "account", "log_level": 0}
         )

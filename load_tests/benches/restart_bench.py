@@ -37,7 +37,7 @@ _BASIC: Final = "Basic YmVuY2g6eA=="
 
 
 class _Gateway:
-    """One process after the other, in one folder."""
+    """A gateway that is started several times, with one folder."""
 
     def __init__(self, servers: str, folder: Path) -> None:
         self._log = folder / "gateway.log"
@@ -49,7 +49,7 @@ class _Gateway:
         ]
 
     def start(self) -> dict[str, float]:
-        """Start a process; returns what that cost. Raises CommandError."""
+        """Start a process; return the time, CPU and memory that it took. Raises CommandError."""
         began = time.monotonic()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._words, env=environment(), stdout=log, stderr=log)
@@ -61,7 +61,7 @@ class _Gateway:
         return {"ready_s": round(time.monotonic() - began, 2)} | self.cost()
 
     def cost(self) -> dict[str, float]:
-        """CPU seconds and resident MiB so far."""
+        """Return the CPU seconds and resident MiB so far."""
         process = psutil.Process(self._process.pid)
         used = process.cpu_times()
         return {
@@ -70,7 +70,7 @@ class _Gateway:
         }
 
     def wait_until_read(self) -> dict[str, float]:
-        """Wait until nothing of the log is unread; returns how long that took."""
+        """Wait until the whole log is read; return the time, CPU and memory that it took."""
         began = time.monotonic()
         while self.metric("view_unread_records"):
             if time.monotonic() - began > _LIMIT_S:
@@ -79,7 +79,7 @@ class _Gateway:
         return {"read_s": round(time.monotonic() - began, 1)} | self.cost()
 
     def metric(self, name: str) -> float:
-        """One of the gateway's gauges."""
+        """Return one of the gateway's gauges."""
         text = self.ask("GET", "/metrics")[1].decode()
         found = re.search(rf"^waylog_gateway_{name} (\S+)$", text, re.MULTILINE)
         if found is None:
@@ -87,7 +87,7 @@ class _Gateway:
         return float(found[1])
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Status and body of an answer."""
+        """Send a request; return the status and body of the answer."""
         connection = HTTPConnection(self._http, timeout=60)
         try:
             connection.request(method, path, body, {"Authorization": _BASIC})
@@ -97,7 +97,7 @@ class _Gateway:
             connection.close()
 
     def stop(self, number: signal.Signals) -> float:
-        """Returns the seconds until the end of the process."""
+        """Send a signal; return the seconds until the process has ended."""
         began = time.monotonic()
         self._process.send_signal(number)
         self._process.wait(60)
@@ -105,7 +105,7 @@ class _Gateway:
 
 
 def measure(records: int, devices: int, folder: Path) -> dict[str, Any]:
-    """Fill a log, and start a gateway on it again and again."""
+    """Fill a log, and start a gateway on it repeatedly."""
     figures: dict[str, Any] = {"records": records, "devices": devices}
     with MeasuredBroker(WAYLOG, folder / "broker") as broker:
         servers = broker.bootstrap_servers
@@ -130,7 +130,7 @@ def measure(records: int, devices: int, folder: Path) -> dict[str, Any]:
 
 
 def _repeat(gateway: _Gateway, devices: int) -> dict[str, Any]:
-    """Ask for the device that sent once, in the beginning, and send its fix and an older one."""
+    """Query the device that sent only the first fix, and send that fix again."""
     silent = json.dumps(_fix(0, devices)).encode()
     status, found = gateway.ask("GET", "/v1/devices/bench%2Fsilent")
     answered, _ = gateway.ask("POST", "/v1/positions", silent)
@@ -177,7 +177,7 @@ def _fixes(first: int, count: int, devices: int) -> Iterator[tuple[bytes, bytes]
 
 
 def main() -> int:
-    """Print the figures as JSON."""
+    """Run the benchmark and print the figures as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -32,7 +32,7 @@ _DAY_MS: Final = 86_400_000
 
 
 def measure(devices: int, each: int, questions: int, folder: Path) -> dict[str, Any]:
-    """Write a year, pack it, ask for it."""
+    """Write a year of fixes, compact it, and query it."""
     history = folder / "history"
     with MeasuredBroker(WAYLOG, folder / "broker") as broker:
         servers = broker.bootstrap_servers
@@ -55,16 +55,16 @@ def measure(devices: int, each: int, questions: int, folder: Path) -> dict[str, 
 
 
 def _ask(gateway: MeasuredGateway, devices: int, questions: int) -> tuple[list[float], int]:
-    """Milliseconds of each question, and how many points were answered."""
+    """Return the milliseconds of each query, and the number of points in all answers."""
     times, points = [], 0
     span = f"from={_FIRST_MS}&to={_FIRST_MS + _DAYS * _DAY_MS}"
     for number in range(questions + 1):
         name = _device(number % devices).replace("/", "%2F")
         began = time.perf_counter()
         answer = gateway.get(f"/v1/devices/{name}/track?{span}")
-        if number:  # the first one starts what reads Parquet
+        if number:  # the first query loads the Parquet reader and is not counted
             times.append((time.perf_counter() - began) * 1000)
-            points += (answer or b"").count(b'Z"')  # ends of times
+            points += (answer or b"").count(b'Z"')  # each time ends so
     return times, points
 
 

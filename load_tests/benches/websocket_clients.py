@@ -1,4 +1,4 @@
-"""Clients of `GET /v1/ws` that send fixes and count acknowledgements, byte by byte."""
+"""Clients of `GET /v1/ws` that send fixes and count acknowledgements, on plain streams."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from waylog.cli import CommandError
 
 
 async def acknowledged_messages(port: int, number: int, window: int, until: float) -> int:
-    """Keep `window` messages under way on a connection until a time on the monotonic clock; returns
-    how many were acknowledged. Raises CommandError.
+    """Keep `window` messages in flight on a connection; return the number of acknowledged ones.
+
+    `until` is the end, on the monotonic clock. Raises CommandError.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(
@@ -23,7 +24,7 @@ async def acknowledged_messages(port: int, number: int, window: int, until: floa
     head = await reader.readuntil(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 101"):
         raise CommandError(f"no WebSocket: {head[:200]!r}")
-    await _frame(reader)  # ready
+    await _frame(reader)  # the message "ready"
     writer.write(_masked(b'{"type":"unsubscribe"}'))
     fix_time = int(time.time() * 1000) - 10**9 + number * 10**6
     acknowledged, under_way = 0, 0
@@ -50,7 +51,7 @@ async def acknowledged_messages(port: int, number: int, window: int, until: floa
 
 
 def _masked(payload: bytes) -> bytes:
-    # A mask of zeros is one, too.
+    # A mask of zeros is valid too.
     size = len(payload)
     length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
     return b"\x81" + length + b"\0\0\0\0" + payload

@@ -1,1 +1,1 @@
-"""Fixes as Arrow columns, read from the log and from the history."""
+"""Fixes as Arrow columns, read from the log and from the history's files."""

@@ -1,4 +1,4 @@
-"""Fixes of many devices: read from the history, spread over buckets, put in order."""
+"""Fixes of many devices: reading from the history, splitting by bucket, grouping by device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Part(NamedTuple):
     accuracy: NDArray[np.float32]
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_] | slice) -> Part:
-        """Some of the fixes."""
+        """Return the selected fixes."""
         return Part(
             self.devices,
             self.codes[rows],
@@ -43,15 +43,15 @@ class Part(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A file of the history, or a part of one."""
+    """A file of the history, or its rows from certain offsets on."""
 
     path: str
-    #: Only rows at or after these offsets, by partition; None: all rows.
+    #: Only rows at or after these offsets, by partition; None means all rows.
     offsets: dict[int, int] | None
 
 
 def join_parts(parts: Sequence[Part]) -> Part:
-    """The fixes of all parts, one after the other."""
+    """Return the fixes of all parts, concatenated."""
     if len(parts) == 1:
         return parts[0]
     codes: dict[str, int] = {}
@@ -72,7 +72,7 @@ def join_parts(parts: Sequence[Part]) -> Part:
 
 
 def read_source(storage: Storage, source: Source) -> Iterator[Part]:
-    """The fixes of a file, some row groups at a time."""
+    """Yield the fixes of a file, several row groups at a time."""
     with storage.open_input(source.path) as stream:
         file = pq.ParquetFile(stream, read_dictionary=["device"])
         runs = device_runs(file)
@@ -97,7 +97,10 @@ def read_source(storage: Storage, source: Source) -> Iterator[Part]:
 
 
 def _part_of_runs(batch: pa.RecordBatch, runs: list[DeviceRun], start: int) -> Part:
-    """A batch of a compacted file from row `start` on: its footer says whose the rows are."""
+    """Return a batch of a compacted file that starts at row `start`.
+
+    The runs in the file's footer tell the rows of each device.
+    """
     stop = start + batch.num_rows
     own = [run for run in runs if run.start < stop and run.stop > start]
     counts = [min(run.stop, stop) - max(run.start, start) for run in own]
@@ -114,7 +117,7 @@ def _part_of_runs(batch: pa.RecordBatch, runs: list[DeviceRun], start: int) -> P
 def is_new(
     partition: NDArray[np.int32], offset: NDArray[np.int64], offsets: dict[int, int]
 ) -> NDArray[np.bool_]:
-    """Which rows are at or after the given offset of their partition."""
+    """Return a mask of the rows at or after the given offset of their partition."""
     result = np.ones(len(offset), np.bool_)
     for number, start in offsets.items():
         result &= (partition != number) | (offset >= start)
@@ -122,7 +125,7 @@ def is_new(
 
 
 def part_of(batch: pa.RecordBatch) -> Part:
-    """The fixes of a batch with positions in degrees."""
+    """Return the fixes of a batch whose positions are in degrees."""
     device = batch["device"]
     if not pa.types.is_dictionary(device.type):
         device = pc.dictionary_encode(device)
@@ -145,19 +148,19 @@ def _accuracy(batch: pa.RecordBatch) -> NDArray[np.float32]:
 
 
 def bucket_of(device: str, buckets: int) -> int:
-    """The bucket that a device belongs to, in every process and version."""
+    """Return the bucket of a device, the same in every process and version."""
     return zlib.crc32(device.encode()) % buckets
 
 
 def split(part: Part, buckets: int) -> Iterator[tuple[int, Part]]:
-    """The fixes by bucket, each in the order they had."""
+    """Yield the fixes of each bucket, in their original order."""
     owner = np.array([bucket_of(device, buckets) for device in part.devices], np.uint16)
     if not len(owner) or (owner == owner[0]).all():
         if len(owner):
             yield int(owner[0]), part
         return
     row_owner = owner[part.codes]
-    # Sixteen bits are sorted by counting: one pass, whatever the number of buckets.
+    # Numpy sorts 16-bit integers by counting: one pass for any number of buckets.
     order = np.argsort(row_owner, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(row_owner, minlength=buckets))])
     for bucket in np.flatnonzero(np.diff(bounds)).tolist():
@@ -176,7 +179,7 @@ _SHARD_SCHEMA: Final = pa.schema(
 
 
 def shard_batch(part: Part) -> pa.RecordBatch:
-    """A part as Arrow, with a dictionary of the devices that it has."""
+    """Return a part as an Arrow batch whose dictionary has only the devices that occur."""
     used = np.flatnonzero(np.bincount(part.codes, minlength=len(part.devices)))
     codes = np.zeros(len(part.devices), np.int32)
     codes[used] = np.arange(len(used))
@@ -195,16 +198,16 @@ def shard_batch(part: Part) -> pa.RecordBatch:
 
 
 class Shard(NamedTuple):
-    """A file of fixes of one bucket."""
+    """A temporary file of fixes of one bucket."""
 
     bucket: int
     name: str
-    periods: tuple[str, ...]  # of each of its parts, ascending
+    periods: tuple[str, ...]  # period of each of its parts, ascending
     rows: int
 
 
 class ShardWriter:
-    """Writes fixes of one bucket, for the task that will read them; a context manager."""
+    """A writer of fixes of one bucket, for the task that reads them; a context manager."""
 
     def __init__(self, storage: Storage, name: str) -> None:
         self.rows = 0
@@ -227,7 +230,7 @@ class ShardWriter:
 
 
 def read_shard(storage: Storage, name: str) -> Iterator[Part]:
-    """What a ShardWriter wrote, part by part."""
+    """Yield the parts that a ShardWriter wrote."""
     with (
         storage.open_input(name) as stream,
         pa.ipc.open_stream(stream, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader,
@@ -245,12 +248,12 @@ def read_shard(storage: Storage, name: str) -> Iterator[Part]:
 
 
 def _joined(columns: list[NDArray[Any]]) -> NDArray[Any]:
-    """A column of all parts; of a part that is alone it is no copy."""
+    """Return a column of all parts, without copying it if there is only one part."""
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
 def by_device(parts: Sequence[Part]) -> Iterator[tuple[str, Fixes]]:
-    """Each device once, with its fixes ascending by time; of equal times the first comes first."""
+    """Yield each device once, with its fixes ascending by time; the sort is stable."""
     codes: dict[str, int] = {}
     for part in parts:
         for device in part.devices:

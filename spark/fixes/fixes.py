@@ -16,7 +16,8 @@ METRES_PER_DEGREE: Final = EARTH_RADIUS_M * np.pi / 180
 class Fixes(NamedTuple):
     """Fixes of one device, ascending by time.
 
-    Positions are whole numbers of 1e-7 degrees, some 11 mm: half the size, and sums are exact.
+    Positions are integers in units of 1e-7 degrees, some 11 mm. They take half the size of floats,
+    and their sums are exact.
     """
 
     time: NDArray[np.int64]  # ms
@@ -25,17 +26,17 @@ class Fixes(NamedTuple):
     accuracy: NDArray[np.float32]  # m, NaN where unknown
 
     def take(self, rows: NDArray[np.int64] | slice) -> Fixes:
-        """Some of the fixes."""
+        """Return the selected fixes."""
         return Fixes(self.time[rows], self.lat[rows], self.lon[rows], self.accuracy[rows])
 
 
 def to_units(degrees: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Degrees as whole numbers of 1e-7."""
+    """Convert degrees to integers in units of 1e-7 degrees."""
     return np.rint(degrees * UNITS_PER_DEGREE).astype(np.int32)
 
 
 def to_degrees(units: NDArray[np.int64] | NDArray[np.int32]) -> NDArray[np.float64]:
-    """Whole numbers of 1e-7 degrees as degrees, the nearest double to the decimal."""
+    """Convert integers in units of 1e-7 degrees to the doubles nearest to these decimals."""
     result: NDArray[np.float64] = units / UNITS_PER_DEGREE
     return result
 
@@ -46,7 +47,7 @@ def distances_m(
     lat_2: NDArray[np.float64],
     lon_2: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Flat distances in m; good to 1 % up to some kilometres, and right in kind beyond."""
+    """Return distances on a flat map, in m; accurate to 1 % up to some kilometres, rough beyond."""
     east = (lon_2 - lon_1 + 180) % 360 - 180
     east = east * np.cos(np.radians(lat_1))
     north = lat_2 - lat_1

@@ -1,8 +1,4 @@
-"""Writing rows aside: what tasks do before the job gives files their final names.
-
-A file that is being written has a name without `.parquet` in a folder starting with `_`, so that no
-reader of the history takes it for a part of it.
-"""
+"""Staged files: tasks write rows under temporary names, before the job renames the files."""
 
 from __future__ import annotations
 
@@ -23,10 +19,11 @@ ERASING: Final = "_erasing"
 
 RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
 
-#: A file covers at most so many offsets; this bounds what a task holds in memory.
+#: Offsets that a file covers at most, which bounds the memory of a task.
 CHUNK_OFFSETS: Final = 131_072
 
-# Readable by Spark, DuckDB, pyarrow and Trino. Offsets and times grow slowly, ids never repeat.
+# Readable by Spark, DuckDB, pyarrow and Trino. Delta encoding suits offsets and times, which grow
+# slowly; a dictionary suits columns with few values, not ids, which never repeat.
 PARQUET_OPTIONS: Final = {
     "compression": "zstd",
     "compression_level": 3,
@@ -38,7 +35,7 @@ PARQUET_OPTIONS: Final = {
     },
 }
 
-#: One row for each file that a task has written aside.
+#: The schema with one row for each file that a task has staged.
 LANDED_SCHEMA: Final = pa.schema(
     [
         ("path", pa.string()),
@@ -53,19 +50,19 @@ LANDED_SCHEMA: Final = pa.schema(
 
 
 class LandedFile(NamedTuple):
-    """Rows of one date and one range of offsets, written aside."""
+    """A staged file with the rows of one date and one range of offsets."""
 
     path: str
     partition: int
-    date: str  # YYYY-MM-DD, UTC, of the fix times
-    first: int  # the range that was looked at; the rows lie within
-    last: int  # inclusive
-    offsets: bytes  # int64 of every row, ascending
-    hashes: bytes  # uint64 of every row's id
+    date: str  # UTC date of the fix times, YYYY-MM-DD
+    first: int  # start of the range that was read; the rows lie within
+    last: int  # end of the range, inclusive
+    offsets: bytes  # int64 of each row, ascending
+    hashes: bytes  # uint64 hash of each row's id
 
     @property
     def final_path(self) -> str:
-        """The deterministic name: a repeated batch gives the same."""
+        """The deterministic final name: the same when a batch is repeated."""
         return (
             f"date={self.date}/location-{self.partition}-{self.first:020d}-{self.last:020d}.parquet"
         )
@@ -74,9 +71,9 @@ class LandedFile(NamedTuple):
 def land(
     batches: Iterable[pa.RecordBatch], storage: Storage, start: int | None, end: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Write rows of one partition, ascending by offset, aside; yields rows of LANDED_SCHEMA.
+    """Stage rows of one partition, ascending by offset; yield rows of LANDED_SCHEMA.
 
-    `start` and `end` are the range that was asked for; None where only the rows tell.
+    `start` and `end` are the requested range, or None if it follows from the rows.
     """
     waiting: list[pa.RecordBatch] = []
     first = start
@@ -87,7 +84,7 @@ def land(
             offsets = rest["kafka_offset"].to_numpy()
             if first is None:
                 first = int(offsets[0])
-            # Cut at fixed offsets, not at as many rows as came together this time.
+            # Cut at fixed offsets, so that a repeated batch gives the same files.
             inside = int(np.searchsorted(offsets, first + CHUNK_OFFSETS))
             if inside:
                 waiting.append(rest.slice(0, inside))
@@ -103,8 +100,9 @@ def land(
 
 
 def without_erased(batch: RowsT, erased: Mapping[str, int]) -> RowsT:
-    """The rows but those of devices that were erased after they were received, and those of before
-    the erasure that a device has sent since.
+    """Drop rows of erased devices.
+
+    These are rows that were received, or whose fix time is, before the erasure of their device.
     """
     if not erased:
         return batch
@@ -117,9 +115,9 @@ def without_erased(batch: RowsT, erased: Mapping[str, int]) -> RowsT:
 
 
 def rewrite_landed(storage: Storage, path: str, erased: Mapping[str, int]) -> int:
-    """Write a file that came in again, without what was erased; returns how many rows it lost.
+    """Rewrite a file of the history without erased rows; return the number of rows removed.
 
-    Its name stays, even without rows: it says which offsets were taken in.
+    The file keeps its name even without rows, because the name tells which offsets were read.
     """
     table = storage.read_parquet(path)
     kept = without_erased(table, erased)

@@ -1,4 +1,4 @@
-"""Fixes out of ranges of the log, and what is none into topic `error`."""
+"""Fixes from ranges of the log; records that are not fixes go to topic `error`."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from waylog.sealing.sealing import ENVIRONMENT, is_sealed, shared_key_ring
 
 logger = logging.getLogger(__name__)
 
-# Base64 of this fits into a record of the size that every broker accepts.
+# Encoded in Base64, this fits into the largest record that every broker accepts.
 _RAW_BYTES_MAX: Final = 512 * 1024
 
 
 def next_ends(
     starts: Mapping[int, int], ends: Mapping[int, int], rows: int | None
 ) -> dict[int, int]:
-    """Where a batch of at most about `rows` records ends, given where the log ends.
+    """Return the end of a batch of about `rows` records at most, given the ends of the log.
 
-    Partitions share the rows by what they have waiting, so that none falls behind. An end before
-    the start (the log lost its tail) leaves the partition where it is.
+    Partitions share the rows in proportion to their waiting records, so that none falls behind. If
+    the end is before the start (the log lost its tail), the partition does not move.
     """
     waiting = {partition: max(0, end - starts.get(partition, 0)) for partition, end in ends.items()}
     total = sum(waiting.values())
     result = dict(starts)
     for partition, count in waiting.items():
         if rows is not None and total > rows:
-            # Rounded up: a partition with one record among millions must move as well.
+            # Round up: a partition with one record among millions must advance as well.
             share = min(count, -(-count * rows // total))
         else:
             share = count
@@ -48,7 +48,7 @@ def next_ends(
 
 
 def read_fixes(servers: str, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The fixes of a range. What is no fix goes to topic `error`, before the range counts as read.
+    """Yield the fixes of a range; other records go to topic `error` before the range is done.
 
     A batch that is repeated sends its unreadable records to `error` again.
     """
@@ -62,7 +62,7 @@ def read_fixes(servers: str, topic: str, wanted: OffsetRange) -> Iterator[pa.Rec
 
 
 def refuse_sealed(servers: str, unreadable: Sequence[Unreadable]) -> None:
-    """Values that only lack a key are no errors: a history without them would be a hole."""
+    """Raise CommandError for values that lack only their key: the history would have a gap."""
     if shared_key_ring(servers) is None and any(is_sealed(each.value) for each in unreadable):
         raise CommandError(
             f"the log's values are sealed: {ENVIRONMENT} has to name the file of the master key"
@@ -76,7 +76,7 @@ def _record(message: Message) -> LogRecord:
 def report_unreadable(
     servers: str, topic: str, partition: int, unreadable: Sequence[Unreadable]
 ) -> None:
-    """Keep records that are no fixes in topic `error`; raises LogUnreachable if that fails."""
+    """Write records that are not fixes to topic `error`; raises LogUnreachable if that fails."""
     logger.warning(
         "%s-%d: %d unreadable records go to topic %s, the first at offset %d: %s",
         topic,
@@ -84,7 +84,7 @@ def report_unreadable(
         len(unreadable),
         ERROR,
         unreadable[0].offset,
-        # The reason names members and types, never values.
+        # The reason contains names of members and types, never values.
         unreadable[0].reason,
     )
     failures: list[str] = []

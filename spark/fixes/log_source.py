@@ -1,4 +1,4 @@
-"""Reading ranges of a topic's partitions with an ordinary Kafka client."""
+"""Reads ranges of a topic's partitions with an ordinary Kafka client."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from waylog.sealing.sealing import opener
 
 logger = logging.getLogger(__name__)
 
-#: A task gives up when the log was silent for so long; Spark then starts the batch again.
+#: Seconds of silence of the log after which a task gives up; Spark then repeats the batch.
 SILENCE_MAX_S: Final = 60.0
 
 _BATCH_RECORDS: Final = 10_000
 
 
 class Watermarks(NamedTuple):
-    """The offsets a partition has: low is the first, high one past the last."""
+    """The offsets of a partition: low is the first, high is one past the last."""
 
     low: int
     high: int
@@ -36,14 +36,14 @@ class OffsetRange(NamedTuple):
 
 
 class LogOffsets:
-    """Asks a topic for its partitions and their offsets."""
+    """A client that asks for the offsets of a topic's partitions."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._topic = topic
         self._consumer = Consumer(_config(bootstrap_servers))
 
     def watermarks(self, timeout_s: float) -> dict[int, Watermarks]:
-        """Of every partition, or nothing while the topic does not exist.
+        """Return the watermarks of every partition; nothing while the topic does not exist.
 
         Raises LogUnreachable when the log does not answer within `timeout_s`.
         """
@@ -80,11 +80,11 @@ class LogOffsets:
 
 
 def read_range(bootstrap_servers: str, topic: str, wanted: OffsetRange) -> Iterator[list[Message]]:
-    """The records of one range in order, some thousand at a time.
+    """Yield the records of one range in order, in lists of up to _BATCH_RECORDS.
 
-    Records that retention has deleted meanwhile are left out with a warning, those whose key has
-    been destroyed without one. Outlasts a restart of the broker; raises LogUnreachable after
-    SILENCE_MAX_S without progress.
+    Records that retention has deleted in the meantime are skipped with a warning; records whose key
+    was destroyed are skipped without one. The read survives a restart of the broker. Raises
+    LogUnreachable after SILENCE_MAX_S without progress.
     """
     opened = opener(bootstrap_servers) or list
     consumer = Consumer(
@@ -92,9 +92,10 @@ def read_range(bootstrap_servers: str, topic: str, wanted: OffsetRange) -> Itera
             bootstrap_servers,
             enable_partition_eof=True,
             auto_offset_reset="error",
-            # A range ends soon: what is fetched beyond it is thrown away.
+            # Ranges are short, and records fetched beyond the end are discarded.
             queued_min_messages=30_000,
-            # After the queue was full, look again at once: the default of 1 s is most of the time.
+            # After a full queue, fetch again at once: with the default, most of the time is a pause
+            # of 1 s.
             fetch_queue_backoff_ms=5,
         )
     )
@@ -104,7 +105,7 @@ def read_range(bootstrap_servers: str, topic: str, wanted: OffsetRange) -> Itera
         deadline = time.monotonic() + SILENCE_MAX_S
         while position < wanted.end:
             records: list[Message] = []
-            # Not more than there are: `consume` waits for as many as it is asked for.
+            # Do not ask for more than there are, because `consume` waits for that many.
             count = min(_BATCH_RECORDS, wanted.end - position)
             for message in consumer.consume(count, timeout=0.2):
                 error = message.error()
@@ -113,7 +114,8 @@ def read_range(bootstrap_servers: str, topic: str, wanted: OffsetRange) -> Itera
                 elif error.code() in _OUT_OF_RANGE:
                     position = _after_deletion(consumer, topic, wanted, position)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    # Compaction and transactions leave holes: the end counts, not the last record.
+                    # Compaction and transactions leave gaps, so the end of the log counts, not the
+                    # last record.
                     position = max(position, message.offset() or 0)
                 else:
                     logger.warning("%s-%d: %s", topic, wanted.partition, error.str())
@@ -146,7 +148,7 @@ def _after_deletion(consumer: Consumer, topic: str, wanted: OffsetRange, positio
         logger.warning("%s-%d: %s", topic, wanted.partition, error.args[0].str())
         answer = None
     if answer is None or answer[0] <= position:
-        # No answer yet, or a broker that has just started and does not know its log's end.
+        # No answer yet, or a broker that has just started and does not know the end of its log.
         consumer.assign([TopicPartition(topic, wanted.partition, position)])
         return position
     low = int(answer[0])
@@ -165,7 +167,7 @@ def _config(bootstrap_servers: str, **more: object) -> dict[str, object]:
     return consumer_config(
         bootstrap_servers,
         "waylog-history",
-        # Never joined: Spark keeps the offsets.
+        # The group is never joined: Spark keeps the offsets.
         "waylog-history",
         **{"queued_max_messages_kbytes": 8 * 1024, "fetch_max_bytes": 8 * 1024 * 1024} | more,
     ) | {"logger": logging.getLogger("spark.fixes.log_source.librdkafka")}

@@ -1,4 +1,4 @@
-"""The ids that a partition had lately, to recognise a fix that was sent twice."""
+"""The recent ids of a partition, which reveal a fix that was sent twice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _FILTER_BITS: Final = 20
 
 
 class RecentIds:
-    """Hashes of the newest `limit` ids of one partition, oldest first.
+    """A window of the hashes of the newest `limit` ids of one partition, oldest first.
 
-    The window holds what the history holds: the kept rows in the order of their offsets. It can
-    therefore be built again from the files, and is then the same.
+    The window follows the history: it holds the rows kept in files, in the order of their offsets.
+    It can therefore be rebuilt from the files with the same content.
     """
 
     def __init__(self, limit: int, hashes: NDArray[np.uint64]) -> None:
@@ -25,11 +25,11 @@ class RecentIds:
         return len(self._hashes)
 
     def repeated(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Which of these are in the window, or came before in the same array."""
+        """Return a mask of the hashes that are in the window or occur earlier in the same array."""
         repeated = np.ones(len(hashes), np.bool_)
         repeated[np.unique(hashes, return_index=True)[1]] = False
         if len(self._hashes):
-            # One look into a small table rules out nearly all of a window of a million.
+            # One lookup in a small table rules out nearly all of a window of a million.
             mask = np.uint64((1 << _FILTER_BITS) - 1)
             wanted = np.zeros(1 << _FILTER_BITS, np.bool_)
             wanted[hashes & mask] = True
@@ -39,6 +39,6 @@ class RecentIds:
         return repeated
 
     def extend(self, hashes: NDArray[np.uint64]) -> None:
-        """Add kept rows; the oldest fall out."""
+        """Add the hashes of kept rows; the oldest are dropped."""
         if self._limit:
             self._hashes = np.concatenate([self._hashes, hashes])[-self._limit :].copy()

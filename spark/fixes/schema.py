@@ -1,7 +1,7 @@
-"""Fixes as Arrow columns: what a row of the history holds.
+"""Fixes as Arrow columns: the rows of the history.
 
-The columns are the members of waylog.messages.Fix, in their order, then where the log keeps the
-record. Members are only ever added, as nullable columns at the end of the fix's own.
+The columns are the members of waylog.messages.Fix in their order, then partition and offset of the
+record in the log. New members are only ever added as nullable columns after those of the fix.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-# What a calendar date can be made of: the years 1 to 9999.
+# The times that a calendar date can represent: the years 1 to 9999.
 _TIME_MIN_MS: Final = -62_135_596_800_000
 _TIME_MAX_MS: Final = 253_402_300_799_999
 
@@ -31,7 +31,7 @@ Time = Annotated[int, msgspec.Meta(ge=_TIME_MIN_MS, le=_TIME_MAX_MS)]
 
 
 class StoredFix(msgspec.Struct, kw_only=True, gc=False):
-    """A Fix as the history keeps it: its attributes stay the JSON text that they are."""
+    """A Fix as it is stored in the history: its attributes stay JSON text."""
 
     id: str
     device: str
@@ -49,7 +49,7 @@ class StoredFix(msgspec.Struct, kw_only=True, gc=False):
     charging: bool | None = None
     trigger: str | None = None
     source: str | None = None
-    # Raw does not go into a union; null stays `null`.
+    # msgspec does not allow Raw in a union; null stays `null`.
     attributes: msgspec.Raw = _NO_ATTRIBUTES
 
 
@@ -73,7 +73,7 @@ FIX_FIELDS: Final = (
     pa.field("attributes", pa.string()),
 )
 
-#: A row of the history.
+#: The schema of the history's rows.
 HISTORY_SCHEMA: Final = pa.schema(
     [
         *FIX_FIELDS,
@@ -85,9 +85,9 @@ HISTORY_SCHEMA: Final = pa.schema(
 _decode: Final[Callable[[bytes], StoredFix]] = msgspec.json.Decoder(StoredFix).decode
 
 
-# Before this, nobody had a receiver: a clock that was not set (1980-01-06, the epoch of GPS).
+# The epoch of GPS, 1980-01-06: an earlier time comes from a clock that was not set.
 _PLAUSIBLE_MIN_MS: Final = 315_964_800_000
-# A clock that is wrong by more than this is not a time zone's mistake.
+# An error larger than this cannot come from a wrong time zone.
 _FUTURE_MAX_MS: Final = 2 * DAY_MS
 
 
@@ -95,7 +95,7 @@ _MEMBERS: Final = [attrgetter(field.name) for field in FIX_FIELDS[:-1]]
 
 
 class Unreadable(NamedTuple):
-    """A record that is no fix, or one of a time that cannot be."""
+    """A record that is not a fix, or a fix with an implausible time."""
 
     offset: int
     key: bytes | None
@@ -104,7 +104,7 @@ class Unreadable(NamedTuple):
 
 
 class LogRecord(NamedTuple):
-    """A record of the log as it was read."""
+    """A record as it was read from the log."""
 
     offset: int
     key: bytes | None
@@ -114,7 +114,7 @@ class LogRecord(NamedTuple):
 def decode_records(
     partition: int, records: Sequence[LogRecord]
 ) -> tuple[pa.RecordBatch, list[Unreadable]]:
-    """The fixes of some records of one partition as rows, and the records that are none."""
+    """Decode records of one partition: return the fixes as rows, and the unreadable records."""
     fixes: list[StoredFix] = []
     offsets: list[int] = []
     unreadable: list[Unreadable] = []
@@ -129,14 +129,14 @@ def decode_records(
                     "implausible time: before 1980, or more than two days after it was received"
                 )
                 unreadable.append(Unreadable(record.offset, record.key, record.value, reason))
-        except Exception as error:  # whatever is in the log must not stop the history
+        except Exception as error:  # no record in the log may stop the history
             reason = "no value" if record.value is None else f"not a fix: {error}"
             unreadable.append(Unreadable(record.offset, record.key, record.value, reason))
     return _rows(partition, fixes, offsets), unreadable
 
 
 def _is_plausible(fix: StoredFix) -> bool:
-    """Tell whether the fix may have its time; a `received` that means nothing is no witness."""
+    """Return whether the time is plausible; an implausible `received` is not used to judge it."""
     return fix.time >= _PLAUSIBLE_MIN_MS and not (
         fix.time > fix.received + _FUTURE_MAX_MS and fix.received >= _PLAUSIBLE_MIN_MS
     )
@@ -145,12 +145,12 @@ def _is_plausible(fix: StoredFix) -> bool:
 def _rows(partition: int, fixes: list[StoredFix], offsets: list[int]) -> pa.RecordBatch:
     if not fixes:
         return pa.RecordBatch.from_pylist([], schema=HISTORY_SCHEMA)
-    # Column by column: tuples of whole rows cost three times as much.
+    # Built column by column, because tuples of whole rows take three times as long.
     columns = [
         pa.array(list(map(member, fixes)), field.type)
         for member, field in zip(_MEMBERS, FIX_FIELDS[:-1], strict=True)
     ]
-    # Raw JSON is checked as JSON only, not as UTF-8.
+    # msgspec checks Raw as JSON but not as UTF-8.
     columns.append(pa.array([_attributes(fix.attributes) for fix in fixes], pa.string()))
     columns.append(pa.array(np.full(len(fixes), partition, np.int32)))
     columns.append(pa.array(offsets, pa.int64()))
@@ -163,19 +163,19 @@ def _attributes(raw: msgspec.Raw) -> str | None:
 
 
 def date_text(day: int) -> str:
-    """The UTC date of a day since 1970-01-01, as YYYY-MM-DD."""
+    """Return the UTC date of a day since 1970-01-01, as YYYY-MM-DD."""
     date = _EPOCH + timedelta(days=day)
-    # strftime does not pad years before 1000.
+    # strftime does not pad years below 1000.
     return f"{date.year:04d}-{date.month:02d}-{date.day:02d}"
 
 
-# Odd constants of splitmix64 (Vigna): a multiplication spreads every input bit upwards.
+# Odd constants of splitmix64 (Vigna): the multiplication spreads every input bit upwards.
 _MIX: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _ID_LENGTH: Final = 24
 
 
 def id_hashes(ids: pa.Array) -> NDArray[np.uint64]:
-    """64 bits of each id, the same in every process and version."""
+    """Return a 64-bit hash of each id, the same in every process and version."""
     count = len(ids)
     if count == 0:
         return np.empty(0, np.uint64)
@@ -183,7 +183,7 @@ def id_hashes(ids: pa.Array) -> NDArray[np.uint64]:
     offsets = np.frombuffer(offsets_buffer, np.int32)[ids.offset : ids.offset + count + 1]
     if values_buffer is None or (np.diff(offsets) != _ID_LENGTH).any():
         return np.array([_odd_hash(identity) for identity in ids.to_pylist()], np.uint64)
-    # The usual id has 24 hexadecimal digits: three words, mixed for all rows at once.
+    # A normal id has 24 hexadecimal digits: three 64-bit words, mixed for all rows at once.
     values = np.frombuffer(values_buffer, np.uint8)[offsets[0] : offsets[-1]]
     words = values.reshape(count, _ID_LENGTH).view("<u8")
     return _mix(words[:, 0], words[:, 1], words[:, 2])
@@ -203,7 +203,7 @@ def _mix(
 def _odd_hash(identity: str) -> int:
     encoded = identity.encode()
     if len(encoded) == _ID_LENGTH:
-        # Has to agree with the vectorised way, whatever the other ids of its batch look like.
+        # Must agree with the vectorised computation, whatever other ids are in the batch.
         words = np.frombuffer(encoded, "<u8")
         return int(_mix(words[0:1], words[1:2], words[2:3])[0])
     return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest(), "little")

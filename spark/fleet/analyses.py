@@ -1,4 +1,4 @@
-"""Analyses over all devices of a history, a day at a time: heat map, gaps, quality of data."""
+"""Analyses over all devices of a history, one day at a time: heat map, gaps, data quality."""
 
 from __future__ import annotations
 
@@ -17,58 +17,58 @@ from spark.fixes.fixes import Fixes
 from spark.fixes.schema import DAY_MS
 from waylog.history.history_reader import HistoryReader, period_bounds_ms
 
-#: A cell of this resolution is some 460 m wide.
+#: H3 resolution of the heat map; the edges of such a cell are some 200 m long.
 RESOLUTION: Final = 9
 
-# Positions are brought together on a grid of some 11 m before their cells are looked up.
+# Positions are grouped on a grid of some 11 m before their cells are looked up.
 _GRID_UNITS: Final = 1000
 _DAY_S: Final = 86_400
 
-#: A fix that arrived so much later than it was measured came late (s).
+#: Delay in seconds from which a fix counts as late.
 LATE_S: Final = 3600
-#: A fix that is worse is of no use for places (m).
+#: Accuracy in metres above which a fix is of no use for finding places.
 INACCURATE_M: Final = 100.0
 
 
 class Cell(NamedTuple):
     """A cell of the heat map."""
 
-    cell: str  # H3
+    cell: str  # H3 index
     fixes: int
     devices: int
 
 
 class DeviceDay(NamedTuple):
-    """What is stored of a device and day, against what its rhythm makes one expect."""
+    """The fixes stored for a device and day, and the number expected from its interval."""
 
     device: str
     date: str
     fixes: int
     expected: int
     longest_gap_s: int  # between two fixes of the day
-    interval_s: float  # the median
+    interval_s: float  # median
 
     @property
     def missing(self) -> int:
-        """Fixes that should be there."""
+        """The number of expected fixes that are missing."""
         return max(0, self.expected - self.fixes)
 
 
 class DayQuality(NamedTuple):
-    """The data of one day."""
+    """The data quality of one day."""
 
     date: str
     fixes: int
     devices: int
-    repeated: int  # of a time that the device has already
+    repeated: int  # with a time that the device has already
     inaccurate: int
     late: int
     without_accuracy: int
-    nowhere: int  # at 0, 0: a receiver without a position
+    nowhere: int  # at 0, 0: from a receiver without a position
 
 
 def dates_between(reader: HistoryReader, first: str | None, last: str | None) -> list[str]:
-    """The dates of a history from one to another, both included."""
+    """Return the dates of a history from one date to another, both included."""
     return [
         date
         for date in reader.dates()
@@ -79,7 +79,7 @@ def dates_between(reader: HistoryReader, first: str | None, last: str | None) ->
 def heat_map(
     reader: HistoryReader, dates: Sequence[str], resolution: int = RESOLUTION
 ) -> list[Cell]:
-    """Where the devices were: fixes and devices by H3 cell, the busiest first."""
+    """Count fixes and devices by H3 cell; return the cells with the most fixes first."""
     import h3
 
     fixes: dict[str, int] = defaultdict(int)
@@ -100,7 +100,7 @@ def heat_map(
 
 
 def heat_map_geojson(cells: Sequence[Cell], devices_min: int = 1) -> dict[str, object]:
-    """The cells as GeoJSON (RFC 7946); those that few devices were in are left out."""
+    """Return the cells with at least `devices_min` devices as GeoJSON (RFC 7946)."""
     import h3
 
     features = []
@@ -119,10 +119,10 @@ def heat_map_geojson(cells: Sequence[Cell], devices_min: int = 1) -> dict[str, o
 
 
 def gap_audit(reader: HistoryReader, dates: Sequence[str]) -> Iterator[DeviceDay]:
-    """Each device and day from the device's first day to its last, those without fixes too.
+    """Yield each device and day from the device's first day to its last, also days without fixes.
 
-    The rhythm of a day is the median of its intervals; a day without fixes has that of the day
-    before.
+    The expected interval of a day is the median of its intervals; a day without fixes uses that of
+    the day before.
     """
     last_seen: dict[str, DeviceDay] = {}
     for date, parts in _days(reader, dates):
@@ -155,7 +155,7 @@ def _device_day(device: str, date: str, fixes: Fixes) -> DeviceDay:
 
 
 def quality(reader: HistoryReader, dates: Sequence[str]) -> Iterator[DayQuality]:
-    """One line a day about the data."""
+    """Yield the data quality of each day."""
     for period, own in groupby(dates, key=reader.manifest.period_of):
         yield from _quality_of(reader, period, list(own))
 
@@ -203,7 +203,7 @@ def _quality_of(reader: HistoryReader, period: str, dates: Sequence[str]) -> Ite
 
 
 def _days(reader: HistoryReader, dates: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
-    """The fixes of each date."""
+    """Yield the fixes of each date."""
     for period, own in groupby(dates, key=reader.manifest.period_of):
         parts = [
             part

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one analysis."""
+    """Run one analysis and print it."""
     import msgspec
 
     from spark.fleet import analyses as fleet

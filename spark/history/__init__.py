@@ -1,1 +1,1 @@
-"""The history: topic `location` as Parquet, packed, exported, erased."""
+"""The history: topic `location` as Parquet files, with compaction, export and erasure."""

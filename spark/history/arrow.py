@@ -1,8 +1,8 @@
 """The history without Spark: the same files, written by this process alone.
 
-For machines without room for a JVM. Where it stands is in `_checkpoint/arrow.json`, written after
-each batch; what was written by Spark since is recognised by its files and not written again, so the
-two can take turns.
+For machines without enough memory for a JVM. The position is in `_checkpoint/arrow.json`, which is
+written after each batch. Rows that Spark has written since are recognised by their files and not
+written again, so the two can be used in turn.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from waylog.process.log_contact import LogContact
 logger = logging.getLogger(__name__)
 
 CHECKPOINT: Final = "_checkpoint/arrow.json"
-#: So long one question waits for the log, and so long until the next.
+#: Seconds that one query waits for the log, and seconds between two queries.
 _PATIENCE_S: Final = 10.0
 _PAUSE_S: Final = 1.0
 
 
 class ArrowHistory:
-    """Writes batches until it is stopped, or until the log's end (`once`)."""
+    """A job that writes batches until it is stopped or, with `once`, until the log's end."""
 
     def __init__(
         self,
@@ -53,7 +53,10 @@ class ArrowHistory:
         self._offsets = LogOffsets(bootstrap_servers, topic)
 
     def run(self, stopping: threading.Event, trigger_s: float, *, once: bool) -> None:
-        """Raises LogUnreachable when the log does not answer; else, without `once`, it waits."""
+        """Write batches; without `once`, wait for a log that does not answer.
+
+        With `once`, raises LogUnreachable when the log does not answer.
+        """
         try:
             position = self._read_checkpoint()
             target = None
@@ -71,7 +74,8 @@ class ArrowHistory:
                     continue
                 contact.heard()
                 for partition, marks in watermarks.items():
-                    # What retention has taken is gone; a new partition begins at its start.
+                    # Skip records that retention has deleted; a new partition starts at its
+                    # beginning.
                     position[partition] = max(position.get(partition, 0), marks.low)
                 ends = {partition: marks.high for partition, marks in watermarks.items()}
                 if once:
@@ -93,7 +97,7 @@ class ArrowHistory:
     def _write(
         self, position: dict[int, int], batch: dict[int, int], stopping: threading.Event
     ) -> bool:
-        """Land and commit one batch; False when it was given up because of a stop."""
+        """Stage and commit one batch; return False if a stop has interrupted it."""
         started = time.monotonic()
         landed: list[LandedFile] = []
         for partition, end in batch.items():
@@ -120,6 +124,6 @@ class ArrowHistory:
         try:
             return msgspec.json.decode(content, type=dict[int, int])
         except msgspec.DecodeError as error:
-            # Its files tell what it has: reading the log again only costs time.
+            # The files show which offsets were written: reading the log again only costs time.
             logger.warning("%s cannot be read, the log is read again: %s", CHECKPOINT, error)
             return {}

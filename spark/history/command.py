@@ -214,7 +214,7 @@ def _add_erase(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what the action says."""
+    """Run one subcommand."""
     if arguments.action == "run":
         return _run(arguments)
     from spark.history import tools as history_tools
@@ -224,7 +224,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """For `history run`; see waylog.cli.CommandModule."""
+    """Check the arguments of `history run`; see waylog.cli.CommandModule."""
     if arguments.action != "run":
         return
     check_bootstrap_servers(arguments.bootstrap_servers)

@@ -1,12 +1,12 @@
-"""Compaction: the files of a day as they came in, into few files that are quick to read.
+"""Compaction: merging the files of a day into a few files that are quick to read.
 
-The small days of a month that is over are packed once more, into one file. Rows are ordered by
-where their device mostly was (along a Z-order curve), then by device, then by time. So a device's
-day, or month, lies in one piece, which is what a track, a places job and delta encoding want; and
-devices that are near each other lie near each other, so that the statistics of a row group say
-which area it has. Positions are whole numbers of 1e-7 degrees.
+When a month is over, its small days are merged once more, into one file. Rows are sorted by the
+mean position of their device (along a Z-order curve), then by device, then by time. So a day or
+month of a device is contiguous, which suits tracks, the places job and delta encoding. Devices near
+each other are stored near each other, so that the statistics of a row group tell its area.
+Positions are integers in units of 1e-7 degrees.
 
-Files count from the moment that the manifest names them (waylog.history.history_reader).
+Files become current when the manifest names them (waylog.history.history_reader).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from waylog.history.row_groups import read_row_groups
 from waylog.history.storage import Storage
 from waylog.process.file_limit import raise_file_limit
 
-#: Rows of a compacted file: a fix as in HISTORY_SCHEMA, with positions in 1e-7 degrees.
+#: The schema of a compacted file: HISTORY_SCHEMA with positions in 1e-7 degrees.
 COMPACTED_SCHEMA: Final = pa.schema(
     [
         pa.field(f"{field.name}_e7", pa.int32(), nullable=False)
@@ -52,24 +52,24 @@ COMPACTED_SCHEMA: Final = pa.schema(
     ]
 )
 
-# A row group is what is read for one device: small ones cost little to read, but each has its
-# entries in the footer. So a day has some sixty, within these bounds.
+# A query for one device reads whole row groups. Small ones are cheap to read, but each adds entries
+# to the footer. So a day has some sixty, within these bounds.
 _GROUPS: Final = 64
 _GROUP_ROWS_MIN: Final = 2_048
 _GROUP_ROWS_MAX: Final = 65_536
 
-#: A file is closed when it has reached this size.
+#: Size in bytes at which a file is closed.
 FILE_BYTES: Final = 256 << 20
 
-#: Rows that are sorted at once, in memory.
+#: Rows that are sorted in memory at a time.
 SORT_ROWS: Final = 500_000
 
-# Which of these encodings is smaller depends on how a fleet sends and names its fixes; each file's
-# first rows decide. The level of compression that pays for each column beside.
+# Which encoding is smaller depends on how a fleet sends and names its fixes, so the first rows of
+# each file decide. The number is the compression level that pays off for the column.
 _NUMBER_ENCODINGS: Final = ("DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT")
 _TEXT_ENCODINGS: Final = ("DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
 _CHOICES: Final = {
-    # A search for repetitions only disturbs ids that have none.
+    # Ids have no repetitions, so searching for them only costs time.
     "id": (_TEXT_ENCODINGS, 1),
     "lat_e7": (_NUMBER_ENCODINGS, 9),
     "lon_e7": (_NUMBER_ENCODINGS, 9),
@@ -86,18 +86,18 @@ _FOLDER: Final = "_compacting"
 
 
 class CompactionTask(NamedTuple):
-    """One period of a history."""
+    """The compaction of one period of a history."""
 
     history: str
     period: str
     files: list[HistoryFile]
-    days: dict[str, list[OffsetSpan]]  # of all rows of a date in these files
+    days: dict[str, list[OffsetSpan]]  # offsets of all rows of each date in these files
     sort_rows: int = SORT_ROWS
     file_bytes: int = FILE_BYTES
 
 
 class CompactionResult(NamedTuple):
-    """What is to be put into the manifest."""
+    """The new files of a period, to be put into the manifest."""
 
     period: str
     sources: list[HistoryFile]
@@ -107,7 +107,7 @@ class CompactionResult(NamedTuple):
 
 
 def plan_period(reader: HistoryReader, period: str) -> CompactionTask:
-    """All files of a period that count now, into one task; of a month, those of its dates too."""
+    """Make one task of all current files of a period; a month includes the files of its dates."""
     days: dict[str, list[OffsetSpan]] = defaultdict(list)
     files: list[HistoryFile] = []
     for own in (each for each in reader.periods() if each.startswith(period)):
@@ -122,12 +122,12 @@ def plan_period(reader: HistoryReader, period: str) -> CompactionTask:
 
 
 def compact_period(task: CompactionTask) -> CompactionResult:
-    """Write the compacted files of a period, under their final names; for a task.
+    """Write the compacted files of a period under their final names; runs in a task.
 
-    They do not count before the manifest names them.
+    The files are not current before the manifest names them.
     """
     storage = Storage(task.history)
-    raise_file_limit()  # each chunk is a file while rows are spread over them
+    raise_file_limit()  # each chunk has an open file while rows are distributed
     with tempfile.TemporaryDirectory(prefix="waylog-compact-") as folder:
         parts = _Chunks(storage, task, Path(folder))
         parts.measure()
@@ -135,11 +135,11 @@ def compact_period(task: CompactionTask) -> CompactionResult:
         try:
             for chunk in parts.chunks():
                 writer.write(chunk)
-                del chunk  # before the next one is read
+                del chunk  # free it before the next one is read
         finally:
             writer.close()
     if parts.rows - parts.doubled != writer.rows:
-        # Never exchange files for others that have less.
+        # Never replace files by others with fewer rows.
         raise RuntimeError(
             f"{task.period}: {parts.rows} rows were read and {writer.rows} written: nothing changed"
         )
@@ -155,7 +155,7 @@ def compact_period(task: CompactionTask) -> CompactionResult:
 
 
 class _Chunks:
-    """The rows of a period in their order, some at a time."""
+    """The sorted rows of a period, in chunks that fit in memory."""
 
     def __init__(self, storage: Storage, task: CompactionTask, folder: Path) -> None:
         self._storage = storage
@@ -167,7 +167,7 @@ class _Chunks:
 
     def chunks(self) -> Iterator[pa.Table]:
         devices, ranks = self._counts.order()
-        # Devices share a chunk while their rows fit; a device is never cut.
+        # Devices share a chunk while their rows fit; a device is never split.
         chunk_of = np.zeros(len(devices), np.int64)
         filled = number = 0
         for index, rows in enumerate(self._counts.rows[ranks].tolist()):
@@ -186,13 +186,13 @@ class _Chunks:
             path.unlink()
 
     def measure(self) -> None:
-        """Look how many rows there are, whose, and where."""
+        """Count the rows of each device and sum up their positions."""
         for batch in self._read(["device", "lat_e7", "lon_e7"]):
             self._counts.add(batch)
             self.rows += batch.num_rows
 
     def _read(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows of all files in the order of the history, as COMPACTED_SCHEMA or some of it."""
+        """Yield rows of all files in the order of the history, with columns of COMPACTED_SCHEMA."""
         names = list(COMPACTED_SCHEMA.names if columns is None else columns)
         schema = pa.schema([COMPACTED_SCHEMA.field(name) for name in names])
         for file in self._task.files:
@@ -232,13 +232,14 @@ class _Chunks:
         rows = np.lexsort((table["kafka_offset"].to_numpy(), time, position))
         rows = rows[np.searchsorted(position[rows], 0) :]
         places = pa.array(rows)
-        # Column by column, and each let go: two copies of all would be most of the memory here.
+        # Copy and release one column at a time: two copies of the table would take most of the
+        # memory.
         columns = []
         while table.num_columns:
             columns.append(table.column(0).combine_chunks().take(places))
             table = table.remove_column(0)
         table = pa.Table.from_arrays(columns, schema=COMPACTED_SCHEMA)
-        # A fix that was sent again long after the first time: as in the log, the first one counts.
+        # A fix that was sent again long after the first time: the first one in the log is kept.
         ids = table["id"].combine_chunks()
         again = np.zeros(len(rows), np.bool_)
         again[1:] = (
@@ -253,7 +254,7 @@ class _Chunks:
 
 
 class _DeviceCounts:
-    """Rows of each device and where they are."""
+    """The number of rows and the mean position of each device."""
 
     def __init__(self) -> None:
         self._index: dict[str, int] = {}
@@ -277,11 +278,11 @@ class _DeviceCounts:
         count = len(names)
         self.rows[own] += np.bincount(codes, minlength=count)
         for total, name in ((self._lat, "lat_e7"), (self._lon, "lon_e7")):
-            # Below 2**53: a mean for ordering needs no more.
+            # Sums below 2**53 are exact in a double, and a mean for sorting needs no more.
             total[own] += np.bincount(codes, batch[name].to_numpy(), count).astype(np.int64)
 
     def order(self) -> tuple[list[str], NDArray[np.int64]]:
-        """The devices in the order of the file, and their numbers here."""
+        """Return the devices in the order of the file, and their indexes here."""
         names = list(self._index)
         curve = z_order(self._lat // self.rows, self._lon // self.rows)
         by_name = np.argsort(np.array(names, object), kind="stable")
@@ -290,15 +291,15 @@ class _DeviceCounts:
 
 
 def z_order(lat: NDArray[np.int64], lon: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The place on a Z-order curve of positions in 1e-7 degrees, in cells of some 100 m."""
-    # 2**21 cells over 360 degrees, 19 m at the equator, of which the last bits hardly matter.
+    """Return the Z-order of positions in 1e-7 degrees, in cells of 2048 units (some 23 m)."""
+    # Both coordinates fit into 21 bits.
     north = ((lat + 900_000_000) >> 11).astype(np.uint64)
     east = ((lon + 1_800_000_000) >> 11).astype(np.uint64)
     return _spaced(north) << np.uint64(1) | _spaced(east)
 
 
 def _spaced(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The bits of numbers below 2**32 with a zero between each two."""
+    """Return numbers below 2**32 with a zero between every two bits."""
     for shift, mask in (
         (16, 0x0000FFFF0000FFFF),
         (8, 0x00FF00FF00FF00FF),
@@ -316,7 +317,7 @@ def _read_stream(path: Path) -> pa.Table:
 
 
 def _positions(device: pa.Array, order: dict[str, int]) -> NDArray[np.int64]:
-    """The place of each row's device in the file; -1 for one that is left out."""
+    """Return the position of each row's device in the file's order; -1 for one that is left out."""
     encoded = pc.dictionary_encode(device)
     places = np.array([order.get(name, -1) for name in encoded.dictionary.to_pylist()], np.int64)
     result: NDArray[np.int64] = places[encoded.indices.to_numpy()]
@@ -331,13 +332,13 @@ def _compacted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         elif field.name.endswith("_e7"):
             columns.append(pa.array(to_units(batch[field.name.removesuffix("_e7")].to_numpy())))
         else:
-            # A member that was added after this file was written.
+            # A member that did not exist when this file was written.
             columns.append(pa.nulls(batch.num_rows, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def choose_encodings(sample: pa.Table) -> dict[str, str]:
-    """The encoding of each column that has a choice, by what the rows of a sample take."""
+    """Choose the encoding of each column by the size of a sample."""
     chosen = {}
     for name, (encodings, level) in _CHOICES.items():
         sizes = {}
@@ -357,7 +358,7 @@ def choose_encodings(sample: pa.Table) -> dict[str, str]:
 
 
 class _Writer:
-    """Writes chunks into files of FILE_BYTES."""
+    """A writer of chunks into files of FILE_BYTES."""
 
     def __init__(self, storage: Storage, task: CompactionTask, rows: int) -> None:
         self._storage = storage
@@ -375,7 +376,7 @@ class _Writer:
         storage.create_folder(f"date={task.period}")
 
     def write(self, table: pa.Table) -> None:
-        """Append rows in their order."""
+        """Append sorted rows."""
         start = 0
         while start < table.num_rows:
             if self._parquet is None:
@@ -414,14 +415,14 @@ class _Writer:
             },
             use_dictionary=list(_DICTIONARY),
             column_encoding=choose_encodings(sample),
-            # For readers that do not know our list of devices.
+            # For readers that do not use our list of devices in the footer.
             bloom_filter_options={
                 "device": {"ndv": max(64, len(sample["device"].unique())), "fpp": 0.01}
             },
         )
 
     def close(self) -> None:
-        """Finish the file that is open and give it its name."""
+        """Finish the open file and give it its final name."""
         if self._parquet is None:
             return
         self._parquet.add_key_value_metadata({RUNS_KEY: encode_runs(self._runs)})
@@ -438,7 +439,7 @@ class _Writer:
 
 
 def remove_scratch(storage: Storage) -> None:
-    """Delete what a compaction that was cut short left."""
+    """Delete the files of an interrupted compaction."""
     storage.create_folder(_FOLDER)
     storage.delete_folder(_FOLDER)
 
@@ -446,11 +447,12 @@ def remove_scratch(storage: Storage) -> None:
 def rewrite_without(
     storage: Storage, file: HistoryFile, erased: Mapping[str, int]
 ) -> tuple[CompactedFile, int]:
-    """A compacted file again, in its order, without what was erased; and the rows that it lost.
+    """Rewrite a compacted file without erased rows, in the same order.
 
-    It does not count before the manifest names it.
+    Returns the new file and the number of rows removed. The file is not current before the manifest
+    names it.
     """
-    # Never cut: it is not larger than it was.
+    # One file is enough, because it only gets smaller.
     task = CompactionTask(storage.url, file.date, [file], {}, file_bytes=1 << 62)
     before = 0
     with storage.open_input(file.path) as stream:
@@ -461,7 +463,7 @@ def rewrite_without(
             kept = without_erased(batch, erased)
             writer.write(pa.Table.from_batches([kept], COMPACTED_SCHEMA))
     if not writer.rows:
-        # An empty file is simpler for everybody than none.
+        # A file without rows is simpler for all readers than no file.
         writer.write_empty()
     writer.close()
     [written] = writer.files

@@ -1,9 +1,9 @@
-"""The history as a Delta table, for programs that read such tables: Spark, Trino, DuckDB, Polars.
+"""The history as a Delta table, for programs that read these: Spark, Trino, DuckDB, Polars.
 
-The table is a log beside the files (`_delta_log`) that names those that count now; no row is
-copied. A commit holds what has changed since the last one, so a reader sees the history as it was
-at one moment, before or after a packing. A file has its positions in `lat` and `lon` (as it came
-in) or in `lat_e7` and `lon_e7` (packed), and nulls in the other two.
+The table is a transaction log (`_delta_log`) beside the files that names the current ones; no row
+is copied. A commit holds the changes since the last one, so a reader sees the history as it was
+before or after a compaction, never in between. A file has its positions in `lat` and `lon` (as
+ingested) or in `lat_e7` and `lon_e7` (compacted), and nulls in the other two.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from waylog.history.storage import Storage
 
 _LOG: Final = "_delta_log"
-#: Every column may be missing in some files.
+#: All columns are nullable, because each is missing in some files.
 _SCHEMA: Final = pa.schema(
     [field.with_nullable(True) for field in pa.unify_schemas([HISTORY_SCHEMA, COMPACTED_SCHEMA])]
 )
@@ -43,14 +43,14 @@ class Published(NamedTuple):
 
 
 def is_published(history: HistoryReader) -> bool:
-    """Tell whether there is a table to keep up to date."""
+    """Return whether the history has a Delta table."""
     return bool(history.storage.list_files(_LOG))
 
 
 def publish(history: HistoryReader) -> Published:
-    """Make the table name the files that count now; the first time makes the table.
+    """Write the current files to the table, which is created the first time.
 
-    Raises CommandError where the table can not be written.
+    Raises CommandError when the table cannot be written.
     """
     try:
         from deltalake.exceptions import DeltaError
@@ -79,7 +79,8 @@ def _publish(history: HistoryReader, sizes: dict[str, int]) -> Published:
         for path, size in sizes.items()
         if known.get(path) != size
     ]
-    # A file that was written again under its name is added only: it replaces what the log had.
+    # A file that was rewritten under its name is only added, because the new entry replaces the
+    # old.
     removed = [RemoveAction(path, True, now) for path in known if path not in sizes]
     schema: Any = Schema.from_arrow(_SCHEMA)
     if table is None:
@@ -92,7 +93,10 @@ def _publish(history: HistoryReader, sizes: dict[str, int]) -> Published:
 
 
 def _location(storage: Storage) -> tuple[str, dict[str, str]]:
-    """Where the library finds the folder; raises CommandError for what it does not know."""
+    """Return the folder's URL and options for the library.
+
+    Raises CommandError for a storage that the library does not support.
+    """
     if storage.local:
         return storage.path, {}
     parts = urlsplit(storage.url.replace("s3a://", "s3://", 1))
@@ -107,7 +111,7 @@ def _location(storage: Storage) -> tuple[str, dict[str, str]]:
 
 
 def _known(table: DeltaTable | None) -> dict[str, int]:
-    """The files that the table names, with their sizes."""
+    """Return the files in the table, with their sizes."""
     if table is None:
         return {}
     actions = pa.table(table.get_add_actions(flatten=True))
@@ -116,7 +120,7 @@ def _known(table: DeltaTable | None) -> dict[str, int]:
 
 
 def _statistics(history: HistoryReader, path: str) -> str:
-    """The number of rows, and the bounds of the time: what lets a reader leave a file out."""
+    """Return the number of rows and the bounds of the time, by which readers skip files."""
     with history.storage.open_input(path) as stream:
         metadata = pq.ParquetFile(stream).metadata
     index = metadata.schema.names.index("time")

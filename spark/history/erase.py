@@ -1,9 +1,9 @@
-"""Erasing somebody: from the log, the history, the tables of places and what MQTT clients retain.
+"""Erasure of devices: from the log, the history, the tables of places and MQTT state.
 
-First topic `erasure` gets a record for each device, which whoever writes and reads honours from
-then on: what is sent late, or read again, does not come back. The log's topics that keep everything
-for a time can not lose single records: where values are sealed nobody can read these any more, and
-the report says until when there are others.
+First, topic `erasure` gets a record for each device. All writers and readers honour it from then
+on, so that data that is sent late or read again does not come back. Topics of the log with
+time-based retention cannot delete single records. If their values are encrypted, destroying the
+keys makes these records unreadable; the report tells until when others are kept.
 """
 
 from __future__ import annotations
@@ -51,49 +51,50 @@ from waylog.sealing.value_encryption import owner_of
 from waylog.sealing.value_keys import destroy_keys
 
 _FOREVER: Final = -1
-#: The history may be being packed.
+#: Seconds to wait for a compaction of the history that is in progress.
 _PACKING_MAX_S: Final = 600.0
-#: Whose refused messages nobody knows: a device with a wrong password may be the one.
+#: The owner of rejected messages from unknown senders: a device with a wrong password may be one.
 _NOBODY: Final = ""
-#: Topics whose keys tell a user's devices; those with few records first.
+#: Topics whose keys contain the devices of a user, those with few records first.
 _TOPICS_OF_DEVICES: Final = (VALUE_KEY, ADDRESS, PLACE, PLACE_EDIT, EVENT, ERROR, LOCATION)
 
 
 class KeptUntil(msgspec.Struct):
-    """A topic that can not lose single records."""
+    """A topic that cannot delete single records."""
 
     topic: str
-    until: int | None  # ms; None: for ever, unless its retention is set
-    #: What was written since then can not be read any more: its key is destroyed (ms).
+    until: int | None  # ms since 1970; None: for ever, unless its retention is set
+    #: Records written since then are unreadable, because their key is destroyed (ms since 1970).
     unreadable_since: int | None = None
 
 
 class ErasureReport(msgspec.Struct):
-    """What was removed, and what is left."""
+    """The outcome of an erasure: what was removed and what remains."""
 
     devices: list[str]
-    erased: int  # when, ms
+    erased: int  # time of the erasure, ms since 1970
     users: list[str] = []
-    history: bool = True  # whether there is one
-    rows: int = 0  # of the history
+    history: bool = True  # whether there is a history
+    rows: int = 0  # removed from the history
     files_rewritten: int = 0
     files_looked_at: int = 0
     places: int = 0
-    tombstones: dict[str, int] = {}  # by topic
-    answers: bool = False  # of the fallback geocoder, all of them
-    keys: int = 0  # destroyed
-    keys_gone: bool = True  # from the log's files too, not only for its readers
+    tombstones: dict[str, int] = {}  # number by topic
+    # Whether the answers of the fallback geocoder were deleted, for all devices.
+    answers: bool = False
+    keys: int = 0  # number of destroyed keys
+    keys_gone: bool = True  # whether the keys are gone from the log's segments too
     kept: list[KeptUntil] = []
     seconds: float = 0.0
 
     @property
     def before(self) -> dict[str, int]:
-        """Until when something of a device is erased (ms), as topic `erasure` has it."""
+        """For each device or user the time (ms since 1970) before which its data is erased."""
         return dict.fromkeys([*self.devices, *self.users], self.erased)
 
 
 def devices_in_log(servers: str, user: str) -> set[str]:
-    """The devices of a user that the log has something of; raises LogUnreachable."""
+    """Return the devices of a user that occur in the log; raises LogUnreachable."""
     prefix = f"{user}/"
     found: set[str] = set()
     seen: set[bytes] = set()
@@ -109,9 +110,9 @@ def devices_in_log(servers: str, user: str) -> set[str]:
 
 
 def mark_erased(history: str, erased: Mapping[str, int], *, rewritten: bool = False) -> None:
-    """Keep what is erased from coming into a history again.
+    """Record erased devices in the history, so that their rows are not added again.
 
-    `rewritten`: the files that are there have been gone through.
+    With `rewritten`, the existing files have been rewritten already.
     """
     storage = Storage(history)
     known = {each.device: each for each in read_erased(storage)}
@@ -123,19 +124,18 @@ def mark_erased(history: str, erased: Mapping[str, int], *, rewritten: bool = Fa
 
 
 def has_history(history: str) -> bool:
-    """Tell whether there is one, with fixes or without."""
+    """Return whether there is a history, even one without fixes."""
     storage = Storage(history)
     begun = storage.exists(ERASED) or storage.exists(LOCK)
     return begun or bool(HistoryReader(history).files())
 
 
 def erase_history(history: str, erased: Mapping[str, int], report: ErasureReport) -> None:
-    """Rewrite the files that have rows of some devices; others stay as they are.
+    """Rewrite the files that have rows of some devices; the other files do not change.
 
-    Waits for a while where the history is being packed; raises ConfigError when that takes too
-    long.
+    Waits while the history is being compacted; raises ConfigError when that takes too long.
     """
-    # First, so that nothing comes in again that is removed below.
+    # Recorded first, so that rows removed below cannot be added again.
     mark_erased(history, erased)
     writer = _manifest_writer(history)
     try:
@@ -173,7 +173,7 @@ def _manifest_writer(history: str) -> ManifestWriter:
 
 
 def erase_places(history: str, url: str, devices: Sequence[str]) -> int:
-    """Take the places of some devices out of the tables; returns how many there were."""
+    """Remove the places of some devices from the tables; return the number of places removed."""
     from spark.places.job import write_places
     from spark.places.schema import FILE
     from spark.runtime.tasks import LocalEngine
@@ -199,11 +199,10 @@ def _has(reader: HistoryReader, file: HistoryFile, wanted: Mapping[str, int]) ->
 
 
 def erase_topics(servers: str, report: ErasureReport, patience_s: float = 0.0) -> None:
-    """The record of the erasure, tombstones into compacted topics, the end of all keys, and how
-    long the other topics keep what they have. Waits up to `patience_s` until the keys have left the
-    log's files.
+    """Record the erasure, write tombstones to compacted topics, and destroy all keys of the owners.
 
-    Raises LogUnreachable.
+    Also puts into the report how long the other topics keep their records. Waits up to `patience_s`
+    until the keys are gone from the log's segments. Raises LogUnreachable.
     """
     devices, users = set(report.devices), set(report.users)
     records: list[tuple[str, bytes, bytes | None]] = [
@@ -220,7 +219,7 @@ def erase_topics(servers: str, report: ErasureReport, patience_s: float = 0.0) -
     for topic, _, _ in records:
         report.tombstones[topic] = report.tombstones.get(topic, 0) + 1
     report.answers = _forget_answers(servers)
-    # Refused messages of a device may be its user's, or nobody's, as far as we could tell.
+    # The owner of a device's rejected messages may be its user, or unknown.
     owners = {_NOBODY, *devices, *(device.partition("/")[0] for device in devices)}
     for user in users:
         owners.update(owners_of_user(user))
@@ -236,7 +235,7 @@ def erase_topics(servers: str, report: ErasureReport, patience_s: float = 0.0) -
 
 
 def _live_keys(servers: str, topic: str) -> list[bytes]:
-    """The keys of a compacted topic that have a value."""
+    """Return the keys of a compacted topic whose newest record has a value."""
     newest: dict[bytes, bool] = {}
     for message in read_topic(servers, topic):
         newest[message.key() or b""] = message.value() is not None
@@ -252,9 +251,9 @@ def _is_mqtt_state_of(key: bytes, devices: set[str], users: set[str]) -> bool:
 
 
 def _forget_answers(servers: str) -> bool:
-    """Let go of what a fallback geocoder has answered: nothing says for whom it was asked.
+    """Delete the answers of the fallback geocoder, which do not tell whose position was requested.
 
-    It is a cache, and fills again. Raises LogUnreachable.
+    They are a cache, which fills again. Returns whether the topic exists. Raises LogUnreachable.
     """
     admin = AdminClient(client_config(servers, "waylog-erase"))
     try:
@@ -270,7 +269,7 @@ def _forget_answers(servers: str) -> bool:
 
 
 def _retention_ms(servers: str, topic: str) -> int | None:
-    """How long a topic keeps records; None when there is no such topic."""
+    """Return the retention of a topic in ms, or None when there is no such topic."""
     admin = AdminClient(client_config(servers, "waylog-erase"))
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:

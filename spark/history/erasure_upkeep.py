@@ -1,4 +1,4 @@
-"""The history job's part of an erasure that was made elsewhere, or while it was away."""
+"""The history job's part of erasures that were started elsewhere, or while it was not running."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from waylog.history.storage import Storage
 logger = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
-#: `waylog history erase` rewrites a history itself where it is: what it has begun is left to it for
-#: so long.
+#: Milliseconds that an erasure is left to `waylog history erase`, which rewrites the history itself
+#: if it runs on the same files.
 _LEFT_TO_OTHERS_MS: Final = 600_000
 
 
 class ErasureUpkeep:
-    """Brings a history, and the places beside it, to what topic `erasure` says."""
+    """A task that applies the records of topic `erasure` to a history and its places."""
 
     def __init__(
         self, bootstrap_servers: str, out: str, places: str | None, stopping: threading.Event
@@ -34,12 +34,12 @@ class ErasureUpkeep:
         self._seen: dict[str, int] = {}
 
     def begin(self) -> None:
-        """Catch up, before anything is written; raises LogUnreachable."""
+        """Apply all known erasures before anything is written; raises LogUnreachable."""
         self._log.wait()
         self._look()
 
     def run(self) -> None:
-        """For a thread: until the job stops."""
+        """Apply new erasures until the job stops; runs in a thread."""
         while not self._stopping.wait(_LOOK_S):
             self._look()
         self._log.close()
@@ -55,7 +55,7 @@ class ErasureUpkeep:
             if not self._begun_elsewhere(known):
                 self._seen = known
         except (ConfigError, OSError, ValueError) as error:
-            # Looked at again: the history is being packed, for instance.
+            # It is tried again, for example if the history is being compacted.
             logger.warning("an erasure has to wait: %s", error)
         except Exception:
             logger.exception("an erasure failed; it is tried again")

@@ -1,7 +1,7 @@
-"""Everything that a history has of somebody, as files that other programs read.
+"""Export of all fixes of devices to files in common formats.
 
-Written as it is read, one device and day (or packed month) after the other, so that a year takes no
-more memory than a month. A day is a segment of its own.
+Rows are written as they are read, one device and day (or compacted month) after the other. So a
+year takes no more memory than a month. Each day is a segment of its own.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _ATTEMPTS: Final = 3
 
 
 class TrackWriter(Protocol):
-    """Writes the days of devices; each device's days follow each other."""
+    """A writer of the days of devices; the days of a device are consecutive."""
 
     def begin(self, device: str) -> None:
-        """The following days are of this device."""
+        """Start a device; the following days belong to it."""
 
     def day(self, rows: pa.Table) -> None:
-        """One day, ascending by time, as HISTORY_SCHEMA; never empty."""
+        """Write one day of HISTORY_SCHEMA rows, ascending by time; never empty."""
 
     def end(self) -> None:
-        """There are no more days of this device."""
+        """End the device."""
 
     def close(self) -> None:
-        """There are no more devices."""
+        """End the file."""
 
 
 def devices_of(reader: HistoryReader, user: str) -> list[str]:
-    """The devices of a user that the history knows."""
+    """Return the devices of a user that occur in the history."""
     found: set[str] = set()
     for file in reader.files():
         with reader.storage.open_input(file.path) as stream:
@@ -58,7 +58,7 @@ def devices_of(reader: HistoryReader, user: str) -> list[str]:
 
 
 def days_of(reader: HistoryReader, device: str, from_ms: int, to_ms: int) -> Iterator[pa.Table]:
-    """The fixes of a device with from_ms <= time <= to_ms, day by day."""
+    """Yield the fixes of a device with from_ms <= time <= to_ms, day by day."""
     for period in reader.periods():
         rows = _period(reader, period, device, from_ms, to_ms)
         days = np.floor_divide(rows["time"].to_numpy(), DAY_MS)
@@ -77,7 +77,7 @@ def _period(reader: HistoryReader, period: str, device: str, from_ms: int, to_ms
             table = pa.Table.from_batches(batches, HISTORY_SCHEMA)
             return table.sort_by([("time", "ascending"), ("kafka_offset", "ascending")])
         except FileNotFoundError:
-            # A compaction has exchanged files since we looked.
+            # A compaction has replaced files since the reader listed them.
             if attempt == _ATTEMPTS - 1:
                 raise
             reader.refresh()
@@ -93,7 +93,7 @@ def _own(batch: pa.RecordBatch, device: str, from_ms: int, to_ms: int) -> pa.Rec
 def export(
     reader: HistoryReader, devices: Sequence[str], writer: TrackWriter, from_ms: int, to_ms: int
 ) -> int:
-    """Write all fixes of some devices; returns their number."""
+    """Write all fixes of some devices; return their number."""
     count = 0
     for device in devices:
         writer.begin(device)
@@ -111,7 +111,10 @@ def _iso(time_ms: int) -> str:
 
 
 class GpxWriter:
-    """GPX 1.1: a track a device, a segment a day; speed, course in TrackPointExtension v2."""
+    """GPX 1.1: one track per device, one segment per day.
+
+    Speed and course are in TrackPointExtension v2.
+    """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._write = stream.write
@@ -157,7 +160,7 @@ class GpxWriter:
 
 
 class KmlWriter:
-    """KML 2.2: a folder a device, a gx:Track a day."""
+    """KML 2.2: one folder per device, one gx:Track per day."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._write = stream.write
@@ -195,7 +198,7 @@ class KmlWriter:
 
 
 class GeoJsonWriter:
-    """GeoJSON (RFC 7946): a feature a device and day, with its times in `coordTimes`."""
+    """GeoJSON (RFC 7946): one feature per device and day, with its times in `coordTimes`."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._write = stream.write
@@ -204,7 +207,7 @@ class GeoJsonWriter:
         self._write(b'{"type":"FeatureCollection","features":[')
 
     def begin(self, device: str) -> None:
-        """The next features are of this device."""
+        """Set the device of the next features."""
         self._device = device
 
     def day(self, rows: pa.Table) -> None:
@@ -232,7 +235,7 @@ class GeoJsonWriter:
         self._separator = b",\n"
 
     def end(self) -> None:
-        """Nothing belongs to a device as a whole."""
+        """Do nothing: the format has no element for a device."""
 
     def close(self) -> None:
         """Close the collection."""
@@ -240,7 +243,7 @@ class GeoJsonWriter:
 
 
 class CsvWriter:
-    """CSV (RFC 4180): a line a fix, with all its members."""
+    """CSV (RFC 4180): one line per fix, with all its members."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -253,7 +256,7 @@ class CsvWriter:
         self._stream.write(text.getvalue().encode())
 
     def begin(self, device: str) -> None:
-        """Each line has its device."""
+        """Do nothing: each line has its device."""
 
     def day(self, rows: pa.Table) -> None:
         """Write one day's lines."""
@@ -264,34 +267,34 @@ class CsvWriter:
         self._rows([[_harmless(value) for value in row] for row in zip(*columns, strict=True)])
 
     def end(self) -> None:
-        """Nothing belongs to a device as a whole."""
+        """Do nothing: the format has no element for a device."""
 
     def close(self) -> None:
-        """The last line is the end."""
+        """Do nothing: CSV has no end mark."""
 
 
 def _harmless(value: object) -> object:
-    # A spreadsheet takes what begins with these for a formula.
+    # A spreadsheet interprets text that begins with these characters as a formula.
     if isinstance(value, str) and value[:1] in {"=", "+", "-", "@"}:
         return f"'{value}"
     return "" if value is None else value
 
 
 class ParquetWriter:
-    """Parquet with all members of a fix, as the history has them."""
+    """Parquet with all members of a fix, with the schema of the history."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._writer = pq.ParquetWriter(stream, HISTORY_SCHEMA, compression="zstd")
 
     def begin(self, device: str) -> None:
-        """Each row has its device."""
+        """Do nothing: each row has its device."""
 
     def day(self, rows: pa.Table) -> None:
         """Write one day's rows."""
         self._writer.write_table(rows)
 
     def end(self) -> None:
-        """Nothing belongs to a device as a whole."""
+        """Do nothing: the format has no element for a device."""
 
     def close(self) -> None:
         """Write the footer."""

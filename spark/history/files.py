@@ -1,8 +1,8 @@
-"""The files of a history, and how a batch becomes part of them exactly once.
+"""The files of a history, to which each batch is added exactly once.
 
-A batch's rows are written aside by tasks; `commit` then gives the files their names. It may be
-killed anywhere, and the batch is then repeated. What is in the folder decides what a repetition
-still has to do, so that the result is right even when Spark's checkpoint is lost:
+Tasks write a batch's rows to staged files; `commit` then gives these files their final names. If
+the process is killed at any point, the batch is repeated. The files in the folder determine what
+the repetition still has to do, so that the result is right even if Spark's checkpoint is lost:
 
 - A file `location-P-F-L` of a date holds all rows of that date among the offsets F..L. Rows that
   such a file covers are not written again.
@@ -33,15 +33,15 @@ from waylog.history.storage import Storage
 
 logger = logging.getLogger(__name__)
 
-#: Ids of a partition that are remembered: 8 bytes each in the job's memory.
+#: Recent ids that are kept per partition: 8 bytes each in the job's memory.
 RECENT_IDS: Final = 500_000
 
-# A history of many tiny files would make a start slow: not more than so many are read for ids.
+# Limit of the files that are read for ids: many tiny files would make the start slow.
 _FILES_READ_MAX: Final = 5_000
 
 
 class _Covered(NamedTuple):
-    """Offsets of one date and partition that the history has, and the files that have them."""
+    """A range of offsets of one date and partition that the history has, and the files with it."""
 
     paths: list[str]
     date: str
@@ -52,28 +52,28 @@ class _Covered(NamedTuple):
 
 @dataclass
 class Committed:
-    """What a batch brought."""
+    """The counts of a batch."""
 
     rows: int = 0
     files: int = 0
-    duplicates: int = 0  # fixes that the history had already, sent again
-    repeated: int = 0  # rows of a batch that was cut short, written then
+    duplicates: int = 0  # fixes that were sent again and were in the history already
+    repeated: int = 0  # rows that an interrupted attempt of the batch had written
 
 
 class HistoryFiles:
-    """The writer's side of a history; there is one at a time."""
+    """The writer of a history, of which only one may run at a time."""
 
     def __init__(self, storage: Storage, recent_ids: int = RECENT_IDS) -> None:
         self._storage = storage
         self._recent_ids = recent_ids
         self._windows: dict[int, RecentIds] = {}
-        # Files of earlier runs. Needed until a partition's first batch, and the part of them that
-        # reaches into its batches.
+        # Files of earlier runs by partition. After a partition's first batch, only those remain
+        # that cover offsets at or after its start.
         self._found: dict[int, list[_Covered]] = defaultdict(list)
         self._erased: dict[str, int] = {}
 
     def open(self) -> None:
-        """Take stock, and clean up after a run that was killed."""
+        """Read the list of files, and clean up after a run that was killed."""
         self._storage.open_folder()
         self._storage.create_folder(FOLDER)
         self._storage.delete_folder(FOLDER)
@@ -98,7 +98,7 @@ class HistoryFiles:
                     )
 
     def next_offsets(self) -> dict[int, int]:
-        """One past the newest offset that a file covers, by partition, as found by `open`."""
+        """Return one past the newest offset of each partition's files, as found by `open`."""
         return {
             partition: max(file.last for file in files) + 1
             for partition, files in self._found.items()
@@ -106,7 +106,7 @@ class HistoryFiles:
         }
 
     def commit(self, landed: Sequence[LandedFile]) -> Committed:
-        """Make the files of one batch part of the history."""
+        """Add the files of one batch to the history."""
         committed = Committed()
         folders: set[str] = set()
 
@@ -123,8 +123,9 @@ class HistoryFiles:
         return committed
 
     def _erase_again(self, landed: Sequence[LandedFile]) -> None:
-        """Somebody may have been erased after these rows were read, and the erasure have looked
-        through the history before they had their names.
+        """Remove rows of devices that were erased after the rows were read.
+
+        The erasure may have searched the history before these files had their final names.
         """
         erased = erased_before(self._storage)
         if erased == self._erased:
@@ -143,7 +144,7 @@ class HistoryFiles:
             try:
                 window = self._rebuild(partition, start)
             except FileNotFoundError:
-                # A compaction has exchanged files since we looked.
+                # A compaction has replaced files since they were listed.
                 self._look()
                 window = self._rebuild(partition, start)
             self._windows[partition] = window
@@ -152,7 +153,7 @@ class HistoryFiles:
         ]
         offsets = [np.frombuffer(file.offsets, np.int64) for file in files]
         hashes = np.concatenate([np.frombuffer(file.hashes, np.uint64) for file in files])
-        # Several dates of one range are several files, whose offsets interleave.
+        # A range with several dates has several files, whose offsets interleave.
         order = np.argsort(np.concatenate(offsets), kind="stable")
         duplicate = np.empty(len(hashes), np.bool_)
         duplicate[order] = window.repeated(hashes[order])
@@ -184,7 +185,7 @@ class HistoryFiles:
                 self._storage.delete(file.path)
 
     def _read_ids(self, file: _Covered) -> pa.Table:
-        """The ids and offsets of some rows."""
+        """Return the ids and offsets of the rows in a range."""
         tables = [
             self._storage.read_parquet(path, ["id", "kafka_partition", "kafka_offset"])
             for path in file.paths
@@ -195,7 +196,7 @@ class HistoryFiles:
         return table.filter(pc.and_(own, pc.less_equal(table["kafka_offset"], file.last)))
 
     def _rebuild(self, partition: int, before: int) -> RecentIds:
-        """The window of a partition as it stood before an offset."""
+        """Rebuild the window of recent ids of a partition as it was before an offset."""
         offsets: list[NDArray[np.int64]] = []
         hashes: list[NDArray[np.uint64]] = []
         count = 0
@@ -206,7 +207,7 @@ class HistoryFiles:
             reverse=True,
         )
         for file in newest_first[: _FILES_READ_MAX if limit else 0]:
-            # Files of several dates share a range: enough rows are not yet the newest rows.
+            # Files of several dates share a range, so enough rows need not be the newest rows.
             if count >= limit and np.sort(np.concatenate(offsets))[-limit] > file.last:
                 break
             table = self._read_ids(file)

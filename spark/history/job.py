@@ -1,9 +1,10 @@
 """The history job: topic `location` to Parquet, as a Spark structured stream.
 
-Spark plans the batches, keeps their offsets in its write-ahead log and spreads them over tasks;
-tasks write files aside (spark.fixes.landing); here every batch's files get their names
-(spark.history.files), after which Spark notes the batch as done. Spark's own file sink is not used:
-it is exactly-once only for readers that know its log, and leaves broken files to all others.
+Spark plans the batches, keeps their offsets in its write-ahead log and distributes them to tasks.
+Tasks write staged files (spark.fixes.landing). This job gives the files of each batch their final
+names (spark.history.files), after which Spark records the batch as done. Spark's own file sink is
+not used: it is exactly-once only for readers that know its log, and leaves broken files to all
+others.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How long a run that shall end waits for a log that does not answer.
+#: Seconds that a run with `once` waits for a log that does not answer.
 _ONCE_WAIT_S: Final = 2.0
 
-# A stop waits this long for the end of a batch.
+# Seconds that a stop waits for the end of a batch.
 _BATCH_END_S: Final = 3.0
 
 _RESTART_WAIT_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -47,15 +48,16 @@ _RESTART_WAIT_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 @dataclass(frozen=True)
 class HistorySettings:
-    """What a history job is told."""
+    """The settings of a history job."""
 
     bootstrap_servers: str
     out: str
     once: bool = False
     engine: str = "spark"  # or "arrow"
-    source: str = "python"  # or "jvm"; of Spark
+    source: str = "python"  # or "jvm"; only with Spark
     master: str = DEFAULT_MASTER
-    checkpoint: str | None = None  # default: inside `out`, so that both live and die together
+    # None: inside `out`, so that both are kept or deleted together.
+    checkpoint: str | None = None
     trigger_s: float = 5.0
     places: str | None = None
     places_interval_s: float = 300.0
@@ -68,14 +70,14 @@ class HistorySettings:
 
     @property
     def checkpoint_url(self) -> str:
-        """Where Spark keeps its offsets; the two sources write them differently."""
+        """The URL of Spark's offsets; each of the two sources has its own format and folder."""
         check_checkpoint(self.out, self.checkpoint)
         base = self.checkpoint or f"{Storage(self.out).spark_url}/_checkpoint"
         return f"{base.rstrip('/')}/{self.source}"
 
 
 class HistoryJob:
-    """Runs until `stop`, or until it has written all there was (`once`)."""
+    """A job that runs until `stop` or, with `once`, until it has written all records."""
 
     def __init__(
         self, settings: HistorySettings, on_ready: Callable[[], None] = lambda: None
@@ -88,21 +90,21 @@ class HistoryJob:
         self._new_rows = threading.Event()
         self.total = Committed()
         self._batches = 0
-        # Threads that end by themselves once a stop is asked for.
+        # Threads that end by themselves after a stop was requested.
         self._ending: list[threading.Thread] = []
 
     def stop(self) -> None:
-        """Ask for a clean end; may be called from a signal handler."""
+        """Request a clean stop; may be called from a signal handler."""
         self._stopping.set()
 
     def run(self) -> Committed:
-        """Write the history; returns what this run brought.
+        """Write the history; return the counts of this run.
 
-        Raises ConfigError for settings that can not work, CommandError when the log or the history
+        Raises ConfigError for settings that cannot work, CommandError when the log or the history
         is not usable.
         """
         if self._settings.engine == "spark":
-            # Said before anything is started.
+            # Check the settings before anything is started.
             logger.debug("offsets are kept in %s", self._settings.checkpoint_url)
         self._storage.open_folder()
         if self._storage.local:
@@ -155,7 +157,7 @@ class HistoryJob:
         self._ending.append(thread)
 
     def _check_log(self) -> None:
-        """Wait for the log, and make sure that it is the one this history was written from."""
+        """Wait for the log, and check that it is the one this history was written from."""
         offsets = LogOffsets(self._settings.bootstrap_servers, LOCATION)
         deadline = time.monotonic() + _ONCE_WAIT_S
         told = False
@@ -213,7 +215,7 @@ class HistoryJob:
         self._run_streams(run, LocalEngine(1))
 
     def _run_streams(self, run: Callable[[], None], engine: Engine) -> None:
-        """Run until it ends (`once`) or a stop is asked for; what fails starts again."""
+        """Run until the end of the log (`once`) or a stop; restart after failures."""
         places = threading.Thread(
             target=self._keep_places, args=(engine,), name="places", daemon=True
         )
@@ -242,7 +244,7 @@ class HistoryJob:
                     break
                 if self._settings.once or isinstance(error, CommandError):
                     raise CommandError(_reason(error)) from error
-                # A stream that ran well for a while starts again at once.
+                # A stream that ran for a minute is restarted at once.
                 failures = 0 if time.monotonic() - started > 60 else failures + 1
                 wait_s = _RESTART_WAIT_S[min(failures, len(_RESTART_WAIT_S) - 1)]
                 logger.error("the stream ended, it starts again: %s", _reason(error))
@@ -317,7 +319,7 @@ class HistoryJob:
 
 
 def read_landed(session: SparkSession, settings: HistorySettings, storage: Storage) -> DataFrame:
-    """The stream of files that tasks have written aside."""
+    """Return the stream of files that tasks have staged."""
     if settings.source == "jvm":
         return _read_landed_jvm(session, settings, storage)
     from spark.history.source import LandingSource
@@ -367,27 +369,27 @@ def _read_landed_jvm(
 
 
 def _await(query: StreamingQuery, stopping: threading.Event) -> None:
-    """Wait until the query ends (raises what ended it) or a stop is asked for."""
+    """Wait until the query ends (raises its error) or a stop is requested."""
     while not stopping.is_set():
-        # In steps: a signal handler of Python runs between them.
+        # Wait in steps: Python's signal handlers run between them.
         if query.awaitTermination(1):
             return
 
 
 def _stop_query(query: StreamingQuery) -> None:
     try:
-        # Between two batches nothing is cut short that a restart would have to do again.
+        # Stop between two batches, so that a restart has nothing to repeat.
         deadline = time.monotonic() + _BATCH_END_S
         while query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.05)
         query.stop()
     except Exception as error:
-        # A signal to the whole process group ends the JVM before us: nothing is left to stop.
+        # A signal to the whole process group has ended the JVM already: nothing is left to stop.
         logger.debug("the stream was not stopped: %s", error)
 
 
 def _reason(error: BaseException) -> str:
-    """The lines of a Spark exception that say something."""
+    """Return the informative line of a Spark exception."""
     text = str(error)
     lines: list[Any] = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [

@@ -1,4 +1,4 @@
-"""Landing rows that Spark's own Kafka connector has read."""
+"""Staging of rows that were read by Spark's own Kafka connector."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LandingFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def landing_function(servers: str, topic: str, storage: Storage) -> LandingFunction:
-    """For `mapInArrow` over rows (partition, offset, key, value)."""
+    """Return the function for `mapInArrow` over rows (partition, offset, key, value)."""
 
     def fixes(partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         keys = shared_key_ring(servers)
@@ -51,7 +51,7 @@ def landing_function(servers: str, topic: str, storage: Storage) -> LandingFunct
 
 
 def _opened(keys: KeyRing | None, records: Iterable[LogRecord]) -> list[LogRecord]:
-    """Records whose values can be read, without those whose key has been destroyed."""
+    """Return decrypted records, without those whose key was destroyed."""
     if keys is None:
         return list(records)
     opened = []

@@ -38,7 +38,7 @@ _AREA_DEG: Final = (0.02, 0.04)
 
 
 def measure(rows: int, devices: int, folder: Path, roam_km: float) -> dict[str, Any]:
-    """Write a day, pack it, and look at it."""
+    """Write a day, compact it, and measure size and queries."""
     history = folder / "history"
     _write_day(history, rows // devices, devices, roam_km)
     landed = sum(path.stat().st_size for path in history.rglob("*.parquet"))
@@ -82,7 +82,7 @@ def _write_day(history: Path, each: int, devices: int, roam_km: float) -> None:
         nth = np.tile(np.arange(each), len(own))
         late = dice.integers(0, step_ms // 2, rows)
         times = _DAY_MS + (nth * step_ms + late) // 1000 * 1000
-        # Three places a day, the first at home, a phone's error around each.
+        # Each device has three places a day, the first at home, with a phone's error around each.
         home = dice.random((2, len(own))) * [[1.6], [1.2]] + [[47], [9]]
         away_deg = dice.exponential(roam_km / 111, (len(own), 3)) * [0, 1, 1]
         direction = dice.uniform(0, 2 * np.pi, (len(own), 3))
@@ -119,7 +119,7 @@ def _write_day(history: Path, each: int, devices: int, roam_km: float) -> None:
         }
         columns = [known.get(field.name, pa.nulls(rows, field.type)) for field in HISTORY_SCHEMA]
         table = pa.Table.from_arrays(columns, schema=HISTORY_SCHEMA)
-        # As a job with a batch every few seconds leaves them.
+        # The same files as those of a job with a batch every few seconds.
         for start in range(0, rows, 10_000):
             piece = table.slice(start, 10_000)
             name = f"location-{partition}-{start:020d}-{start + piece.num_rows - 1:020d}.parquet"

@@ -1,4 +1,4 @@
-"""The writer's side of the manifest: exchanging files of a history in one step."""
+"""The writer of the manifest, which replaces files of a history atomically."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ from waylog.history.storage import Storage
 
 _LOCK = "_compaction_lock"
 
-# A day that is not over is packed again and again: that has to cost little.
+# A day that is not over is compacted repeatedly, so this must be cheap.
 _SMALL_BYTES = 64 << 20
 
 
 class ManifestWriter:
-    """Changes what counts; one at a time (a lock where the storage has locks)."""
+    """A writer of the manifest, one at a time (with a lock where the storage supports locks)."""
 
     def __init__(self, history: str) -> None:
-        """Raises ConfigError when another process is at it."""
+        """Take the lock and clean up; raises ConfigError when another process has the lock."""
         self.storage = Storage(history)
         self._lock: IO[str] | None = self.storage.lock(_LOCK)
         remove_scratch(self.storage)
         self.delete_superseded()
 
     def close(self) -> None:
-        """Let others change the manifest."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.close()
 
     def commit(self, results: Iterable[CompactionResult]) -> None:
-        """Let the files of `results` count in place of those they were made from."""
+        """Make the files of `results` current instead of those they were made from."""
         manifest = read_manifest(self.storage)
         dates = dict(manifest.dates)
         for result in results:
             for date in result.compacted.days:
-                # A month takes the place of its dates.
+                # A month replaces its dates.
                 dates.pop(date, None)
-            # Where nothing is left of the period, its spans still say that it was looked at.
+            # If no row of the period is left, its spans still record that these offsets were read.
             dates[result.period] = result.compacted
         self._replace(Manifest(manifest.version + 1, dict(sorted(dates.items()))))
 
     def exchange(self, files: Mapping[str, CompactedFile]) -> None:
-        """Let other files count in place of the compacted files with some paths."""
+        """Replace compacted files, given by path, with others."""
         manifest = read_manifest(self.storage)
         dates = {
             period: msgspec.structs.replace(
@@ -73,7 +73,7 @@ class ManifestWriter:
     def delete_superseded(
         self, grace_s: float = 0.0, sleep: Callable[[float], None] = time.sleep
     ) -> list[str]:
-        """Delete files that do not count any more, `grace_s` after they stopped to count."""
+        """Delete files that are no longer current, after waiting `grace_s`; return their paths."""
         found = superseded(self.storage)
         if found and grace_s:
             sleep(grace_s)
@@ -83,7 +83,7 @@ class ManifestWriter:
 
 
 def superseded(storage: Storage) -> list[str]:
-    """Files of a history that do not count (any more, or yet)."""
+    """Return the files of a history that were replaced, or are not yet in the manifest."""
     listed = storage.list_files()
     manifest = read_manifest(storage)
     named = {file.path for compacted in manifest.dates.values() for file in compacted.files}
@@ -99,7 +99,7 @@ def superseded(storage: Storage) -> list[str]:
 
 
 def needs_compaction(reader: HistoryReader, before: str) -> Sequence[str]:
-    """Periods before a date that have files as they came in: new ones, or late ones."""
+    """Return the periods before a date that have ingested files, new or late."""
     return [
         period
         for period in reader.periods()
@@ -108,7 +108,7 @@ def needs_compaction(reader: HistoryReader, before: str) -> Sequence[str]:
 
 
 def settled(reader: HistoryReader, periods: Sequence[str], until_s: float) -> list[str]:
-    """Those to which nothing has come since a moment (s since 1970)."""
+    """Return the periods that have got no file since a time (s since 1970)."""
     return [
         period
         for period in periods
@@ -126,7 +126,10 @@ def settled(reader: HistoryReader, periods: Sequence[str], until_s: float) -> li
 
 
 def many_small_files(reader: HistoryReader, since: str, files_max: int) -> Sequence[str]:
-    """Periods from a date on with more files than `files_max` as they came in, small in all."""
+    """Return the periods since a date that have more than `files_max` ingested files.
+
+    Only periods that are small in total are returned.
+    """
     found = []
     for period in reader.periods(since):
         landed = [file for file in reader.files(period) if file.span is not None]
@@ -137,7 +140,7 @@ def many_small_files(reader: HistoryReader, since: str, files_max: int) -> Seque
 
 
 def months_to_pack(reader: HistoryReader, before: str, bytes_max: int) -> Sequence[str]:
-    """Months that are over before a date and whose packed days are small enough for one file."""
+    """Return the months before a date whose compacted days are small enough for one file."""
     sizes: dict[str, list[int]] = defaultdict(list)
     for period in reader.periods():
         month = period[:MONTH_LENGTH]

@@ -1,11 +1,11 @@
 """Spark streaming sources in pure Python: the log's topic `location` as rows.
 
-Two of them share one reader. `waylog` yields the fixes themselves. `waylog-landing` writes them
-aside right where they were decoded and yields one row a file, so that the rows never travel through
-the JVM: that is what the history job uses.
+Two sources share one reader. `waylog` yields the fixes. `waylog-landing`, which the history job
+uses, writes them to staged files in the process that decodes them and yields one row per file, so
+that the fixes never pass through the JVM.
 
-Offsets are kept by Spark in its write-ahead log, as {"<partition>": next offset}. A batch is one
-range of offsets a partition, so a repeated batch reads the same records.
+Spark keeps the offsets in its write-ahead log, as {"<partition>": next offset}. A batch is one
+range of offsets per partition, so a repeated batch reads the same records.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from waylog.process.log_contact import LogContact
 
 logger = logging.getLogger(__name__)
 
-#: A batch has at most so many records, so that one batch neither takes long nor much memory.
+#: Limit of the records of a batch, which bounds its time and memory.
 MAX_ROWS: Final = 250_000
 
-#: How long a start waits for a log that does not answer, or that has no topic yet.
+#: Seconds that a start waits for a log that does not answer or has no topic yet.
 _PATIENCE_S: Final = 60.0
 
-# While the stream runs, a log that is away is asked again at the next trigger.
+# Seconds that a trigger waits for the log; the next trigger asks again.
 _TRIGGER_PATIENCE_S: Final = 2.0
 
 
@@ -55,55 +55,55 @@ class LocationSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name for `readStream.format`."""
+        """Return the format's name for `readStream.format`."""
         return "waylog"
 
     def schema(self) -> StructType:
-        """The rows' schema."""
+        """Return the schema of the rows."""
         return from_arrow_schema(HISTORY_SCHEMA)
 
     def streamReader(self, schema: StructType) -> LocationReader:  # noqa: N802
-        """Called by Spark."""
+        """Return the reader; called by Spark."""
         return LocationReader(dict(self.options))
 
 
 class LandingSource(LocationSource):
-    """Format `waylog-landing`: writes the fixes aside, one row of LANDED_SCHEMA a file.
+    """Format `waylog-landing`: writes staged files, with one row of LANDED_SCHEMA per file.
 
     Further option: `out`, the history's folder.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The format's name for `readStream.format`."""
+        """Return the format's name for `readStream.format`."""
         return "waylog-landing"
 
     def schema(self) -> StructType:
-        """The rows' schema."""
+        """Return the schema of the rows."""
         return from_arrow_schema(LANDED_SCHEMA)
 
     def streamReader(self, schema: StructType) -> LandingReader:  # noqa: N802
-        """Called by Spark."""
+        """Return the reader; called by Spark."""
         return LandingReader(dict(self.options))
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The range of offsets that one task reads."""
 
     def __init__(self, wanted: OffsetRange) -> None:
         super().__init__(tuple(wanted))
 
     @property
     def wanted(self) -> OffsetRange:
-        """The range; a plain tuple travels, so that Spark can show it."""
+        """The range; it is transferred as a plain tuple, so that Spark can show it."""
         return OffsetRange(*self.value)
 
 
 class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches in one long-lived process, and reads them in tasks."""
+    """A reader that plans batches in one long-lived process, and reads them in tasks."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        # Spark hands option names over in lower case.
+        # Spark passes option names in lower case.
         self._servers = options["bootstrapservers"]
         self._topic = options.get("topic", LOCATION)
         self._max_rows = int(options.get("maxrows", MAX_ROWS))
@@ -120,7 +120,7 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets.watermarks(patience_s)
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Where a history without a checkpoint starts: at the oldest records there are."""
+        """Return the start of a history without a checkpoint: the oldest records."""
         deadline = time.monotonic() + _PATIENCE_S
         while not (watermarks := self._watermarks(_PATIENCE_S)):
             if time.monotonic() > deadline:
@@ -129,17 +129,17 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {str(partition): marks.low for partition, marks in watermarks.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """A batch's limit."""
+        """Return the limit of a batch."""
         return ReadMaxRows(self._max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Remember where the log ends now: the run is done there."""
+        """Record the current end of the log, where the run ends."""
         self._target = {
             partition: marks.high for partition, marks in self._watermarks(_PATIENCE_S).items()
         }
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """Where the next batch ends."""
+        """Return the end of the next batch."""
         if self._target is not None:
             ends = self._target
         else:
@@ -160,7 +160,7 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[RangePartition]:
-        """One range a partition."""
+        """Return one range for each partition with new records."""
         ranges = [
             OffsetRange(int(partition), start.get(partition, 0), offset)
             for partition, offset in end.items()
@@ -168,7 +168,7 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(wanted) for wanted in ranges if wanted.end > wanted.start]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one range, in a task."""
+        """Read one range; runs in a task."""
         assert isinstance(partition, RangePartition)
         return read_fixes(self._servers, self._topic, partition.wanted)
 
@@ -180,14 +180,14 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class LandingReader(LocationReader):
-    """Writes what it reads aside."""
+    """A reader that writes the fixes to staged files."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._storage = Storage(options["out"])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one range and write it aside, in a task."""
+        """Read one range and write it to staged files; runs in a task."""
         assert isinstance(partition, RangePartition)
         wanted = partition.wanted
         fixes = read_fixes(self._servers, self._topic, wanted)

@@ -1,4 +1,4 @@
-"""What `waylog history` does with a history that is there: compact, list, export, erase."""
+"""The actions of `waylog history` on an existing history: compact, list, publish, export, erase."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger("spark.history")
 
 
 def compact(arguments: argparse.Namespace) -> int:
-    """Pack days, then months; each counts as soon as it is ready."""
+    """Compact days, then months; each becomes current as soon as it is finished."""
     from spark.history.compaction import FILE_BYTES
     from spark.history.manifest import (
         ManifestWriter,
@@ -63,7 +63,7 @@ def compact(arguments: argparse.Namespace) -> int:
 
 
 class _Packing:
-    """Packs periods and says what came of it."""
+    """A helper that compacts periods and reports the results."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class _Packing:
             self._manifest.commit(results)
             keep_published(self._reader)
             if not self._arguments.grace:
-                # Whoever lists folders sees fixes twice until then.
+                # Until then, readers that list folders see these fixes twice.
                 self._manifest.delete_superseded()
             for result in results:
                 self._tell(result)
@@ -117,7 +117,7 @@ class _Packing:
 
 
 def publish(arguments: argparse.Namespace) -> int:
-    """Make the files that count a version of a Delta table."""
+    """Write the current files to the Delta table as a new version."""
     from spark.history.delta_table import publish as publish_table
 
     published = publish_table(open_history(arguments.out))
@@ -132,7 +132,7 @@ def publish(arguments: argparse.Namespace) -> int:
 
 
 def keep_published(reader: HistoryReader) -> None:
-    """Bring the Delta table up to date, where there is one, before files go that it names."""
+    """Update the Delta table, if there is one, before files that it names are deleted."""
     from spark.history.delta_table import is_published
     from spark.history.delta_table import publish as publish_table
 
@@ -141,7 +141,7 @@ def keep_published(reader: HistoryReader) -> None:
 
 
 def files(arguments: argparse.Namespace) -> int:
-    """List the files that count."""
+    """List the current files."""
     if arguments.date is not None:
         _check_date(arguments.date)
     reader = open_history(arguments.out)
@@ -157,7 +157,7 @@ def files(arguments: argparse.Namespace) -> int:
 
 
 def export(arguments: argparse.Namespace) -> int:
-    """Write all fixes of somebody to a file."""
+    """Write all fixes of some devices to a file."""
     from spark.history.export import WRITERS, devices_of
     from spark.history.export import export as export_tracks
 
@@ -182,7 +182,7 @@ def export(arguments: argparse.Namespace) -> int:
 
 
 def erase(arguments: argparse.Namespace) -> int:
-    """Erase devices, and say what is left."""
+    """Erase devices, and report what remains."""
     from spark.history.erase import (
         ErasureReport,
         erase_history,
@@ -213,7 +213,8 @@ def erase(arguments: argparse.Namespace) -> int:
             )
         report = ErasureReport(devices, time.time_ns() // 1_000_000, arguments.user)
         begun = True
-        # Before the log says it: a history job that runs has then nothing left to do.
+        # Before topic `erasure` has it: a running history job then leaves the rewriting to this
+        # process.
         report.history = has_history(arguments.out)
         if report.history:
             mark_erased(arguments.out, report.before)
@@ -232,7 +233,7 @@ def erase(arguments: argparse.Namespace) -> int:
 
 
 def _devices_to_erase(arguments: argparse.Namespace, history: HistoryReader) -> list[str]:
-    """Raises CommandError, LogUnreachable."""
+    """Return the devices to erase; raises CommandError and LogUnreachable."""
     from spark.history.erase import devices_in_log
     from spark.history.export import devices_of
 
@@ -291,7 +292,7 @@ def _time_ms(text: str | None, default: int) -> int:
 
 
 def open_history(url: str) -> HistoryReader:
-    """A history that has something; raises CommandError for any other."""
+    """Open a history that has files; raises CommandError for any other."""
     reader = HistoryReader(url)
     if not reader.files():
         raise CommandError(f"{url}: there is no history; `waylog history run` writes it")

@@ -1,6 +1,6 @@
-"""Packing a history while it is written: a process now and then, beside the job.
+"""Periodic compaction of a history that is being written, in a process beside the job.
 
-A process of its own gives its memory back, and the job goes on writing meanwhile.
+A separate process returns its memory to the system, and the job keeps writing in the meantime.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from waylog.history.history_reader import HistoryReader
 
 logger = logging.getLogger(__name__)
 
-#: A history whose job does not live long is packed as well.
+#: Seconds until the first compaction, so that short-lived jobs compact too.
 _FIRST_S: Final = 600.0
 
-# A day that is not over is packed as well when it has more files than this.
+# Number of files from which a day that is not over is compacted as well.
 _FILES_MAX: Final = 10_000
 
 _NICENESS: Final = 10
@@ -28,10 +28,10 @@ _END_S: Final = 10.0
 
 
 class Upkeep:
-    """Packs what is over every `interval_s` seconds, until `stopping`.
+    """A task that compacts finished days and months every `interval_s` seconds, until `stopping`.
 
-    Days that still get fixes, old ones that somebody imports for instance, wait until they have got
-    none for `settled_h` hours.
+    Days that still get fixes, for example old days of an import, wait until they have got none for
+    `settled_h` hours.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Upkeep:
         ]
 
     def run(self) -> None:
-        """For a thread."""
+        """Compact periodically; runs in a thread."""
         wait_s = min(self._interval_s, _FIRST_S)
         while not self._stopping.wait(wait_s):
             try:
@@ -64,7 +64,7 @@ class Upkeep:
                 pass
         finally:
             if process.poll() is None:
-                # What it has not finished does not count, and is removed by the next one.
+                # Unfinished files are not current, and the next compaction removes them.
                 process.terminate()
                 try:
                     process.wait(_END_S)

@@ -1,7 +1,7 @@
-"""The places of one bucket of devices: what the tables of the last run and the new fixes give.
+"""The places of one bucket of devices: the tables of the last run, updated with the new fixes.
 
-Everything about a device follows from its stays; stays are only ever added, except by fixes that
-come late, which open the days again from shortly before them.
+All results of a device are computed from its stays. New fixes only add stays, except late fixes:
+for these the device is recomputed from shortly before them.
 """
 
 from __future__ import annotations
@@ -34,52 +34,52 @@ from spark.places.stays import Stays
 from waylog.history.history_reader import HistoryReader
 from waylog.history.storage import Storage
 
-#: A place whose centre moved less than this since the last computation keeps its id.
+#: Metres by which a place's centre may have moved since the last computation for it to keep its id.
 SAME_PLACE_M: Final = 100.0
 
-#: A place that moved less than this keeps its address.
+#: Metres by which a place may have moved to keep its address.
 _SAME_ADDRESS_M: Final = 25.0
 
-# After a stay that ended so long before a late fix, everything is looked at again.
+# Milliseconds: a stay that ended this long before a late fix is not affected by it.
 _LATE_MARGIN_MS: Final = 6 * 3_600_000
-# A stay that ends in a silence longer than this does not end with a fix.
+# Milliseconds of silence from which the end of a stay is estimated, not measured.
 _SILENCE_MS: Final = 900_000
 
 _COMPRESSION: Final = {"compression": "zstd", "compression_level": 3}
 
 
 class BucketTask(NamedTuple):
-    """What one task is told."""
+    """The input of one task."""
 
     history: str
     out: str
     bucket: int
     buckets: int
-    older: str | None  # prefix of the tables of the last run
+    older: str | None  # prefix of the tables of the last run, None if there are none
     newer: str  # prefix of the tables to write
-    #: New fixes, by period ascending, each in the order of the history: shards of this bucket and
-    #: the periods of their parts, or files of all buckets and their periods.
+    #: New fixes, by period ascending, each in the order of the history: shards of this bucket with
+    #: the periods of their parts, or files with fixes of all buckets, and their periods.
     shards: list[tuple[str, tuple[str, ...]]]
     sources: list[tuple[str, Source]]
-    #: Devices that have new names; their places are computed anew.
+    #: Edits by device, and the devices with new edits, whose places are recomputed.
     edits: dict[str, list[PlaceEdit]]
     renamed: list[str]
-    #: Devices of which nothing is to be left.
+    #: Devices whose data is removed completely.
     erased: list[str]
 
 
 class BucketResult(NamedTuple):
-    """What came of it."""
+    """The result of one task."""
 
     bucket: int
     devices: int
     places: int
-    rows: int  # fixes that were new
+    rows: int  # number of new fixes
     changed: list[str]
 
 
 def run_bucket(task: BucketTask) -> BucketResult:
-    """Bring the tables of a bucket up to date; for a task."""
+    """Update the tables of a bucket; runs in a task."""
     return _Bucket(task).run()
 
 
@@ -135,7 +135,7 @@ class _Bucket:
         }
 
     def _periods(self) -> Iterator[list[Part]]:
-        """The new fixes of each period."""
+        """Yield the new fixes of each period."""
         for _, parts in groupby(self._parts(), key=lambda dated: dated[0]):
             together = [part for _, part in parts]
             self._rows += sum(len(part.time) for part in together)
@@ -162,7 +162,7 @@ class _Bucket:
                 self._late[device] = min(late, int(fixes.time[0]))
         self._changed.add(device)
         if device in self._late:
-            # All that is new of it will be read with what it had.
+            # Its new fixes are read again later, together with the old ones.
             return
         finder.feed(*fixes)
         self._keep(finder, device)
@@ -174,7 +174,7 @@ class _Bucket:
         self._states[device] = finder.state_bytes()
 
     def _open_again(self, finder: StayFinder) -> None:
-        """Compute devices with late fixes again, from the last sure point before them."""
+        """Recompute devices with late fixes, from the last stay that these cannot have changed."""
         starts: dict[str, int] = {}
         for device, late in self._late.items():
             stays = _joined(self._stays.get(device, []))
@@ -295,9 +295,9 @@ def _merged(
 
 
 def keep_ids(found: DevicePlaces, older: list[dict[str, Any]]) -> dict[str, str]:
-    """The id of each place: that of the nearest older place, where there is one.
+    """Return the id of each place: that of the nearest older place if it is near enough.
 
-    Of two places near one older place, the one with more dwell keeps the id.
+    If two places are near the same older place, the one with more dwell time keeps the id.
     """
     ids: dict[str, str] = {}
     given: set[str] = set()

@@ -1,7 +1,7 @@
-"""Which stays of a device are at one place, and where that place is.
+"""The clustering of a device's stays into places, and the centres of these.
 
-Stays in reach of each other are linked; chains that are too long for one place are cut; then places
-are joined whose distance is no more than the device's own error of measurement explains.
+Stays within reach of each other are linked. Chains that are too long for one place are split. Then
+places are merged if the device's own measurement error explains the distance between them.
 """
 
 from __future__ import annotations
@@ -16,46 +16,48 @@ from spark.fixes.fixes import METRES_PER_DEGREE, distances_m
 from spark.places.stay_points import link_places
 from spark.places.stays import LINK_M, Stays
 
-#: Linking has no limit of its own: beyond this spread a chain of stays may be several places.
+#: Metres of extent above which a chain of linked stays may be several places; linking has no limit.
 SPREAD_MAX_M: Final = 120.0
 
-#: Centres of places that are closer than this are one place.
+#: Metres below which two centres are the same place.
 SAME_M: Final = 75.0
 
 _REFINEMENTS: Final = 8
 
-#: Places further apart than this are two, however badly a device measures.
+#: Metres above which two places are never merged, however inaccurate a device is.
 UNITE_MAX_M: Final = 200.0
 
-#: No place becomes wider than this by being united with another.
+#: Metres of width that a place does not exceed by merging.
 WIDTH_MAX_M: Final = 300.0
 
-# Errors of fixes shortly after each other are alike: so many of them, or so much time, tell as much
-# as one more look at the place.
+# Errors of consecutive fixes are correlated: this many fixes, or this much time (ms), count as one
+# more independent observation.
 _LOOK_FIXES: Final = 10
 _LOOK_MS: Final = 10 * 60_000
 
-# Two places are one if their distance, squared and in units of its standard error, is below this:
-# chance alone makes it larger once in three million (chi-square, two degrees of freedom). Errors
-# are not quite normal and looks not quite independent, so common limits (14) leave one place two.
+# Two places are merged if their squared distance, in units of its standard error, is below this.
+# Chance alone exceeds it once in three million cases (chi-square, two degrees of freedom). Errors
+# are not quite normal and observations not quite independent, so common limits (14) would split one
+# place in two.
 _SAME_CHI_SQUARE: Final = 30.0
 _UNITE_ROUNDS: Final = 2
 
-# The error of one look (m, each axis): what is assumed of a device that says too little, bounds.
+# The error of one observation (m, each axis): the default for a device with too little data, and
+# bounds.
 _ERROR_M: Final = 20.0
 _ERROR_MIN_M: Final = 5.0
 _ERROR_MAX_M: Final = 60.0
 _ERROR_STAYS_MIN: Final = 6
 _ERROR_PLACE_STAYS_MIN: Final = 3
-# Of the sum of two squared normal variables of unit variance.
+# The median of the sum of two squared normal variables of unit variance.
 _MEDIAN_OF_CHI_SQUARE: Final = 2 * math.log(2)
 
-# A stay so far from the median of its place does not count for the centre.
+# Metres from the median of its place beyond which a stay does not count for the centre.
 _STRAY_M: Final = 250.0
 
 
 def cluster(stays: Stays) -> NDArray[np.int64]:
-    """The number of each stay's place, in the order of the places' first stays."""
+    """Return the number of each stay's place, in the order of the places' first stays."""
     linked = link_places(stays.lat, stays.lon, LINK_M)
     result = np.empty(len(linked), np.int64)
     next_number = 0
@@ -65,7 +67,7 @@ def cluster(stays: Stays) -> NDArray[np.int64]:
             next_number += 1
     looks = looks_of(stays)
     for _ in range(_UNITE_ROUNDS):
-        # What was united says more about the device's error than its parts did.
+        # After merging, the device's error is estimated better than before.
         result = _unite(stays, looks, result)
     first = np.unique(result, return_index=True)[1]
     rank = np.empty(len(first), np.int64)
@@ -74,20 +76,20 @@ def cluster(stays: Stays) -> NDArray[np.int64]:
 
 
 def looks_of(stays: Stays) -> NDArray[np.float64]:
-    """How many independent measurements each stay is worth, from 1."""
+    """Return the number of independent observations that each stay counts as, at least 1."""
     seen = np.maximum(stays.end - stays.start - stays.silent, 0)
     result: NDArray[np.float64] = 1 + np.minimum(stays.fixes / _LOOK_FIXES, seen / _LOOK_MS)
     return result
 
 
 def _groups(number: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """The members of each number."""
+    """Return the members of each number."""
     order = np.argsort(number, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
 
 
 class _Plane(NamedTuple):
-    """Points in m around the first of them."""
+    """Points in metres around the first of them."""
 
     north: NDArray[np.float64]
     east: NDArray[np.float64]
@@ -106,7 +108,7 @@ class _Plane(NamedTuple):
         return _Plane(*(np.bincount(number, weight * axis) / total for axis in self))
 
     def squares_to(self, other: _Plane) -> NDArray[np.float64]:
-        """Squared distances: a row a point of this, a column a point of `other`."""
+        """Return squared distances: rows are points of this plane, columns those of `other`."""
         north = self.north[:, None] - other.north[None, :]
         east = self.east[:, None] - other.east[None, :]
         result: NDArray[np.float64] = north * north + east * east
@@ -114,15 +116,15 @@ class _Plane(NamedTuple):
 
 
 def _split(stays: Stays, members: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Cut a chain of stays where two places are near each other."""
+    """Split a chain of stays if it spans several places near each other."""
     if len(members) == 1:
         return [members]
     plane = _Plane.of(stays, members)
     if np.hypot(np.ptp(plane.north), np.ptp(plane.east)) <= SPREAD_MAX_M:
         return [members]
     weight = stays.fixes[members].astype(np.float64)
-    # The stay with most fixes is where the first place is; further places are where stays are too
-    # far from all places there are.
+    # The stay with the most fixes is the first place; further places are at stays that are too far
+    # from all places chosen before.
     chosen: list[int] = []
     nearest = np.full(len(members), np.inf)
     order = np.argsort(-weight, kind="stable")
@@ -138,7 +140,7 @@ def _split(stays: Stays, members: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         centres = plane.means(owner, weight)
         close = np.argwhere(np.triu(centres.squares_to(centres) < SAME_M * SAME_M, 1))
         if len(close):
-            # Two centres that came together are one place: that of the fewer fixes goes.
+            # Two centres that came together are one place: remove the one with fewer fixes.
             one, other = close[0]
             gone = one if total[one] < total[other] else other
             centres = _Plane(*(np.delete(axis, gone) for axis in centres))
@@ -149,13 +151,13 @@ def _split(stays: Stays, members: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 def _unite(
     stays: Stays, looks: NDArray[np.float64], number: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Join places that are one, as far as the device's error lets anybody tell.
+    """Merge places that the device's error cannot tell apart.
 
-    A stay then belongs to the nearest of the places that are left.
+    Each stay then belongs to the nearest of the remaining places.
     """
     error = _error_m(stays, looks, number)
     lat, lon = _means(stays, looks, number)
-    # Numbers from 0 without holes.
+    # Numbers start at 0 and have no gaps.
     near = link_places(lat, lon, UNITE_MAX_M)[number]
     result = number.copy()
     for members in _groups(near):
@@ -167,7 +169,7 @@ def _unite(
         local = np.unique(local, return_inverse=True)[1]
         nearest = np.argmin(plane.squares_to(plane.means(local, weight)), axis=1)
         alone = np.bincount(local)[local] == 1
-        # Numbers of this group stay within it.
+        # Numbers of this group are only used within it.
         result[members] = own[np.where(alone, local, nearest)]
     return np.unique(result, return_inverse=True)[1].astype(np.int64)
 
@@ -175,7 +177,7 @@ def _unite(
 def _agglomerate(
     plane: _Plane, number: NDArray[np.int64], looks: NDArray[np.float64], error_m: float
 ) -> NDArray[np.int64]:
-    """Joins the two most alike as long as there are such; which one each has become."""
+    """Merge the most similar pair until none is similar enough; return the new numbers."""
     weight = np.bincount(number, looks)
     centres = plane.means(number, looks)
     owner = np.arange(len(weight))
@@ -210,14 +212,14 @@ def _agglomerate(
 
 
 def _error_m(stays: Stays, looks: NDArray[np.float64], number: NDArray[np.int64]) -> float:
-    """How far one look of this device is off, from how its stays scatter around their places."""
+    """Return the error of one observation of this device (m), from the scatter of its stays."""
     size = np.bincount(number)[number]
     some = size >= _ERROR_PLACE_STAYS_MIN
     if some.sum() < _ERROR_STAYS_MIN:
         return _ERROR_M
     lat, lon = _means(stays, looks, number)
     away = distances_m(lat[number], lon[number], stays.lat, stays.lon)
-    # A stay that makes up most of its place's centre is near it for that reason.
+    # A stay that contributes most to its place's centre is near it for that reason alone.
     left = np.maximum(1 - looks / np.bincount(number, looks)[number], 0.05)
     median = float(np.median((away * away * looks / left)[some]))
     return min(max(math.sqrt(median / _MEDIAN_OF_CHI_SQUARE), _ERROR_MIN_M), _ERROR_MAX_M)
@@ -226,8 +228,8 @@ def _error_m(stays: Stays, looks: NDArray[np.float64], number: NDArray[np.int64]
 def _means(
     stays: Stays, weight: NDArray[np.float64], number: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Latitude and longitude of the mean of each number."""
-    # Longitudes relative to the first stay of each: a mean across the date line means nothing.
+    """Return latitude and longitude of the mean of each number."""
+    # Longitudes are relative to the first stay of each, so that the date line does no harm.
     origin = stays.lon[np.unique(number, return_index=True)[1]]
     relative = (stays.lon - origin[number] + 180) % 360 - 180
     total = np.bincount(number, weight)
@@ -239,9 +241,10 @@ def _means(
 def centres_of(
     stays: Stays, number: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Latitude and longitude of each place.
+    """Return latitude and longitude of each place.
 
-    The mean of its stays by what they are worth as measurements, without those far from most of it.
+    It is the mean of the place's stays, weighted by their observations, without stays far from the
+    median.
     """
     weight = looks_of(stays)
     first = np.unique(number, return_index=True)[1]
@@ -256,7 +259,7 @@ def centres_of(
     total = np.bincount(number, near, count)
     some = total > 0
     divisor = np.where(some, total, 1.0)
-    # Differences to the median are small: their sums lose nothing.
+    # Differences to the median are small, so that their sums lose no precision.
     north += np.where(
         some, np.bincount(number, near * (stays.lat - north[number]), count) / divisor, 0
     )
@@ -277,6 +280,6 @@ def _weighted_medians(
     last = np.cumsum(np.bincount(number, minlength=count)) - 1
     before = np.concatenate([[0.0], running[last[:-1]]])
     middle = np.searchsorted(running, before + (running[last] - before) / 2)
-    # Rounding may lead just past the group.
+    # Rounding may lead to the position after the group.
     result: NDArray[np.float64] = values[order][np.minimum(middle, last)]
     return result

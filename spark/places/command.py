@@ -1,4 +1,4 @@
-"""`waylog places`: find favourite places, and show them."""
+"""`waylog places`: compute, show and name favourite places."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def load_places(url: str, device: str | None = None) -> list[dict[str, Any]]:
-    """The places at a URL, by device and rank; raises CommandError when there are none at all."""
+    """Return the places at a URL, by device and rank; raises CommandError if there are none."""
     import pyarrow.compute as pc
 
     from spark.places.schema import FILE

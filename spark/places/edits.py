@@ -1,7 +1,7 @@
-"""Names and labels that users gave to places: topic `place-edit`, the last word of a place counts.
+"""Names and labels that users gave to places: topic `place-edit`, where the newest record wins.
 
-An edit stays with its spot: it holds for the place with its id, or else for the nearest place
-within 100 m, however places were computed since.
+An edit applies to the place with its id or, if there is none, to the nearest place within 100 m of
+its position, so that it survives new computations of places.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import numpy as np
 
 from spark.fixes.fixes import distances_m
 
-#: A place this near to the spot of an edit is the one that was meant.
+#: Metres from the position of an edit within which the nearest place is the one it applies to.
 NEAR_M: Final = 100.0
 
 
 class PlaceEdit(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
-    """What a user says of a place: a record of topic `place-edit`, key `device` LF `place_id`."""
+    """An edit of a place by a user: a record of topic `place-edit`, key `device` LF `place_id`."""
 
     device: str
     place_id: str
     lat: float
     lon: float
-    time: int  # when it was said, ms
+    time: int  # of the edit, ms since 1970
     name: str | None = None
     label: str | None = None  # home, work or none
 
@@ -36,7 +36,7 @@ class PlaceEdit(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
 
 
 def apply_edits(rows: list[dict[str, Any]], edits: Iterable[PlaceEdit]) -> None:
-    """Put what the user said into the rows of one device's places."""
+    """Apply a user's edits to the rows of one device's places."""
     for edit in sorted(edits, key=lambda each: each.time):
         row = _meant(rows, edit)
         if row is None:

@@ -1,7 +1,8 @@
-"""Favourite places of one device: where it stayed, again and again.
+"""Favourite places of one device: where it stayed repeatedly.
 
-Stays (spark.places.stay_points) -> places (stays within 100 m of each other) -> visits (stays at one place
-at most 30 minutes apart) -> trips between them, labels. No Spark, no files: arrays in, places out.
+Stays (spark.places.stay_points) are grouped into places (stays within 100 m of each other). Stays
+at one place at most 30 minutes apart are one visit. Trips connect the visits, and labels mark home
+and work. This module uses neither Spark nor files: arrays in, places out.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from spark.places.labels import Visits, label_places, weekly_profile
 from spark.places.names import sun_offset_ms
 from spark.places.stays import MERGE_MS, Stays, join_stays
 
-#: Two visits with so much time between them have no trip: nobody knows where the device was.
+#: Milliseconds between two visits above which there is no trip: too little is known about that
+#: time.
 TRIP_MAX_MS: Final = 24 * 3_600_000
 
-# A place counts when it was visited twice, or over two days, and for half an hour in all.
+# A place counts if it was visited twice or on two days, and for this long in total (ms).
 _DWELL_MIN_MS: Final = 30 * 60_000
 
 DAY_MS: Final = 86_400_000
 
-#: The offset of local time from UTC (ms) at (lat, lon), at each of some times (ms UTC).
+#: Returns the offset of local time from UTC (ms) at (lat, lon), for each of some times (ms UTC).
 Clock = Callable[[float, float, NDArray[np.int64]], NDArray[np.int64]]
 
 
@@ -43,28 +45,28 @@ class Place:
     label: str | None  # "home", "work" or None
     confidence: float | None  # of the label, 0..1
     visits: int
-    days: int  # different local dates
+    days: int  # number of local dates
     dwell_ms: int
-    radius_m: float  # within which all stays lie
+    radius_m: float  # radius that contains all stays
     first: int  # start of the first visit
-    last: int  # end of the last
+    last: int  # end of the last visit
     profile: list[int]  # minutes spent there in each hour of the local week, from Monday 0:00
 
 
 class Visit(NamedTuple):
-    """A time at a place; times in ms since 1970 UTC."""
+    """A visit to a place; times in ms since 1970 UTC."""
 
     start: int
     end: int
-    place_id: str | None  # None: a place that is no favourite (yet)
+    place_id: str | None  # None: a place that is not a favourite (yet)
     lat: float
     lon: float
-    silent_ms: int  # of it, time in silences of more than 15 minutes, which no fix vouches for
+    silent_ms: int  # part of it in silences of more than 15 minutes, without any fix
     fixes: int
 
 
 class Trip(NamedTuple):
-    """The way from one visit to the next."""
+    """The movement from one visit to the next."""
 
     start: int
     end: int
@@ -75,7 +77,7 @@ class Trip(NamedTuple):
 
 @dataclass(frozen=True)
 class DevicePlaces:
-    """All that is found out about one device."""
+    """The places, visits and trips of one device."""
 
     places: list[Place]
     visits: list[Visit]
@@ -83,12 +85,12 @@ class DevicePlaces:
 
 
 def sun_clock(lat: float, lon: float, times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The offset from UTC (ms) of the sun's time zone, in whole hours."""
+    """Return the offset from UTC (ms) of the solar time zone, in whole hours."""
     return np.full(len(times), sun_offset_ms(lon), np.int64)
 
 
 def find_places(device: str, stays: Stays, clock: Clock = sun_clock) -> DevicePlaces:
-    """The places of a device, the one with the most time first, its visits and its trips."""
+    """Return the places of a device, the one with the most time first, its visits and its trips."""
     if not len(stays.start):
         return DevicePlaces([], [], [])
     stays = join_stays(stays)
@@ -142,7 +144,7 @@ def _visits(
     centres: list[tuple[float, float]],
     ids: list[str | None],
 ) -> list[Visit]:
-    # Which visit each stay belongs to: those that start at or before it, the last of them.
+    # A stay belongs to the last visit that starts at or before it.
     owner = np.searchsorted(merged.start, stays.start, "right") - 1
     silent = np.bincount(owner, stays.silent, len(merged.start))
     fixes = np.bincount(owner, stays.fixes, len(merged.start))
@@ -187,12 +189,12 @@ def _local(visits: Visits, centres: list[tuple[float, float]], clock: Clock) -> 
         own = visits.place == place
         start[own] += clock(lat, lon, visits.start[own])
         end[own] += clock(lat, lon, visits.end[own])
-    # Back over a change of the clock, a visit does not get shorter than nothing.
+    # A change of the clock must not make a visit's length negative.
     return Visits(visits.place, start, np.maximum(start, end))
 
 
 def merge_visits(stays: Stays, number: NDArray[np.int64]) -> Visits:
-    """Join stays at one place that follow each other within half an hour."""
+    """Join stays at one place that are at most half an hour apart."""
     same = number[1:] == number[:-1]
     close = stays.start[1:] - stays.end[:-1] <= MERGE_MS
     begins = np.concatenate([[True], ~(same & close)])
@@ -202,7 +204,10 @@ def merge_visits(stays: Stays, number: NDArray[np.int64]) -> Visits:
 
 
 def place_id(device: str, first_ms: int) -> str:
-    """An id from the device and the start of its first stay there: later stays do not change it."""
+    """Return an id made of the device and the start of its first stay there.
+
+    Later stays do not change it.
+    """
     return hashlib.blake2b(f"{device}\0{first_ms}".encode(), digest_size=8).hexdigest()
 
 

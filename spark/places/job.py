@@ -1,11 +1,11 @@
-"""The places job: what is new in a history since the last run, into the tables of places.
+"""The places job: updates the tables of places with the fixes that are new in a history.
 
-In two steps, both spread over tasks: new fixes are spread over buckets of devices, then each bucket
-is brought up to date (spark.places.bucket). What is known of a device at the end of a run is kept,
-so a run reads new fixes alone. A run counts when `_state/current.json` names its tables; one that
-is cut short is done again, with the same result.
+There are two steps, both distributed to tasks: new fixes are split by buckets of devices, then each
+bucket is updated (spark.places.bucket). The state of each device is kept at the end of a run, so a
+run reads only new fixes. A run takes effect when `_state/current.json` names its tables; an
+interrupted run is repeated with the same result.
 
-Folder: `places.parquet` has the places of all devices; `visits/` and `trips/` have one file a
+Folder: `places.parquet` has the places of all devices; `visits/` and `trips/` have one file per
 bucket.
 """
 
@@ -48,43 +48,44 @@ _STATE: Final = "_state"
 _CURRENT: Final = "_state/current.json"
 _SHARDS: Final = "_shards"
 
-# A bucket begins with so many fixes at most: this bounds a task's memory, not the number of users.
+# Initial limit of the fixes in a bucket, which bounds a task's memory, not the number of users.
 _BUCKET_ROWS: Final = 1_000_000
 _BUCKETS_MAX: Final = 1024
 _BUCKETS_MIN: Final = 2
 
-# Fewer new rows than this are read by each bucket for itself: that is quicker than writing them.
+# Below this number of new rows, each bucket reads the files itself, which is quicker than
+# splitting.
 _SPREAD_ROWS: Final = 50_000
 
-# What one task spreads: enough to be worth a task, few enough for several on one machine.
+# Bytes that one task splits: enough to be worth a task, few enough for several tasks per machine.
 _TASK_BYTES_MIN: Final = 1 << 20
 _TASK_BYTES_MAX: Final = 256 << 20
 _TASKS_PER_RUN: Final = 4
 
-# Fixes of small files are spread over the buckets together.
+# Rows of small files that are collected before they are split.
 _TOGETHER_ROWS: Final = 65_536
 
-#: Written when the tables or the way they are computed change: older ones are computed anew.
+#: The version of the tables and their computation; tables of another version are recomputed.
 _VERSION: Final = 2
 
 
 class PlacesState(msgspec.Struct):
-    """The file `_state/current.json`: which run's tables count, by bucket."""
+    """The file `_state/current.json`: the run whose tables are current, by bucket."""
 
     version: int
-    runs: list[str]  # of each bucket, "" while it has nothing
-    next_offsets: dict[str, int]  # by partition: what is at or after them is new
-    renamed_ms: int = 0  # the newest edit that was applied
+    runs: list[str]  # run of each bucket, "" while it has no tables
+    next_offsets: dict[str, int]  # by partition: offsets from here on are new
+    renamed_ms: int = 0  # time of the newest edit that was applied
 
 
 @dataclass(frozen=True)
 class PlacesWritten:
-    """What a computation of places brought."""
+    """The outcome of a computation of places."""
 
     places: int
     devices: int
-    rows: int  # fixes that were new
-    changed: list[str]  # devices
+    rows: int  # number of new fixes
+    changed: list[str]  # devices with changes
     seconds: float
 
 
@@ -101,7 +102,7 @@ class _SpreadTask(NamedTuple):
     out: str
     prefix: str
     buckets: int
-    sources: list[tuple[str, Source]]  # date, file
+    sources: list[tuple[str, Source]]  # period, file
 
 
 def write_places(
@@ -111,16 +112,16 @@ def write_places(
     edits: Iterable[PlaceEdit] = (),
     erased: Sequence[str] = (),
 ) -> PlacesWritten:
-    """Bring the places of all devices of a history up to date; forget those that are `erased`.
+    """Update the places of all devices of a history; remove devices that are `erased`.
 
-    Raises ConfigError for a place that can not be read or written, HistoryUnreadable for a history
+    Raises ConfigError for a place that cannot be read or written, HistoryUnreadable for a history
     whose manifest is broken.
     """
     return _PlacesRun(engine, history, out, list(edits), erased).run()
 
 
 def read_state(storage: Storage) -> PlacesState | None:
-    """What the last run left; None when there is none, or none that this version can continue."""
+    """Return the state of the last run, or None if there is none that this version can continue."""
     content = storage.read_bytes(_CURRENT)
     if content is None:
         return None
@@ -190,14 +191,14 @@ class _PlacesRun:
         return written
 
     def _went_back(self, state: PlacesState) -> bool:
-        """Tell whether the history has less than what was read of it."""
+        """Return whether the history has less than was read from it before."""
         ends: dict[int, int] = defaultdict(int)
         for span in self._history.spans():
             ends[span.partition] = max(ends[span.partition], span.last + 1)
         return any(ends[int(key)] < value for key, value in state.next_offsets.items())
 
     def _plan(self, next_offsets: dict[int, int]) -> tuple[list[NewFile], int, dict[int, int]]:
-        """New files by period, about how many rows are new, and the positions after them."""
+        """Return new files by period, the rough number of new rows, and the offsets after them."""
         sources: list[NewFile] = []
         ends = dict(next_offsets)
         spans: list[OffsetSpan] = []
@@ -293,7 +294,7 @@ class _PlacesRun:
         )
 
     def _publish_tables(self, state: PlacesState, results: Sequence[BucketResult]) -> None:
-        """Put the tables where readers look for them."""
+        """Copy the tables to the paths where readers expect them."""
         for result in results:
             for kind in ("visits", "trips"):
                 self._out.copy(
@@ -325,7 +326,7 @@ class _PlacesRun:
 def _together(
     history: Storage, sources: Sequence[tuple[str, Source]]
 ) -> Iterator[tuple[str, Part]]:
-    """The fixes of each period; small files together, since a piece costs as much as many rows."""
+    """Yield the fixes of each period; small files are joined, since each part has a fixed cost."""
     for period, own in groupby(sources, key=itemgetter(0)):
         waiting: list[Part] = []
         rows = 0
@@ -345,7 +346,7 @@ def _prefix(run: str, bucket: int) -> str:
 
 
 def spread_fixes(task: _SpreadTask) -> list[Shard]:
-    """Write the fixes of some files by bucket, periods ascending; for a task."""
+    """Write the fixes of some files by bucket, periods ascending; runs in a task."""
     history, out = Storage(task.history), Storage(task.out)
     periods: dict[int, list[str]] = defaultdict(list)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Which of a device's places is home, and which is work, by the local hours spent there."""
+"""The choice of a device's home and work places, by the local hours spent there."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ WORK: Final = "work"
 
 _WEEK_HOURS: Final = 168
 
-# Home: most time between 22 and 6, in at least three nights.
+# Home: the place with the most time between 22:00 and 6:00, in at least three nights.
 _NIGHT_START_H: Final = 22
 _NIGHT_HOURS: Final = 8
 _NIGHTS_MIN: Final = 3
 _NIGHTS_SURE: Final = 14
-# An hour of a night makes it one that was spent there.
+# A night counts for a place if at least an hour of it was spent there.
 _NIGHT_MIN_MS: Final = HOUR_MS
 
-# Work: most time on weekdays between 9 and 17, on at least three days, and at least this share of
-# those hours. Without the share everybody who is at home by day would be given a work place.
+# Work: the place with the most time on weekdays between 9:00 and 17:00, on at least three days and
+# with at least this share of those hours. Without the share, people who are at home by day would be
+# given a work place.
 _WORK_START_H: Final = 9
 _WORK_HOURS: Final = 8
 _WORK_DAYS_MIN: Final = 3
 _DAYS_SURE: Final = 10
 _WORK_SHARE_MIN: Final = 0.15
-# Somebody without work has favourites in those hours as well, but does not stay for hours.
+# People without work have favourites in those hours as well, but do not stay there for hours.
 _WORK_DAY_MEAN_MS: Final = 2 * HOUR_MS
 _WORKDAYS: Final = 5
 
-# Somebody who works at night: the place of the nights is hardly used otherwise, and another place
-# is used more.
+# A night shift: the place of the nights is hardly used otherwise, and another place is used more.
 _NIGHT_SHIFT_SHARE: Final = 0.6
 _NIGHT_SHIFT_FACTOR: Final = 1.2
 
@@ -45,7 +45,7 @@ _TO_MONDAY_MS: Final = 3 * DAY_MS
 
 
 class Label(NamedTuple):
-    """What a place is, and how sure that is (0..1)."""
+    """The label of a place, and its confidence (0..1)."""
 
     name: str
     confidence: float
@@ -60,7 +60,10 @@ class Visits(NamedTuple):
 
 
 def night_ms(time: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Time between 22 and 6 from the epoch to `time`: the difference of two is an interval's."""
+    """Return the time between 22:00 and 6:00 from the epoch to `time`.
+
+    The difference of two results is the time of an interval.
+    """
     shifted = time + (24 - _NIGHT_START_H) * HOUR_MS
     result: NDArray[np.int64] = shifted // DAY_MS * (_NIGHT_HOURS * HOUR_MS) + np.minimum(
         shifted % DAY_MS, _NIGHT_HOURS * HOUR_MS
@@ -69,7 +72,7 @@ def night_ms(time: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def workday_ms(time: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Time between 9 and 17 of Monday to Friday from the epoch to `time`."""
+    """Return the time between 9:00 and 17:00, Monday to Friday, from the epoch to `time`."""
     shifted = time + _TO_MONDAY_MS
     week, within = shifted // WEEK_MS, shifted % WEEK_MS
     day, clock = within // DAY_MS, within % DAY_MS
@@ -81,12 +84,12 @@ def workday_ms(time: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def weekly_profile(start: NDArray[np.int64], end: NDArray[np.int64]) -> list[int]:
-    """Minutes in each hour of the local week, from Monday 0:00."""
+    """Return the minutes in each hour of the local week, from Monday 0:00."""
     minutes = np.zeros(_WEEK_HOURS)
     for begin, finish in zip(
         (start + _TO_MONDAY_MS).tolist(), (end + _TO_MONDAY_MS).tolist(), strict=True
     ):
-        # Whole weeks fill every hour; the rest is at most 169 hours.
+        # Whole weeks fill every hour; the rest touches at most 169 hours.
         weeks, rest = divmod(finish - begin, WEEK_MS)
         minutes += 60.0 * weeks
         edges = np.arange(begin // HOUR_MS, (begin + rest) // HOUR_MS + 2) * HOUR_MS
@@ -96,7 +99,7 @@ def weekly_profile(start: NDArray[np.int64], end: NDArray[np.int64]) -> list[int
 
 
 def label_places(visits: Visits, count: int) -> dict[int, Label]:
-    """The numbers of the places that are home and work, of `count` places; both may be missing."""
+    """Return the labels of the home and work places, out of `count`; both may be missing."""
     if not count:
         return {}
     dwell = _by_place(visits, visits.end - visits.start, count)
@@ -106,7 +109,7 @@ def label_places(visits: Visits, count: int) -> dict[int, Label]:
     nights = _nights(visits, home)
     if nights < _NIGHTS_MIN:
         return _with_work({}, visits, at_work_hours)
-    # Sure after two weeks of nights that were all spent there.
+    # Full confidence needs two weeks of nights that were all spent there.
     sure = float(at_night[home] / at_night.sum()) * min(1.0, nights / _NIGHTS_SURE)
     busiest = int(np.argmax(dwell))
     if (
@@ -135,7 +138,7 @@ def _with_work(
     worked = workday_ms(visits.end[own]) - workday_ms(visits.start[own]) > 0
     days = _workdays(visits.start[own][worked], visits.end[own][worked])
     if len(days) >= _WORK_DAYS_MIN and candidates[work] >= _WORK_DAY_MEAN_MS * len(days):
-        # Sure when most of the hours of two weeks were spent there.
+        # Full confidence needs most of the working hours of two weeks.
         labels[work] = Label(WORK, min(1.0, 1.5 * share) * min(1.0, len(days) / _DAYS_SURE))
     return labels
 
@@ -145,7 +148,7 @@ def _by_place(visits: Visits, amount: NDArray[np.int64], count: int) -> NDArray[
 
 
 def _nights(visits: Visits, place: int) -> int:
-    """In how many different nights an hour or more was spent at a place."""
+    """Return the number of different nights in which an hour or more was spent at a place."""
     own = visits.place == place
     spent: dict[int, int] = {}
     shift = (24 - _NIGHT_START_H) * HOUR_MS
@@ -158,7 +161,7 @@ def _nights(visits: Visits, place: int) -> int:
 
 
 def _workdays(start: NDArray[np.int64], end: NDArray[np.int64]) -> set[int]:
-    """The Mondays to Fridays that some intervals touch, as days since the epoch."""
+    """Return the weekdays (Monday to Friday) that some intervals touch, as days since the epoch."""
     days: set[int] = set()
     first, last = start // DAY_MS, end // DAY_MS
     for begin, finish in zip(first.tolist(), last.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Names and local clocks of places, out of the geocoding index."""
+"""Names and local times of places, from the geocoding index."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _HOUR_MS: Final = 3_600_000
 
 
 class PlaceName(NamedTuple):
-    """What a place is called; None where the index does not know."""
+    """The name of a place; None where the index has none."""
 
     name: str | None
     address: str | None  # one line
 
 
 def sun_offset_ms(lon: float) -> int:
-    """The sun's time zone in whole hours: within an hour or two of the clock nearly everywhere."""
+    """Return the solar time zone in whole hours, usually within two hours of local time."""
     return round(lon / 15) * _HOUR_MS
 
 
 class PlaceNames:
-    """Looks places up; without an index nothing has a name, and clocks follow the sun."""
+    """A lookup of places; without an index there are no names, and solar time is used."""
 
     def __init__(self) -> None:
         self._geocoder = _open_geocoder()
@@ -40,7 +40,7 @@ class PlaceNames:
         self._offsets: dict[tuple[str, int], int] = {}
 
     def name_of(self, lat: float, lon: float) -> PlaceName:
-        """The name and the address of a place."""
+        """Return the name and the address of a place."""
         if self._geocoder is None:
             return PlaceName(None, None)
         result = self._geocoder.reverse(lat, lon)
@@ -49,9 +49,10 @@ class PlaceNames:
         )
 
     def local_offsets(self, lat: float, lon: float, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What the clock at a place shows more than UTC (ms), at some times (ms UTC).
+        """Return the offsets of local time from UTC (ms) at a place, for some times (ms UTC).
 
-        One offset a day: on the two days a year that change it, it may be wrong for some hours.
+        There is one offset per day: on the two days a year when the clock changes, it may be wrong
+        for some hours.
         """
         name = self._zone_name(lat, lon)
         if name is None:
@@ -71,7 +72,7 @@ class PlaceNames:
             try:
                 self._zones[name] = ZoneInfo(name)
             except (OSError, ValueError):
-                # No time zone database, or an older one.
+                # There is no time zone database, or an older one.
                 logger.warning("time zone %s is unknown here; the sun's is used", name)
                 self._zones[name] = None
         return name if self._zones[name] is not None else None

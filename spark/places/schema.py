@@ -1,4 +1,4 @@
-"""The tables that the places job keeps. Times are ms since 1970 UTC, positions degrees."""
+"""The tables of the places job. Times are in ms since 1970 UTC, positions in degrees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-#: The favourite places of all devices, in one file.
+#: The file with the favourite places of all devices.
 FILE: Final = "places.parquet"
 
 PLACES_SCHEMA: Final = pa.schema(
@@ -29,7 +29,7 @@ PLACES_SCHEMA: Final = pa.schema(
         pa.field("confidence", pa.float64()),  # of the label, 0..1
         # Minutes in each hour of the local week, from Monday 0:00.
         pa.field("profile", pa.list_(pa.int32())),
-        pa.field("named_by", pa.string()),  # "user" where a user chose the name or the label
+        pa.field("named_by", pa.string()),  # "user" if a user chose the name or the label
     ]
 )
 
@@ -38,11 +38,11 @@ VISITS_SCHEMA: Final = pa.schema(
         pa.field("device", pa.string(), nullable=False),
         pa.field("arrival", pa.int64(), nullable=False),
         pa.field("departure", pa.int64(), nullable=False),
-        pa.field("place_id", pa.string()),  # null: a place that is no favourite
+        pa.field("place_id", pa.string()),  # null: a place that is not a favourite
         pa.field("lat", pa.float64(), nullable=False),
         pa.field("lon", pa.float64(), nullable=False),
         pa.field("dwell_s", pa.int64(), nullable=False),
-        # Of it, time in silences of more than 15 minutes, which no fix vouches for.
+        # Part of it in silences of more than 15 minutes, without any fix.
         pa.field("silent_s", pa.int64(), nullable=False),
         pa.field("fixes", pa.int64(), nullable=False),
     ]
@@ -59,7 +59,7 @@ TRIPS_SCHEMA: Final = pa.schema(
     ]
 )
 
-#: The closed stays of a device; `spark.places.stay_points.STAY_TYPE`.
+#: The finished stays of each device; see `spark.places.stay_points.STAY_TYPE`.
 STAYS_SCHEMA: Final = pa.schema(
     [
         pa.field("device", pa.string(), nullable=False),
@@ -70,7 +70,7 @@ STAYS_SCHEMA: Final = pa.schema(
     ]
 )
 
-#: What is open of a device; `StayFinder.state_bytes`.
+#: The state of each device's unfinished stay; see `StayFinder.state_bytes`.
 STATES_SCHEMA: Final = pa.schema(
     [
         pa.field("device", pa.string(), nullable=False),

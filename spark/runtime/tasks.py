@@ -1,6 +1,6 @@
-"""Running the parts of a job: on Spark, or in processes of this machine.
+"""The execution of tasks: on Spark, or in processes of this machine.
 
-A part is a picklable function of one picklable argument; data travels through files.
+A task is a picklable argument of a picklable function; larger data is exchanged through files.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Result = TypeVar("Result")
 
 
 class Engine(Protocol):
-    """Where the parts of a job run."""
+    """The interface for running tasks."""
 
     def run(self, part: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """The results, in the order of the tasks."""
+        """Call the function for each task; return the results in order."""
 
 
 class SparkEngine:
-    """Each part is a task of Spark; the rows never travel through the JVM."""
+    """An engine that runs each call as a Spark task; rows never pass through the JVM."""
 
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext
 
     def run(self, part: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """The results, in the order of the tasks."""
+        """Call the function for each task; return the results in order."""
         if not tasks:
             return []
         results: list[Result] = self._context.parallelize(tasks, len(tasks)).map(part).collect()
@@ -42,24 +42,24 @@ class SparkEngine:
 
 
 class LocalEngine:
-    """Each part runs in a process of this machine, or right here with one worker."""
+    """An engine that runs calls in processes of this machine, or in this one with one worker."""
 
     def __init__(self, workers: int | None = None) -> None:
         self._workers = workers or os.cpu_count() or 1
 
     def run(self, part: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """The results, in the order of the tasks."""
+        """Call the function for each task; return the results in order."""
         workers = min(self._workers, len(tasks))
         if workers <= 1:
             return [part(task) for task in tasks]
-        # Not forked: Arrow's threads would be missing in the child.
+        # Processes are spawned, because Arrow's threads would be missing in a forked child.
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(workers, context) as pool:
             return list(pool.map(part, tasks))
 
 
 def open_engine(arguments: argparse.Namespace, stack: ExitStack, name: str) -> Engine:
-    """The engine that a command's `--engine`, `--master` and `--workers` ask for."""
+    """Return the engine that the options `--engine`, `--master` and `--workers` select."""
     if arguments.engine == "arrow":
         return LocalEngine(arguments.workers)
     from spark.runtime.session import close_session, open_session

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from gateway.http.ingest import ulogger_sessions
 from gateway.http.ingest.paths import PATHS
 
-#: Who asks. All of it is about the devices of `owner`.
+#: Kinds of persons who ask. All questions are about the devices of `owner`.
 WHO: Final = {
     "nobody": "no credentials, on this machine",
     "proxied": "no credentials, through a proxy on this machine that adds no header",
@@ -25,7 +25,7 @@ WHO: Final = {
     "admin": "an administrator",
 }
 
-#: Verdicts. Numbers are HTTP's.
+#: Verdicts. The numbers are HTTP status codes.
 YES: Final = "yes"
 NO: Final = "no"
 HIDDEN: Final = "-"
@@ -36,7 +36,7 @@ Verdicts = dict[str, str]
 
 
 def verdicts(everybody: str, **others: str) -> Verdicts:
-    """The same for all but those who are named; `nobodies` are the first two."""
+    """Return a row with one verdict for all but those named; `nobodies` are the first two."""
     nobodies = others.pop("nobodies", everybody)
     row = dict.fromkeys(WHO, everybody)
     row |= {"nobody": nobodies, "proxied": nobodies}
@@ -48,13 +48,13 @@ class Row(NamedTuple):
 
     title: str
     expected: Verdicts
-    #: What is asked of each route: a body for a POST, and more for the query.
+    #: The request for each route: the body of a POST, and additions to the query.
     body: bytes | None = None
     query: str = ""
 
 
 class Rows(NamedTuple):
-    """Routes (method and path as aiohttp writes it) that are decided alike."""
+    """Routes (method and path as aiohttp writes it) with the same verdicts."""
 
     row: Row
     routes: tuple[tuple[str, str], ...]
@@ -78,7 +78,7 @@ def _post(*paths: str) -> tuple[tuple[str, str], ...]:
 
 
 def _receiving() -> tuple[tuple[str, str], ...]:
-    """What takes fixes; the token of a path stands for who asks there."""
+    """Return the routes that accept fixes; a token in the path identifies the person."""
     return tuple(
         (method, path)
         for path, device_format in PATHS.items()
@@ -172,7 +172,7 @@ HTTP: Final = (
 
 _SHOWN: Final = verdicts(YES, nobodies=UNKNOWN, former=HIDDEN, other=HIDDEN, looker=HIDDEN)
 
-#: Whether the owner's device `phone` is in an answer or a stream, by the test's name of that.
+#: Whether an answer or stream contains the owner's device `phone`, by the test's name for it.
 CONTENTS: Final = {
     "list": Row("`GET /v1/devices` lists the device", _SHOWN),
     "sse": Row("`GET /v1/stream` shows its fixes, live", _SHOWN),
@@ -187,7 +187,7 @@ _OWN_TOPIC: Final = verdicts(NO, owner=YES, token=YES, admin=YES)
 _SHOWN_TOPIC: Final = _OWN_TOPIC | {"friend": YES}
 _ADMIN_TOPIC: Final = verdicts(NO, admin=YES)
 
-#: By what a client does and the topic. Who has a session tries its cookie as a password.
+#: By action of a client and topic. A person with a session tries its cookie as a password.
 MQTT: Final = {
     ("subscribe", "owntracks/owner/phone"): _SHOWN_TOPIC,
     ("subscribe", "owntracks/owner/phone/event"): _SHOWN_TOPIC,
@@ -208,7 +208,7 @@ MQTT: Final = {
 
 
 def document() -> str:
-    """The matrix in Markdown."""
+    """Return the matrix in Markdown."""
     head = f"| | {' | '.join(WHO)} |\n|---|{'---|' * len(WHO)}"
     lines = [
         "# Who may what",

@@ -1,4 +1,4 @@
-"""The broker behind the gateways that are attacked, and whole platforms."""
+"""The broker behind the attacked gateways, and whole platforms."""
 
 from tests.end_to_end.conftest import platform_starter
 from tests.gateway.conftest import gateway_broker

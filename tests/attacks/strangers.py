@@ -1,4 +1,4 @@
-"""Programs of other accounts of this machine, which connect to what runs on it."""
+"""Programs of other accounts of this machine that connect to its services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import pytest
 
-#: Accounts that nothing else is likely to run as.
+#: User ids that nothing else is likely to run as.
 STRANGER: Final = 54_321
 FRIEND: Final = 54_322
 
@@ -21,8 +21,8 @@ needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can start programs as other accounts"
 )
 
-#: Reads what to do as JSON, becomes the account and does it. Nothing but the standard library,
-#: which is loaded before, since the account may not be able to read it.
+#: Reads its task as JSON, becomes the account and carries it out. It uses only the standard
+#: library, which it loads before, since the account may not be able to read it.
 _PROGRAM: Final = """
 import json, os, socket, ssl, struct, sys
 task = json.load(sys.stdin)
@@ -86,7 +86,7 @@ print(json.dumps([attempt(wish) for wish in task["wishes"]]))
 
 @dataclass(frozen=True)
 class Wish:
-    """One connection: a request is sent, and either its answer awaited, or the end comes first."""
+    """One connection: a request is sent, then its answer awaited or the connection ended."""
 
     port: int
     request: bytes
@@ -96,7 +96,7 @@ class Wish:
     ending: str = "answer"
     source: tuple[Any, ...] = ()
     device: str = ""
-    #: With TLS, whatever certificate the other end shows.
+    #: With TLS; any certificate of the other end is accepted.
     tls: bool = False
 
     def as_json(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Wish:
 
 
 def connect_as(uid: int, *wishes: Wish, space: str = "") -> list[bytes]:
-    """What another account is answered: nothing where the connection was closed."""
+    """Return the answers that another account gets; empty where the connection was closed."""
     done = subprocess.run(
         [*(("ip", "netns", "exec", space) if space else ()), sys.executable, "-I", "-c", _PROGRAM],
         input=json.dumps({"uid": uid, "wishes": [wish.as_json() for wish in wishes]}),
@@ -116,7 +116,7 @@ def connect_as(uid: int, *wishes: Wish, space: str = "") -> list[bytes]:
     return [bytes.fromhex(answer) for answer in json.loads(done.stdout)]
 
 
-#: Tries over and over to listen at ports, in every way, until its standard input ends.
+#: Tries again and again to listen on ports, in every way, until its standard input ends.
 _SQUATTER: Final = """
 import itertools, json, os, select, socket, sys
 task = json.loads(sys.stdin.readline())
@@ -151,10 +151,10 @@ print(json.dumps([rounds, sorted(taken)]))
 
 
 class Squatter:
-    """A program of another account that wants ports as soon as they are free."""
+    """A program of another account that tries to get ports as soon as they are free."""
 
     def __init__(self, uid: int, ports: list[int]) -> None:
-        """Returns when it has tried them all once."""
+        """Start the program; return when it has tried all ports once."""
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _SQUATTER],
             stdin=subprocess.PIPE,
@@ -181,14 +181,14 @@ class Squatter:
             self._process.communicate()
 
     def stop(self) -> list[str]:
-        """What it has got hold of: host, port, and how it asked."""
+        """Return the ports that it has got: host, port, and how it asked."""
         printed, _ = self._process.communicate(timeout=60)
         rounds, taken = json.loads(printed)
         assert rounds > 0
         return list(taken)
 
 
-#: Keeps connections open and says nothing on them, until its standard input ends.
+#: Keeps idle connections open until its standard input ends.
 _IDLER: Final = """
 import json, os, select, socket, sys
 task = json.loads(sys.stdin.readline())
@@ -227,7 +227,7 @@ print(sum(map(is_open, kept)))
 
 
 class Idler:
-    """A program of another account that connects as often as it is told, and waits."""
+    """A program of another account that opens a number of connections, and waits."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class Idler:
         request: bytes = b"",
         timeout_s: float = 5.0,
     ) -> None:
-        """Returns when it has tried `count` times at each port, and sent a part of a request."""
+        """Start the program; return after `count` attempts at each port, with `request` sent."""
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _IDLER],
             stdin=subprocess.PIPE,
@@ -274,6 +274,6 @@ class Idler:
             self._process.communicate()
 
     def stop(self) -> int:
-        """How many of its connections were still open at the end."""
+        """Return how many of its connections were still open at the end."""
         printed, _ = self._process.communicate(timeout=60)
         return int(printed)

@@ -1,4 +1,4 @@
-"""Somebody sends more than they may: every way in is counted, over all workers together."""
+"""A user sends more than its quota: all protocols are counted together, over all workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from waylog.messages import decode_fix, decode_rejected
 from waylog.observability.telemetry import now_ms
 
 QUOTA_EXCEEDED = 0x97
-#: Fixes a minute: slow enough that a test's seconds give hardly any back.
+#: Fixes a minute: so slow that hardly any are given back in the seconds of a test.
 QUOTA = 12
 
 
@@ -61,7 +61,7 @@ async def mqtt(gateway: Workers, user: Login, name: str, version: int = 5) -> Pa
 
 
 async def test_a_quota_holds_over_all_ways_together(gateway: Workers, user: Login) -> None:
-    """Each way may take a part, and what one has taken the others have not."""
+    """All protocols share one quota."""
     gateway.users.rights.set_quota(user.name, QUOTA, None)
     device = f"devices/{user.name}/phone/position"
     clients = [await mqtt(gateway, user, str(number)) for number in range(6)]
@@ -89,7 +89,7 @@ async def test_a_quota_holds_over_all_ways_together(gateway: Workers, user: Logi
         await client.close()
     stored = fixes_of(gateway, user)
     assert len(stored) == accepted
-    # What a bucket gets back while the test runs is one every five seconds.
+    # The bucket gets one back every five seconds while the test runs.
     assert QUOTA <= accepted <= QUOTA + 4
 
 
@@ -109,7 +109,7 @@ def owntracks(number: int) -> dict[str, object]:
 async def test_what_mqtt_3_cannot_be_told_waits_and_is_stored(
     gateway: Workers, user: Login
 ) -> None:
-    """A phone with MQTT 3.1.1 deletes what is acknowledged: it waits for its turn instead."""
+    """A phone with MQTT 3.1.1 deletes acknowledged fixes: beyond the quota it waits instead."""
     gateway.users.rights.set_quota(user.name, 120, None)
     async with gateway.client(user) as http:
         batch = [position(number) for number in range(118)]
@@ -155,7 +155,7 @@ async def test_more_than_a_minute_at_once_is_owed(gateway: Workers, user: Login)
 
 
 async def test_invented_devices_are_refused_and_kept(gateway: Workers, user: Login) -> None:
-    """Beyond the bound of an ordinary user, whichever way they come."""
+    """Devices beyond the bound of an ordinary user are refused in all protocols."""
     client = await mqtt(gateway, user, "inventor")
     old = await mqtt(gateway, user, "old", version=4)
     async with gateway.client(user) as http:
@@ -177,7 +177,7 @@ async def test_invented_devices_are_refused_and_kept(gateway: Workers, user: Log
         told = await json_of(answer)
         assert told["accepted"] == 0
         assert told["rejected"] == [{"index": 0, "reason": "this user may have 20 devices"}]
-        # The devices that are known go on.
+        # Known devices are still accepted.
         answer = await http.post("/v1/positions", json=position(50, "m3"))
         assert (await json_of(answer))["accepted"] == 1
         assert (

@@ -1,4 +1,4 @@
-"""Every cell of the authorisation matrix, asked of a running gateway."""
+"""Every cell of the authorisation matrix, tested against a running gateway."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WAIT_S = 40
 
 
 class People:
-    """A gateway, and everybody of the matrix at it."""
+    """A gateway, and all persons of the matrix."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
@@ -54,7 +54,7 @@ class People:
         self._cookie = ""
 
     async def headers(self, who: str) -> Headers:
-        """With which somebody asks."""
+        """Return the headers of a person's requests."""
         if who in ("nobody", "proxied"):
             return ()
         if who != "session":
@@ -69,14 +69,14 @@ class People:
         return (named, origin, ("Cookie", self._cookie))
 
     def url_token(self, who: str) -> str:
-        """What stands where a path has a token."""
+        """Return what a person writes where a path has a token."""
         login = self.logins.get(who)
         return "wl_unknown" if login is None else login.token
 
 
 @pytest.fixture(scope="module")
 def people(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
-    """At a gateway with MQTT and notifications, whose geocoder is away."""
+    """A gateway with MQTT and notifications, whose geocoder is away."""
     options = (
         *("--mqtt", "127.0.0.1:0", "--geo-url", "http://127.0.0.1:1"),
         *("--push-contact", "mailto:ops@example.org"),
@@ -115,7 +115,7 @@ async def test_routes(people: People, rows: Rows) -> None:
         for who in WHO:
             address = proxy if who == "proxied" else people.gateway.address
             headers = await people.headers(who)
-            # At once: what is sent is answered when the log has it.
+            # Concurrently, as fixes are answered only when the log has them.
             verdicts = await asyncio.gather(
                 *(_asked(people, who, address, *each, rows.row, headers) for each in rows.routes)
             )
@@ -150,7 +150,7 @@ async def _asked(
     if body is not None and row.body and row.body[:1] in b"{[":
         headers = (*headers, ("Content-Type", "application/json"))
     answer = await ask(address, method, target, headers, body)
-    # What is wrong with the question is found out after who asks it.
+    # Rights are checked before the contents of a request.
     assert answer.status < 500 or b"geocoder" in answer.body or b"127.0.0.1:1" in answer.body, (
         method,
         target,
@@ -159,11 +159,11 @@ async def _asked(
     return str(answer.status) if answer.status in (401, 403, 410) else YES
 
 
-# --- what is in answers and streams -------------------------------------------------------------
+# --- contents of answers and streams -------------------------------------------------------------
 
 
 async def _send_position(people: People, user: str, lat: float) -> None:
-    """As an administrator, who may send for everybody."""
+    """Send a position as an administrator, who may send for all users."""
     time_ms = time.time_ns() // 1_000_000
     fix = {"device": f"{user}/phone", "lat": lat, "lon": 9.0, "time": time_ms}
     headers = (basic(people.logins["admin"]),)
@@ -173,7 +173,7 @@ async def _send_position(people: People, user: str, lat: float) -> None:
 
 
 async def _lines(people: People, who: str, stack: AsyncExitStack) -> AsyncIterator[str]:
-    """What comes by server-sent events."""
+    """Yield the lines of the server-sent events."""
     client = await stack.enter_async_context(people.gateway.client())
     headers = {name: str(value) for name, value in await people.headers(who)}
     answer = await stack.enter_async_context(client.get("/v1/stream", headers=headers))
@@ -183,7 +183,7 @@ async def _lines(people: People, who: str, stack: AsyncExitStack) -> AsyncIterat
 
 
 async def _frames(people: People, who: str, stack: AsyncExitStack) -> AsyncIterator[str]:
-    """What comes by WebSocket."""
+    """Yield the frames of the WebSocket."""
     client = await stack.enter_async_context(people.gateway.client())
     headers = {name: str(value) for name, value in await people.headers(who)}
     socket = await stack.enter_async_context(client.ws_connect("/v1/ws", headers=headers))
@@ -221,7 +221,7 @@ async def test_streams(people: People, channel: str) -> None:
             await until(lambda: all("ready" in each for each in seen.values()))
             await _send_position(people, "owner", 47.2)
             await until(lambda: "owner" in seen["admin"])
-            # All have been offered it by now; what comes after it shows who was not.
+            # By now it was offered to all; later fixes show who did not get it.
             for who in ("former", "other", "looker"):
                 await _send_position(people, who, 1.0)
             await until(
@@ -265,7 +265,7 @@ def _shown(status: int, shown: bool) -> str:
 
 
 async def _mqtt_verdicts(people: People, who: str) -> dict[tuple[str, str], str]:
-    """What somebody is told, by action and topic."""
+    """Return a person's verdicts by action and topic."""
     found = people.gateway.process.output
     match = re.search(r"gateway ready http=\S+ mqtt=([^:\s]+):(\d+)", found)
     assert match

@@ -1,8 +1,8 @@
-"""Somebody gets at the whole data folder after an erasure, and looks for who was erased.
+"""An attacker reads the whole data folder after an erasure, and searches it for the erased user.
 
-All features are on: sealed values, MQTT with retained messages and a session that waits, OwnTracks'
-encrypted payloads, events, waypoints, refused messages, a rule that maps MQTT to the log, history,
-places and their names.
+All features are on: sealed values, MQTT with retained messages and a session with waiting messages,
+OwnTracks' encrypted payloads, events, waypoints, refused messages, a rule that maps MQTT to the
+log, history, places and their names.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ DAY_S = 86_400
 
 
 def traces(ids: list[str]) -> list[bytes]:
-    """What must not be found: words, ids, and coordinates as text and as numbers."""
+    """Return what must not be found: words, ids, and coordinates as text and as numbers."""
     found = [word.encode() for word in WORDS.values()]
-    # Base64 of a word at any of the three places where it may begin.
+    # Base64 of a word at each of the three offsets at which it may begin.
     for word in WORDS.values():
         for shift in range(3):
             found.append(b64encode(b"\0" * shift + word.encode())[4:-4])
@@ -63,7 +63,7 @@ def traces(ids: list[str]) -> list[bytes]:
 
 
 def files_with(folder: Path, wanted: list[bytes], without: tuple[str, ...] = ()) -> list[str]:
-    """Files below a folder that have any of these bytes, with the bytes."""
+    """Return the files below a folder that contain any of these bytes, with the bytes."""
     found = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
@@ -82,7 +82,7 @@ def open_to_others(folder: Path) -> list[str]:
 
 
 def values_of(servers: str, master: Path, wanted: list[bytes]) -> list[str]:
-    """Topics with a value that has any of these bytes, for whoever has the keys."""
+    """Return the topics with a value that contains any of these bytes, after unsealing."""
     ring = KeyRing(servers, load_master_key(master))
     found = []
     try:
@@ -99,7 +99,7 @@ def values_of(servers: str, master: Path, wanted: list[bytes]) -> list[str]:
 
 
 class Anna:
-    """Everything that a user does here."""
+    """A user, and everything that it does here."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
@@ -119,7 +119,7 @@ class Anna:
             return content
 
     def send_positions(self) -> list[str]:
-        """Ten days, nights at home; returns the fixes' ids."""
+        """Send ten days of positions, with the nights at home; return the ids of the fixes."""
         begin = int(time.time()) // DAY_S * DAY_S - 10 * DAY_S
         fixes = []
         for moment in range(begin, begin + 10 * DAY_S, 900):
@@ -208,14 +208,14 @@ def test_nobody_finds_anything_of_who_was_erased(
     job("places", "name", *name)
     await_condition(lambda: values_of(platform.kafka, master, [b"display_name"]), 30, "an address")
 
-    # What is sealed is sealed in every topic and file; Parquet is plain, until it is rewritten.
+    # Sealed values are sealed in every topic and file; Parquet is plain until it is rewritten.
     plain = ("history", "places")
     assert files_with(data, wanted, plain) == []
     for topic in ("location", "address", "event", "error", "place", "place-edit", "notes"):
         values = [message.value() for message in read_topic(platform.kafka, topic)]
         assert values, topic
         assert all(value is None or value.startswith(MAGIC) for value in values), topic
-    # An orderly stop writes what waits for the tablet.
+    # An orderly stop writes the messages that wait for the tablet.
     platform.stop()
     platform = platform_starter(*options)
     words = [word.encode() for word in WORDS.values()]
@@ -235,7 +235,7 @@ def test_nobody_finds_anything_of_who_was_erased(
     assert open_to_others(data) == []
 
     platform.stop()
-    # The running gateway had all of it in its memory, and has written none of it at its end.
+    # The running gateway had everything in memory, but has written nothing of it at its end.
     assert files_with(data, wanted) == []
     for path in [*history.rglob("*.parquet"), *places.rglob("*.parquet")]:
         assert "anna/phone" not in parquet.read_table(path)["device"].to_pylist()

@@ -1,7 +1,7 @@
-"""Requests that are as expensive as they can be made: none may keep the event loop from others.
+"""Requests made as expensive as possible: none may block the event loop for long.
 
-What is measured is the processor time of the loop's thread in one turn of the loop, so that a busy
-machine does not count; clients are threads. On an idle machine every figure is below 4 ms.
+The measured value is the processor time of the loop's thread in one turn of the loop, so that a
+busy machine does not count; clients are threads. On an idle machine every value is below 4 ms.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Asking = Callable[[], tuple[int, bytes]]
 
 
 class AcknowledgingLog(MemoryLog):
-    """Acknowledges what it gets in the next turn of the loop, and keeps none of it."""
+    """Acknowledges records in the next turn of the loop, and keeps none of them."""
 
     def send(self, *arguments: object) -> None:
         super().send(*arguments)  # type: ignore[arg-type]
@@ -120,7 +120,7 @@ BODIES: dict[str, tuple[str, Callable[[], bytes], dict[str, str]]] = {
         lambda: gzip.compress(positions(10_000)),
         {"Content_Encoding": "gzip"},
     ),
-    # Of a stranger: nobody has been asked yet who it is when a form could be looked into.
+    # Anonymous: a form is parsed before its sender is authenticated.
     "a form in parts": (
         "/client/index.php",
         lambda: b"--b\r\n\r\n" + b"x\r\n" * 2_000_000 + b"--b--\r\n",
@@ -139,7 +139,7 @@ async def test_no_body_keeps_others_waiting(tmp_path: Path) -> None:
         figures: dict[str, float] = {}
         for name, (path, make, headers) in BODIES.items():
             body = await asyncio.to_thread(make)
-            # What is imported first is not this body's.
+            # The first request has the modules imported, which is not to be measured.
             await asyncio.to_thread(ask, server.endpoint, "POST", path, b"{}")
             posting = partial(ask, server.endpoint, "POST", path, body, **headers)
 
@@ -184,12 +184,12 @@ async def test_no_websocket_message_keeps_others_waiting(tmp_path: Path, body: b
                 url = f"http://{server.endpoint}/v1/ws"
                 async with http_session() as session, session.ws_connect(url) as socket:
                     assert (await socket.receive_json())["type"] == "ready"
-                    turns.worst()  # what is imported first is not the message's
+                    turns.worst()  # the time of imports is not to be measured
                     await socket.send_bytes(b'{"type":"fixes","fixes":%b}' % body)
                     await socket.send_json({"type": "ping"})
                     async with asyncio.timeout(60):
                         found: set[str] = set()
-                        # Of many refusals: until the answer to what was sent last, at least.
+                        # There may be many refusals: read until the answer to the last message.
                         while not {"ack", "rejected"} & found or "pong" not in found:
                             found.add((await socket.receive_json())["type"])
                         return found
@@ -203,7 +203,7 @@ async def test_no_websocket_message_keeps_others_waiting(tmp_path: Path, body: b
 
 
 async def test_no_reading_keeps_others_waiting(tmp_path: Path) -> None:
-    """With as many devices as a gateway remembers."""
+    """A gateway with as many devices as it remembers is read."""
     async with listening(tmp_path) as (server, services, turns):
         view = LocationView(tracks=TrackStore(0))
         services.location_view = view
@@ -273,7 +273,7 @@ async def test_no_records_of_the_rest_proxy_keep_others_waiting(tmp_path: Path) 
 
 @pytest.mark.parametrize("size", [100, 40_000])
 async def test_what_is_read_elsewhere_is_answered_the_same(tmp_path: Path, size: int) -> None:
-    """Of a small body and of a large one."""
+    """A small and a large body have the same answer."""
     async with listening(tmp_path) as (server, _, _turns):
         padding = b" " * size
         body = b'[{"lat":1,"lon":2,"time":1795000000000,"id":"mine"},{"lat":100,"lon":2}]'

@@ -26,7 +26,7 @@ from waylog.observability.telemetry import now_ms
 
 HOME: Final = (47.14, 9.52)
 AWAY: Final = (47.5, 9.9)
-#: What is promised, and what a busy machine may need beside it.
+#: Seconds that are promised, and additional seconds for a busy machine.
 REACHES_S: Final = 2.0
 _GRACE_S: Final = 8.0
 
@@ -74,7 +74,7 @@ async def send(
 
 
 class Watching:
-    """What somebody has been shown, over SSE or a WebSocket."""
+    """The fixes that a user was shown, over SSE or a WebSocket."""
 
     def __init__(self) -> None:
         self.shown: list[dict[str, Any]] = []
@@ -85,7 +85,7 @@ class Watching:
         self.news.set()
 
     async def fix(self) -> dict[str, Any]:
-        """The next fix."""
+        """Return the next fix."""
         async with asyncio.timeout(20):
             while not self.shown:
                 self.news.clear()
@@ -97,7 +97,7 @@ class Watching:
 async def watching(
     gateway: Gateway, user: Login, channel: str, query: str = ""
 ) -> AsyncIterator[Watching]:
-    """A stream or a WebSocket that is ready."""
+    """Open a stream or a WebSocket, and wait until it is ready."""
     watch = Watching()
     ready = asyncio.Event()
 
@@ -134,7 +134,7 @@ async def watching(
 async def watching_both(
     gateway: Gateway, user: Login, query: str = ""
 ) -> AsyncIterator[tuple[Watching, Watching]]:
-    """A stream and a WebSocket."""
+    """Open a stream and a WebSocket."""
     async with (
         watching(gateway, user, "sse", query) as stream,
         watching(gateway, user, "ws", query) as socket,
@@ -155,7 +155,7 @@ async def test_who_is_no_friend_any_more_sees_nothing_on_an_open_stream(
         await send(gateway, ada)
         await send(gateway, bob)
         for watch in watches:
-            # What comes next is bob's own: ada's was sent before it.
+            # The next fix is bob's own: ada's was sent before it.
             assert (await watch.fix())["user"] == bob.name
 
 
@@ -243,7 +243,7 @@ async def test_nothing_from_before_the_friendship_is_told(
         owntracks = {"_type": "location", "lat": 1, "lon": 2, "tst": now_ms() // 1000}
         told = await json_of(await client.post("/owntracks?d=phone", json=owntracks))
         assert [each for each in told if each["_type"] == "location"] == []
-    # A fix that a phone has kept is from before as well.
+    # A fix that a phone has kept is from before the friendship as well.
     await send(gateway, ada, (47.7, 9.0), time=now_ms() - 60_000)
     await send(gateway, ada, (47.8, 9.0))
     async with watching_both(gateway, bob, "?since=l0-0") as watches:
@@ -305,7 +305,7 @@ async def test_a_live_stream_does_not_tell_where_a_friends_home_is(
     assert 1 < metres(HOME, middle) < RADIUS_M
     assert live["time"] % 900_000 == row["time"] % 900_000 == own_app["tst"] % 900 == 0
     assert "altitude" not in live
-    # A small box must not find out what the middle hides, which may be some metres away.
+    # A small box must not reveal what the middle hides, even if it is a few metres away.
     edge = 0.00001
     box = f"{HOME[1] - edge},{HOME[0] - edge},{HOME[1] + edge},{HOME[0] + edge}"
     async with (

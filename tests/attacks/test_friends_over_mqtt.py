@@ -25,10 +25,10 @@ from waylog.observability.telemetry import now_ms
 
 HOME: Final = (47.14, 9.52)
 AWAY: Final = (47.5, 9.9)
-#: What is promised.
+#: Seconds until a change of rights takes effect, as promised.
 REACHES_S: Final = 2.0
 WAIT_S: Final = 20.0
-#: So often a gateway looks for new places.
+#: Seconds between a gateway's checks for new places.
 LOOK_S: Final = 10.0
 _NOT_AUTHORIZED: Final = 0x87
 
@@ -41,7 +41,7 @@ def platform(
     gateway_broker: Broker,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Workers]:
-    """Workers that know where users called ada... live."""
+    """Run workers that know where the users called ada... live."""
     folder = tmp_path_factory.mktemp("friends-mqtt")
     rows = [
         {
@@ -71,7 +71,7 @@ def bob(platform: Workers) -> Login:
 
 @asynccontextmanager
 async def client(platform: Workers, user: Login, **options: Any) -> AsyncIterator[PahoClient]:
-    """A connected client."""
+    """Connect a client."""
     name = options.pop("name", f"c{next(_numbers)}")
     made = PahoClient(platform.mqtt_port, name, **options)
     made.client.reconnect_delay_set(60, 60)
@@ -86,7 +86,7 @@ async def client(platform: Workers, user: Login, **options: Any) -> AsyncIterato
 async def several(
     platform: Workers, user: Login, topic_filter: str, count: int = 4
 ) -> AsyncIterator[list[PahoClient]]:
-    """So many that have subscribed: with several workers they are at different ones."""
+    """Subscribe with `count` clients, which several workers share among them."""
     made = [PahoClient(platform.mqtt_port, f"s{next(_numbers)}") for _ in range(count)]
     for each in made:
         each.client.reconnect_delay_set(60, 60)
@@ -100,13 +100,13 @@ async def several(
 
 
 def location(at: tuple[float, float] = AWAY, **members: Any) -> str:
-    """OwnTracks' message of a position."""
+    """Return an OwnTracks message with a position."""
     known = {"_type": "location", "lat": at[0], "lon": at[1], "tst": now_ms() // 1000, "acc": 5}
     return json.dumps(known | members)
 
 
 async def until_known(subscribers: list[PahoClient], publish: Any) -> None:
-    """Publish until everybody is told: workers learn of each other's subscriptions in time."""
+    """Publish until all subscribers receive it: other workers learn of subscriptions later."""
     deadline = time.monotonic() + WAIT_S
     while any(each.messages.empty() for each in subscribers):
         assert time.monotonic() < deadline
@@ -134,7 +134,7 @@ async def test_who_is_no_friend_any_more_is_told_nothing_and_a_new_friend_is(
 
         rights.befriend(ada.name, bob.name, since=now_ms() - 10_000)
         await until_known(friends, publish)
-        # One more is away, and its messages wait.
+        # One more friend is away, and its messages wait.
         async with client(platform, bob, name="away", clean_session=False) as away:
             await away.subscribe(topic)
             await away.message()
@@ -147,7 +147,7 @@ async def test_who_is_no_friend_any_more_is_told_nothing_and_a_new_friend_is(
         await publish(48.2)
         await own.publish(f"owntracks/{bob.name}/phone", location((1.0, 2.0)))
         for each in friends:
-            # What comes next is bob's own: ada's was published before it.
+            # The next message is bob's own: ada's was published before it.
             assert (await each.message()).topic == f"owntracks/{bob.name}/phone"
         async with client(platform, bob, name="away", clean_session=False) as away:
             await own.publish(f"owntracks/{bob.name}/x", location())
@@ -155,7 +155,7 @@ async def test_who_is_no_friend_any_more_is_told_nothing_and_a_new_friend_is(
             await own.publish(f"owntracks/{bob.name}/x", location((3.0, 2.0)))
             assert (await away.message()).topic == f"owntracks/{bob.name}/x"
 
-        # What is retained is from before the friendship that begins now.
+        # The retained message is from before the friendship that begins now.
         rights.befriend(ada.name, bob.name, since=now_ms() + 2_000)
         await asyncio.sleep(REACHES_S)
         for each in friends:
@@ -277,7 +277,7 @@ async def test_a_friend_is_not_told_where_the_home_is(
         assert (circle.lat, circle.lon) != HOME
         assert set(told[0]) == {"_type", "tid", "lat", "lon", "tst", "acc"}
         assert told[0]["tst"] % 900 == 0
-        # Neither when somebody comes to the door, nor what apps say of it.
+        # Nor is it told when ada comes to the door, or by other messages of apps.
         region = {"_type": "transition", "event": "enter", "desc": "At ours", "acc": 5}
         for tail, members in (("", {}), ("/event", region), ("/waypoint", {"_type": "waypoint"})):
             await phone.publish(topic + tail, location(HOME, **members))
@@ -289,7 +289,7 @@ async def test_a_friend_is_not_told_where_the_home_is(
             for message in card_or_address:
                 assert b"Aeulestrasse" not in message.payload
                 assert b"47.14," not in message.payload
-        # Nor what is retained.
+        # Retained messages do not tell it, either.
         late = PahoClient(platform.mqtt_port, f"late{next(_numbers)}")
         await late.connect(bob.name, bob.token)
         await late.subscribe(f"owntracks/{owner}/#")
@@ -306,7 +306,7 @@ async def test_the_retained_card_of_somebody_at_home_tells_no_friend_the_street(
     parts = {"road": "Aeulestrasse", "city": "Vaduz"}
     at_home = {"lat": HOME[0], "lon": HOME[1], "address": parts}
     async with client(platform, ada) as own:
-        # The one device has been nowhere since the friendship began.
+        # The first device has been nowhere since the friendship began.
         for name, time_ms in (("before", now_ms() - 60_000), ("phone", now_ms())):
             platform.publish(address(f"{ada.name}/{name}", time_ms, **at_home))
             topic = f"owntracks/{ada.name}/{name}/info"

@@ -1,4 +1,4 @@
-"""Somebody guesses a password, through whatever makes everybody one address."""
+"""Guessing a password, through connections that all have the same address."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_guesses_from_this_machine_are_counted_by_name_over_all_ways(
     phone = gateway.users.add_token(name, "phone")
     bob = gateway.user(f"bob{gateway.mqtt_port}")
     async with gateway.client() as stranger, gateway.client(bob) as other:
-        # Known before the guesses begin.
+        # This password is verified, and remembered, before the guesses begin.
         assert await sign_in(stranger, name, PASSWORD) == 200
         guessed, started = AT_ONCE // 2, time.monotonic()
         over_http = [await sign_in(stranger, name, f"guess {n}") for n in range(guessed)]
@@ -66,13 +66,13 @@ async def test_guesses_from_this_machine_are_counted_by_name_over_all_ways(
             guessed += 1
             code = await connack(gateway, name, f"guess {guessed}")
         assert code == RATE_EXCEEDED
-        # One is given back every half a minute, however long this takes.
+        # One guess is given back every half a minute, however long this takes.
         began_to_refuse = time.monotonic()
         given_back = (began_to_refuse - started) * HttpLimits.guesses_per_minute_per_name / 60
         assert AT_ONCE < guessed <= AT_ONCE + 1 + given_back
         verdicts = [await sign_in(stranger, name, f"another guess {n}") for n in range(3)]
         assert 429 in verdicts
-        # Neither what cannot be guessed nor what was verified before has to wait.
+        # Tokens, which cannot be guessed, and passwords verified before need not wait.
         async with (
             gateway.client(Login(name, phone)) as telephone,
             telephone.post("/v1/positions", json=POSITION) as answer,
@@ -101,7 +101,7 @@ async def test_guesses_do_not_keep_the_owner_out_of_a_known_browser(gateway: Wor
     async with gateway.client() as stranger:
 
         async def cookies_of(user: str) -> dict[str, str]:
-            # No password: nothing has been verified that could be remembered.
+            # Signed in without a password, so that no verified password is remembered.
             body = {"code": gateway.users.sessions.new_code(user)}
             async with stranger.post("/v1/session", json=body) as answer:
                 await json_of(answer)
@@ -133,7 +133,7 @@ async def test_guesses_do_not_keep_the_owner_out_of_a_known_browser(gateway: Wor
             assert 429 in [await page(f"{guess}.{n}", shown) for n in range(3)]
             guess += 1
         own = await cookies_of(name)
-        # Known browsers have a bound of their own.
+        # Known browsers have a limit of their own.
         tries = [await page(f"one more {n}", own) for n in range(2 * AT_ONCE)]
         assert tries[:AT_ONCE] == [401] * AT_ONCE
         assert 429 in tries[AT_ONCE:]

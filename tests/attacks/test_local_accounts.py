@@ -1,4 +1,4 @@
-"""Another account of the machine reaches the brokers' ports: it is answered nothing."""
+"""Another account of the machine connects to the brokers' ports: it gets no answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def await_condition(condition: Callable[[], object], what: str) -> None:
 
 
 def create_topic(servers: str) -> None:
-    """As root, with an ordinary Kafka client."""
+    """Create a topic as root, with an ordinary Kafka client."""
     admin = AdminClient({"bootstrap.servers": servers})
     for future in admin.create_topics([NewTopic(TOPIC, 1, -1)]).values():
         future.result(TIMEOUT_S)
@@ -68,7 +68,7 @@ def end_offset(servers: str) -> int:
 
 
 class Brokers:
-    """The brokers of `waylog up`, as it starts them."""
+    """The brokers of `waylog up`, started as it starts them."""
 
     def __init__(self, folder: Path, number: int) -> None:
         ports = FreePorts()
@@ -150,7 +150,7 @@ def port_of(broker: BrokerProcess) -> int:
 
 @contextmanager
 def stopped(broker: BrokerProcess) -> Iterator[None]:
-    """Connections wait in the backlog meanwhile; that is no time in which they can be judged."""
+    """Suspend a broker: connections wait in the backlog, where their account cannot be checked."""
     os.kill(broker.pid, signal.SIGSTOP)
     try:
         yield
@@ -204,7 +204,7 @@ def test_who_has_gone_before_the_broker_looks_is_not_taken_for_root(
     wishes = [Wish(port_of(broker), request, ending=ending) for ending in endings]
     with stopped(broker):
         connect_as(STRANGER, *wishes * 50)
-    # And with a broker that looks as fast as it can.
+    # Again with a broker that accepts connections as fast as it can.
     connect_as(STRANGER, *wishes * 100)
     assert end_offset(broker.bootstrap_servers) == 0
 
@@ -234,7 +234,7 @@ def test_another_familys_socket_and_other_addresses_of_loopback_are_the_accounts
 
 @pytest.fixture
 def networks() -> Iterator[tuple[str, str]]:
-    """Two network namespaces with a cable between: 10.213.9.1 and .2 on the one side, .3 there."""
+    """Two network namespaces with a virtual cable: one has 10.213.9.1 and .2, the other .3."""
     if shutil.which("ip") is None:
         pytest.skip("there is no `ip` (iproute2)")
     here, there = (f"wl{os.getpid()}-{side}" for side in ("a", "b"))
@@ -290,7 +290,7 @@ def test_by_every_address_of_the_machine_it_is_the_same_account_and_from_elsewhe
             Wish(9093, request, source=second),
         ]
         assert all(connect_as(FRIEND, *ways, space=here))
-        # A socket that is bound to a device is not found by its addresses alone.
+        # A socket that is bound to a device cannot be found by its addresses alone.
         ways += [
             replace(outside, device="eth0"),
             replace(outside, source=second, device="eth0"),
@@ -344,11 +344,11 @@ def test_refusals_are_logged_with_what_to_change_and_do_not_fill_the_log(
 
 
 def test_the_brokers_own_account_may_connect(tmp_path: Path) -> None:
-    """Root starts the others: this broker becomes another account before it does anything."""
+    """Root starts the other brokers: this one changes to another account before anything else."""
     program = (
         "import encodings.ascii, encodings.idna, importlib, os, pkgutil, sys\n"
         "import broker_core, uvloop, waylog.cli\n"
-        # Now, while this folder can be read.
+        # Imported now, while this folder can still be read.
         "for module in pkgutil.walk_packages(broker_core.__path__, 'broker_core.'):\n"
         "    importlib.import_module(module.name)\n"
         f"os.setgroups([]); os.setgid({FRIEND}); os.setuid({FRIEND})\n"
@@ -394,7 +394,7 @@ def test_the_brokers_own_account_may_connect(tmp_path: Path) -> None:
 
 
 def test_where_accounts_look_alike_none_of_them_may_connect(tmp_path: Path) -> None:
-    """As under systemd's PrivateUsers=, where root and the service's own account are mapped."""
+    """Only root and the service's own account are mapped, as under systemd's PrivateUsers=."""
     words = ["unshare", "--user", "--map-root-user"]
     if not shutil.which("unshare") or subprocess.run([*words, "true"], check=False).returncode:
         pytest.skip("no user namespaces here")

@@ -1,4 +1,4 @@
-"""Another account of the machine opens connections to every port, and says nothing on them."""
+"""Another account of the machine opens idle connections to every port."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from waylog.network.peer_parties import PeerParties
 pytestmark = needs_root
 
 TIMEOUT_S = 30.0
-#: Files that a process may hold, as many as by default, and connections: half of them.
+#: Files that a process may open (the usual default), and its connections: half of them.
 FILES = 1024
 ROOM = FILES // 2
-#: More than there are files.
+#: More connections than there are files.
 MANY = 1100
 OWNER = 0
 KAFKA = request_frame(API_VERSIONS, 0, {})
@@ -58,7 +58,7 @@ def mqtt_connect(user: str, password: str) -> bytes:
     texts = b"".join(len(each).to_bytes(2, "big") + each for each in words)
     body = b"\0\x04MQTT\x04\xc2\0\x3c" + texts
     assert len(body) < 128
-    return bytes([0x10, len(body)]) + body + 2 * b"\xc0\0"  # PINGREQ: eight bytes come back
+    return bytes([0x10, len(body)]) + body + 2 * b"\xc0\0"  # the answers have eight bytes
 
 
 class Ports:
@@ -89,13 +89,13 @@ class Ports:
         }
 
     def unanswered(self, account: int, *names: str) -> dict[str, bytes]:
-        """What an account is answered at these ports, where that is not what it should be."""
+        """Return the answers of these ports to an account that are not the expected ones."""
         wishes = [Wish(self.of[each], self._requests[each], tls=each == "mqtts") for each in names]
         answers = zip(names, connect_as(account, *wishes), strict=True)
         return {name: answer for name, answer in answers if ANSWERS[name] not in answer[:12]}
 
     def files(self, process: str) -> int:
-        """The number of files that a process has open."""
+        """Return the number of files that a process has open."""
         pid = self.platform.processes()[process]["pid"]
         return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
@@ -165,7 +165,7 @@ async def test_what_an_account_does_not_send_to_its_end_takes_no_room_from_other
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(part)
                 await writer.drain()
-                await asyncio.sleep(0.1)  # so that it comes in two parts
+                await asyncio.sleep(0.1)  # so that the request arrives in two parts
                 writer.write(request[len(part) :])
                 async with asyncio.timeout(TIMEOUT_S):
                     assert await reader.readline() == b"HTTP/1.1 400 Bad Request\r\n"
@@ -179,7 +179,7 @@ async def test_what_an_account_does_not_send_of_a_connect_takes_no_room_from_oth
     settings = Settings(incomplete_bytes_max=100_000, incomplete_bytes_per_user_max=50_000)
     parties = PeerParties().open()
     pool = ConnectionPool(1000, parties.of)
-    # A CONNECT of 30,032 bytes, of which 20,000 come.
+    # A CONNECT of 30,032 bytes, of which 20,000 are sent.
     part = b"\x10\xb0\xea\x01\0\4MQTT\4\x84\0\0\x75\x30".ljust(20_000, b"x")
     async with Platform().listening(settings, connections=pool) as platform:
         port = platform.server.endpoint.port
@@ -199,7 +199,7 @@ async def test_what_an_account_does_not_send_of_a_connect_takes_no_room_from_oth
 
 
 def test_an_account_that_is_alone_has_most_of_a_port(ports: Ports) -> None:
-    """A reverse proxy has an account of its own, and serves everybody."""
+    """A reverse proxy, for example, has an account of its own and serves all users."""
     with Idler(FRIEND, [ports.of["http"]], MANY) as proxy:
         assert proxy.stop() >= 0.7 * ROOM
 

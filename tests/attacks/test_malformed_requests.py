@@ -1,4 +1,4 @@
-"""Bytes that are no UTF-8, and other nonsense, wherever a request has room: 4xx, never 500."""
+"""Invalid UTF-8 and other nonsense wherever a request has room for it: 4xx, never 500."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ada(gateway: Gateway) -> Login:
 
 
 def credentials() -> Iterator[Headers]:
-    """What nobody is known by."""
+    """Yield credentials that belong to nobody."""
     for nonsense in BYTES:
         yield (("Authorization", b"Bearer " + nonsense),)
         yield (("Authorization", b"Basic " + nonsense),)

@@ -1,4 +1,4 @@
-"""One address against the MQTT listener: its connections, and its guesses."""
+"""One address against the limits of the MQTT listener: its connections, and its guesses."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def connect(user: str, password: str) -> bytes:
 
 
 class Through:
-    """A connection that a trusted proxy passes on."""
+    """A connection through a trusted proxy."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -92,14 +92,14 @@ class Through:
     async def come(cls, server: MqttServer, address: str, first: bytes = b"") -> Through:
         through = cls(*await asyncio.open_connection("127.0.0.1", server.endpoint.port))
         header = f"PROXY TCP4 {address} 127.0.0.1 40000 1883\r\n".encode()
-        # In two pieces: a header need not come whole.
+        # In two pieces, as a header may arrive in parts.
         through.writer.write(header[:10])
         await asyncio.sleep(0)
         through.writer.write(header[10:] + first)
         return through
 
     async def code(self) -> int | None:
-        """The reason code of the CONNACK; None if there is none."""
+        """Return the code of the CONNACK; None if there is none."""
         async with asyncio.timeout(10):
             head = await self.reader.read(4)
         return head[3] if head[:1] == b"\x20" else None
@@ -126,11 +126,11 @@ async def test_who_guesses_is_not_verified_any_more_and_nobody_else_notices(
         assert await attempt(server, STRANGER, "ada", token) == 0
         codes = [await attempt(server, STRANGER, "ada", f"wl_guess{n}") for n in range(7)]
         assert codes == [WRONG] * 5 + [RATE_EXCEEDED] * 2
-        # The listener for HTTP asks the same counters.
+        # The HTTP listener uses the same counters.
         guesses.require_room(NEIGHBOUR)
         with pytest.raises(TooManyGuesses):
             guesses.require_room(STRANGER)
-        # Who is known goes on being served, whoever guesses from the same address.
+        # Verified clients are still served, whoever guesses from the same address.
         assert await attempt(server, STRANGER, "ada", token) == 0
         assert await attempt(server, NEIGHBOUR, "ada", token) == 0
         assert server.counters["guesses_refused"] == 2
@@ -197,7 +197,7 @@ async def test_an_address_has_its_share_of_connections_and_no_more(users: UserSt
 
 
 class Strangers(Addresses):
-    """Takes the machine itself for a stranger, as only tests do."""
+    """Counts the machine's own connections like a stranger's, for tests."""
 
     def connect(self, address: str) -> bool:
         return super().connect(STRANGER)
@@ -249,7 +249,7 @@ async def test_a_direct_client_of_a_proxys_address_needs_no_header(users: UserSt
 
 
 async def has_ended(reader: asyncio.StreamReader) -> bool:
-    """Wait for the end of a connection on which nothing comes."""
+    """Wait for the end of a connection on which nothing arrives."""
     async with asyncio.timeout(20):
         with contextlib.suppress(ConnectionResetError):
             return await reader.read(1) == b""
@@ -296,7 +296,7 @@ async def test_who_does_not_begin_with_tls_is_cut(users: UserStore) -> None:
 
 
 def encrypted(authority: trustme.CA) -> tuple[ssl.MemoryBIO, ssl.MemoryBIO, ssl.SSLObject]:
-    """A TLS client without a socket: what comes, what goes, and the client."""
+    """Return a TLS client without a socket: incoming bytes, outgoing bytes, and the client."""
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
     coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -306,9 +306,9 @@ def encrypted(authority: trustme.CA) -> tuple[ssl.MemoryBIO, ssl.MemoryBIO, ssl.
 async def through_haproxy(
     port: int, authority: trustme.CA, header: bytes, pieces: int, packet: bytes
 ) -> bytes:
-    """What is answered to a packet that comes by TLS after a PROXY header.
+    """Return the answer to a packet that is sent over TLS after a PROXY header.
 
-    In one piece it is there before the connection is accepted.
+    With one piece it has arrived before the connection is accepted.
     """
     connection = socket.create_connection(("127.0.0.1", port))
     coming, going, client = encrypted(authority)
@@ -344,7 +344,7 @@ async def through_haproxy(
                 if not data:
                     return b""
                 coming.write(data)
-    except OSError:  # cut, with what was sent unread
+    except OSError:  # the server has closed it with unread data
         return b""
     finally:
         writer.close()
@@ -374,7 +374,7 @@ def test_a_proxy_in_front_of_tls_names_its_clients(
                 guesses.wrong(STRANGER)
             answer = await through_haproxy(port, authority, header, pieces, wrong)
             assert answer[3] == RATE_EXCEEDED
-            # Through the same proxy: somebody else, and a health check of its own.
+            # Through the same proxy come another client, and the proxy's own health checks.
             other = header.replace(STRANGER.encode(), NEIGHBOUR.encode())
             answer = await through_haproxy(port, authority, other, pieces, wrong)
             assert answer[3] == WRONG
@@ -423,7 +423,7 @@ def test_who_goes_with_the_end_of_the_handshake_leaves_nothing_behind(
     authority.issue_cert("localhost").configure_cert(context)
 
     def come_and_go(port: int, reset: bool) -> None:
-        """Send the end of the handshake, a first packet and a goodbye in one segment."""
+        """Send the end of the handshake, a first packet and close_notify in one segment."""
         coming, going, client = encrypted(authority)
         with socket.create_connection(("127.0.0.1", port), 20) as connection:
             while True:
@@ -462,7 +462,7 @@ def test_all_that_comes_with_the_end_of_the_handshake_is_read_in_order(
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(context)
-    # More than is read at once.
+    # More than one read returns.
     publish = encode_publish(5, "owntracks/ada/phone", b"x" * 10_000, 1, False, False, 1)
     packets = connect("ada", token) + 100 * publish
 
@@ -481,7 +481,7 @@ def test_all_that_comes_with_the_end_of_the_handshake_is_read_in_order(
 
 
 def listeners(port: int) -> int:
-    """Sockets that listen on a port of 127.0.0.1."""
+    """Return the number of sockets that listen on a port of 127.0.0.1."""
     listening = f"0100007F:{port:04X} 00000000:0000 0A"
     return Path("/proc/net/tcp").read_text(encoding="ascii").count(listening)
 
@@ -503,7 +503,7 @@ async def test_every_worker_listens_for_tls_and_knows_a_proxys_clients(
         assert listeners(port) == 3
         packet = connect("ada", running.user("ada").token)
         header = f"PROXY TCP4 {STRANGER} 127.0.0.1 40000 8883\r\n".encode()
-        # Each of them gets some, as the system shares them out.
+        # The system distributes the connections, so that each worker gets some.
         for _ in range(25):
             answer = await through_haproxy(port, authority, header, 1, packet)
             assert answer[3] == 0

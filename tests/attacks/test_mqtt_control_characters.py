@@ -1,4 +1,4 @@
-"""Control characters in names: libmosquitto ends its connection whenever it reads one."""
+"""Control characters in names: libmosquitto disconnects whenever it receives one."""
 
 from __future__ import annotations
 
@@ -157,5 +157,5 @@ async def test_a_subscriber_on_libmosquitto_stays_whatever_somebody_publishes() 
             output, _ = await subscriber.communicate()
         assert output == b"still here\n"
         await sender.close()
-        # It has come once, and was never sent away.
+        # The subscriber has connected once, and was never disconnected.
         assert platform.server.counters["connections"] == len(BAD) + 2

@@ -1,4 +1,4 @@
-"""What one packet costs the event loop, whatever the state: counted in steps, not in time."""
+"""Costs of one packet for the event loop in any state, counted in steps and not in time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.gateway.mqtt.in_memory import (
 )
 
 ADMIN = User("root", admin=True)
-STEPS = 256  # of one client in a turn of the loop
+STEPS = 256  # messages that one client is sent in a turn of the loop
 MANY = 20_000
 
 
 def filled(count: int) -> Wire:
-    """A connected administrator, and retained messages of many users."""
+    """Connect an administrator to a router with retained messages of many users."""
     router = new_router(Settings(outgoing_bytes_max=64 * 1024 * 1024))
     for number in range(count):
         message = Message(f"devices/u{number}/phone/sign", b"x", 0, True)
@@ -52,7 +52,7 @@ def test_a_search_that_finds_nothing_pauses() -> None:
     while wire.connection in wire.router.changed:
         assert wire.received() == b""
         turns += 1
-    # So many topics are looked at in a turn at most.
+    # The number of topics that one turn may examine is limited.
     assert turns >= MANY // (LOOKED_AT * STEPS // 16) - 1
     assert wire.connection.session is not None and wire.connection.session.backlog is None
 

@@ -34,7 +34,7 @@ POSITION = "devices/ada/phone/position"
 
 
 def connect_packet(client_id: str, version: int = 4, user: str = "ada") -> bytes:
-    """CONNECT of a client whose session is kept."""
+    """Return the CONNECT of a client whose session is kept."""
     body = b"\0\4MQTT" + bytes([version, 0x80]) + b"\0\0"
     if version == 5:
         body += b"\5\x11\0\0\xff\xff"  # Session Expiry Interval
@@ -44,13 +44,13 @@ def connect_packet(client_id: str, version: int = 4, user: str = "ada") -> bytes
 
 
 def publishes(server: MqttServer, count: int) -> bool:
-    """Whether so many have been looked at."""
+    """Return whether `count` publishes were handled."""
     return server.counters["publishes"] == count
 
 
 @dataclass
 class RawClient:
-    """A socket; the packets that have come are in `packets`."""
+    """A client on a socket; `packets` are the packets that it has received."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -74,7 +74,7 @@ class RawClient:
                 piece = await self.reader.read(65536)
                 if not piece:
                     raise ConnectionError("the server has closed the connection")
-                self.packets += split_packets(piece)  # small answers: packets come whole
+                self.packets += split_packets(piece)  # answers are small: packets arrive whole
 
     def publish(self, topic: str, first_id: int, count: int, *, dup: bool, version: int) -> None:
         for number in range(first_id, first_id + count):
@@ -82,7 +82,7 @@ class RawClient:
             self.writer.write(encode_publish(version, topic, payload, 2, False, dup, number))
 
     async def cut(self) -> None:
-        """As a phone in a tunnel."""
+        """Abort the connection, like a phone in a tunnel."""
         self.writer.transport.abort()
         self.writer.close()
 
@@ -107,14 +107,14 @@ async def test_what_is_sent_again_while_the_log_is_slow_is_stored_and_delivered_
         subscriber = PahoClient(port, "subscriber")
         await subscriber.connect("ada")
         await subscriber.subscribe(topic, 2)
-        # A rejected one in front: what has nothing to wait for waits behind it all the same.
+        # A rejected message comes first: messages that need no append still wait behind it.
         for attempt in range(3):
             client = await RawClient.connect(port, version=version)
             client.writer.write(
                 encode_publish(version, POSITION, b"{", 2, False, attempt > 0, COUNT + 1)
             )
             client.publish(topic, 1, COUNT, dup=attempt > 0, version=version)
-            # When this one is there, all have been looked at.
+            # When this one was handled, all before it were.
             client.writer.write(encode_publish(version, "devices/ada/x", b"", 0, False, False, 0))
             await eventually(partial(publishes, server, COUNT + 2 + attempt))
             if attempt < 2:
@@ -160,7 +160,7 @@ async def test_what_the_log_refused_is_stored_when_it_is_sent_again() -> None:
         await eventually(lambda: server.counters["publishes"] == 3)
         stored.set_result(None)
         refused.set_exception(ConnectionError("no broker"))
-        # What must not be acknowledged ends the connection that has asked for it.
+        # A publish that must not be acknowledged ends the connection that has repeated it.
         with pytest.raises(ConnectionError):
             await second.read_until(lambda: bool(second.of(PacketType.PUBREC)))
         second.writer.close()
@@ -185,7 +185,7 @@ async def test_a_client_that_comes_to_another_worker_meanwhile_doubles_nothing()
         sensor.publish(POSITION, 1, COUNT, dup=False, version=4)
         await eventually(lambda: len(first.log.appended) == COUNT)
         await sensor.cut()
-        # The session comes over as soon as it is known what the log has of it.
+        # The session is handed over as soon as the log has answered its publishes.
         coming = asyncio.create_task(RawClient.connect(second.port))
         while not first.server.router.sessions[("ada", "sensor")].on_settled:
             await asyncio.sleep(0.005)
@@ -202,12 +202,12 @@ async def test_a_client_that_comes_to_another_worker_meanwhile_doubles_nothing()
 
 
 def is_owned(asked: Worker, owner: Worker) -> bool:
-    """Whether one worker has heard that the sensor's session is at another one."""
+    """Return whether one worker knows that the sensor's session is at another one."""
     return bool(asked.journal.owner_of(("ada", "sensor")) == owner.journal.worker)
 
 
 async def arrived(port: int) -> RawClient:
-    """Connect, again and again while the server says that it is busy; the session is there."""
+    """Connect, again while the server is busy, and check that the session is present."""
     async with asyncio.timeout(WAIT_S):
         while True:
             client = await RawClient.connect(port)
@@ -251,7 +251,7 @@ async def test_a_client_that_moves_faster_than_the_log_tells_of_it_doubles_nothi
         sensor = await arrived(third.port)
         sensor.publish(NOTE, 1, 1, dup=True, version=4)
         await sensor.read_until(lambda: bool(sensor.of(PacketType.PUBREC)))
-        # What the log tells late of workers before ends nothing here.
+        # Late records of the earlier workers end nothing here.
         for each in (first, second):
             await eventually(partial(is_owned, each, third))
         sensor.writer.write(encode_acknowledgement(PacketType.PUBREL, 4, 1))
@@ -277,7 +277,7 @@ async def test_a_session_on_its_way_to_one_worker_is_not_lost_to_another() -> No
         await sensor.cut()
         coming = asyncio.create_task(RawClient.connect(second.port))
         await eventually(lambda: ("ada", "sensor") in second.server.router.claiming)
-        # Two workers must not have it: this one says that it is busy (3 in MQTT 3).
+        # Only one worker may have the session: this one says that it is busy (3 in MQTT 3).
         refused = await RawClient.connect(third.port)
         assert refused.of(PacketType.CONNACK) == [b"\0\3"]
         refused.writer.close()

@@ -1,4 +1,4 @@
-"""One user against the memory of the MQTT listener that all share: the others go on."""
+"""One user against shared memory of the MQTT listener: other users are not affected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVE, ADA = User("eve"), User("ada")
 
 
 def away(router: Router, name: str, user: User, topic: str) -> None:
-    """A client that subscribes and goes."""
+    """Have a client subscribe and vanish."""
     wire = Wire(router)
     wire.connect(name, user, clean=False)
     wire.subscribe(topic)
@@ -49,12 +49,12 @@ def test_sessions_without_number_and_messages_for_each_cost_one_user_his_own() -
             router.publish(Message(topic, b"%04d" % number + bytes(96), 1), None, 0.0)
     assert router.offline_sessions() == 101
     assert router.counters["sessions_evicted"] == 1_900
-    # Eve's newest sessions are there; what waits for all of them together is bounded.
+    # Eve's newest sessions are kept; the messages that wait for all of them are bounded.
     assert ("eve", "e1999") in router.sessions and ("eve", "e1899") not in router.sessions
     assert router.accounts.of("eve").account.held <= 1024 * 1024
     assert router.accounts.held_bytes <= 1024 * 1024 + 1_000 * 300
     assert router.sessions[("ada", "phone")].queued() == 1_000
-    # What was taken is given back to the byte.
+    # All charged bytes are released in the end.
     for session in list(router.sessions.values()):
         router.end(session)
     assert not router.accounts.held_bytes and not router.accounts.users
@@ -105,7 +105,7 @@ def test_retained_messages_of_one_user_push_out_his_own_oldest() -> None:
         retain(EVE, f"large{number}", 20_000)
     assert router.retained.size_bytes < 110_000
     assert router.retained.get("devices/ada/phone/sign") is not None
-    # What had to go is gone in the log, too: the next start does not read it again.
+    # Evicted messages are removed from the log, too: the next start does not read them again.
     kept = {record.key() for record in log.compacted() if record.value() is not None}
     assert len([key for key in kept if key.startswith(b"retained")]) == len(router.retained)
 
@@ -174,7 +174,7 @@ async def test_what_one_user_has_under_way_to_the_log_stops_reading_only_that_us
     platform.log.hold = True
     async with platform.listening(settings):
         port = platform.server.endpoint.port
-        eve = await RawClient.connect(port, "eve")  # as user ada of RawClient
+        eve = await RawClient.connect(port, "eve")  # RawClient always signs in as ada
         topic = "devices/ada/phone/position"
         for number in range(1, 21):
             payload = b"{" + b" " * 200_000
@@ -202,7 +202,7 @@ async def test_packets_that_never_come_whole_are_cut_beyond_the_share_of_their_u
         counters, shares = platform.server.counters, platform.server.router.accounts.incomplete
         halves = []
         for number in range(5):
-            half = await RawClient.connect(port, f"e{number}")  # as user ada of RawClient
+            half = await RawClient.connect(port, f"e{number}")  # RawClient always signs in as ada
             half.writer.write(large[:100_000])
             await half.writer.drain()
             halves.append(half)
@@ -213,7 +213,7 @@ async def test_packets_that_never_come_whole_are_cut_beyond_the_share_of_their_u
                     and counters["incomplete_beyond_share"] == max(0, n - 1)
                 )
             )
-        # Whose packets come whole goes on, and gives back.
+        # A client whose packets are complete is served, and releases its share.
         bob = PahoClient(port, "other")
         await bob.connect("bob")
         bob.client.publish("devices/bob/phone/x", bytes(200_000), 1)

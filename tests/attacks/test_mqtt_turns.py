@@ -1,4 +1,4 @@
-"""What one MQTT client asks for is as expensive as it can be: others do not wait for it."""
+"""Requests of one MQTT client made as expensive as possible: others do not wait for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FRIENDS = Rights(friends={f"friend{number}": 0 for number in range(50)})
 
 
 class People(Users):
-    """Everybody is who they say."""
+    """Accepts every client under its name."""
 
     async def authenticate(  # type: ignore[override]
         self, user: str, password: str, address: str = ""
@@ -59,7 +59,7 @@ def unsubscribe(*filters: str) -> bytes:
 
 
 class Client:
-    """A client that blocks, for a thread."""
+    """A blocking client, for use in a thread."""
 
     def __init__(
         self, port: int, user: str, name: str, keep_alive: int = 0, will: bytes | None = None
@@ -76,7 +76,7 @@ class Client:
         self._socket.sendall(data)
 
     def ask(self, data: bytes, answer: int) -> None:
-        """Send something, and wait for a packet of this type."""
+        """Send a packet, and wait for one of type `answer`."""
         self.send(data)
         self.wait(answer)
 
@@ -101,7 +101,7 @@ class Client:
 
 
 class Bench:
-    """A server, and the figures of what it is asked."""
+    """A server, and the measured values."""
 
     def __init__(self, platform: Platform, turns: Turns) -> None:
         self.platform = platform
@@ -111,7 +111,13 @@ class Bench:
 
     async def client(self, user: str, name: str, **options: bytes | int) -> Client:
         port = self.server.endpoint.port
-        return await asyncio.to_thread(Client, port, user, name, **options)  # type: ignore[arg-type]
+        return await asyncio.to_thread(
+            Client,
+            port,
+            user,
+            name,
+            **options,  # type: ignore[arg-type]
+        )
 
     async def clients(self, user: str, count: int, keep_alive: int = 0) -> list[Client]:
         port = self.server.endpoint.port
@@ -120,11 +126,11 @@ class Bench:
         )
 
     async def measure(self, name: str, act: Callable[..., object], *arguments: object) -> None:
-        """Have something done in a thread, and note the longest turn meanwhile."""
+        """Call `act` in a thread, and record the longest turn of the loop meanwhile."""
         await asyncio.sleep(0.02)
         self._turns.worst()
         await asyncio.to_thread(act, *arguments)
-        await asyncio.sleep(0.05)  # and what follows from it
+        await asyncio.sleep(0.05)  # for the consequences
         self.figures[name] = self._turns.worst()
 
     def check(self, limit_ms: float = TURN_MS_MAX) -> None:
@@ -141,7 +147,7 @@ async def bench(settings: Settings | None = None) -> AsyncIterator[Bench]:
 
 
 def filled(item: Callable[[int], Mapping[str, object]]) -> bytes:
-    """A list as long as a packet may be."""
+    """Return a JSON list that is as long as a packet may be."""
     items: list[bytes] = []
     size = 0
     while size < PAYLOAD_BYTES:
@@ -212,13 +218,13 @@ async def test_no_will_keeps_others_waiting() -> None:
 
 
 async def test_no_packets_of_one_client_keep_others_waiting() -> None:
-    """As many of the smallest as arrive at once."""
+    """The smallest packets, as many as can arrive at once, are handled in turns."""
     async with bench() as server:
         eve = await server.client("eve", "e")
         pings = b"\xc0\0" * 100_000
 
         def ping() -> None:
-            # What is not read would stop the server from reading.
+            # If the answers were not read, the server would stop reading.
             for start in range(0, len(pings), 20_000):
                 eve.send(pings[start : start + 20_000])
                 for _ in range(10_000):
@@ -236,7 +242,7 @@ async def test_no_packets_of_one_client_keep_others_waiting() -> None:
 
 
 async def test_no_filters_keep_others_waiting() -> None:
-    """200 in a packet, of somebody with 50 friends."""
+    """200 filters in a packet, from a user with 50 friends, are handled in turns."""
     async with bench() as server:
         filters = {
             "one level each": [f"owntracks/+/d{n}" for n in range(200)],
@@ -255,7 +261,7 @@ async def test_no_filters_keep_others_waiting() -> None:
 
 
 async def test_no_crowd_of_clients_keeps_others_waiting() -> None:
-    """One message to all of them; then they are silent for too long, all at once."""
+    """One message goes to 2,000 clients; then the keep-alive of all of them ends at once."""
     async with bench(Settings(connections_per_user_max=2 * CLIENTS)) as server:
         crowd = await server.clients("eve", CLIENTS, keep_alive=8)
         publisher = await server.client("eve", "e")
@@ -285,4 +291,4 @@ async def test_no_crowd_of_clients_keeps_others_waiting() -> None:
         assert ended["connections_ended"] == CLIENTS
         for each in (*crowd, publisher):
             each.close()
-        server.check(16.0)  # before there were steps, twice that, and more with more clients
+        server.check(16.0)  # without steps it was twice that, and grew with the clients

@@ -1,4 +1,4 @@
-"""Nobody is anybody without a credential: on loopback, behind a proxy, by another name."""
+"""Nobody is authenticated without a credential: on loopback, behind a proxy, by another name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIX = b'{"device":"phone","lat":47.1,"lon":9.5}'
 
 @pytest.fixture(scope="module")
 def gateway(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway on loopback that browsers may also ask for by a name."""
+    """A gateway on loopback that browsers may also reach under a name."""
     folder = tmp_path_factory.mktemp("nobody")
     options = ("--host", NAME, "--metrics-token-file", str(folder / "metrics.token"))
     running = Gateway(folder, gateway_broker.address, *options)
@@ -79,7 +79,7 @@ async def test_a_program_on_this_machine_sees_nothing(gateway: Gateway, ada: Log
     assert (await ask(gateway.address, "GET", "/v1/devices", (basic(ada),))).status == 200
 
 
-# --- behind a proxy that says nothing -----------------------------------------------------------
+# --- behind a proxy without headers -------------------------------------------------------------
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -95,7 +95,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def relayed(address: tuple[str, int]) -> AsyncIterator[tuple[str, int]]:
-    """A proxy that passes bytes on."""
+    """Run a proxy that only forwards bytes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, to_there = await asyncio.open_connection(*address)
@@ -112,7 +112,7 @@ async def relayed(address: tuple[str, int]) -> AsyncIterator[tuple[str, int]]:
 async def behind_nginx(
     address: tuple[str, int], folder: Path, *settings: str
 ) -> AsyncIterator[tuple[str, int]]:
-    """nginx with nothing but proxy_pass, and `settings`."""
+    """Run nginx with only proxy_pass and `settings`."""
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
         pytest.skip("no nginx; install it with: apt-get install nginx-light")
@@ -170,7 +170,7 @@ async def test_a_stranger_behind_a_bare_nginx_sees_nothing(
 ) -> None:
     async with behind_nginx(gateway.address, tmp_path, *settings) as address:
         await _strangers_see_nothing(address, ada, NAME)
-        # The page and signing in work without a word from the proxy.
+        # The page and signing in work without headers of the proxy.
         assert (await ask(address, "GET", "/", (("Host", NAME),))).status == 200
         body = json.dumps({"user": ada.name, "token": ada.token}).encode()
         kind, host = ("Content-Type", "application/json"), ("Host", NAME)
@@ -219,7 +219,7 @@ async def test_devices_may_have_been_told_any_name(gateway: Gateway, ada: Login)
     assert (await ask(gateway.address, "GET", path, (named,))).status == 200
     answer = await ask(gateway.address, "POST", f"/owntracks/{ada.token}?d=x", (named,), b"")
     assert answer.status == 200
-    # Without credentials, or with wrong ones, they are told so.
+    # Without credentials, or with wrong ones, the answer is 401.
     assert (await ask(gateway.address, "POST", "/owntracks", (named,), FIX)).status == 401
     assert (await ask(gateway.address, "GET", "/?id=x&lat=1&lon=2", (named,))).status == 401
 
@@ -236,7 +236,7 @@ async def test_in_open_mode_no_credential_makes_up_for_a_name(open_gateway: Gate
     for credentials in ((), (basic(login),)):
         assert (await ask(address, "POST", "/v1/positions", credentials, FIX)).status == 200
         assert (await ask(address, "GET", "/v1/devices", credentials)).status == 200
-    # Nor does a connection on which a good request came first.
+    # Nor does an earlier good request on the same connection.
     async with asyncio.timeout(30):
         reader, writer = await asyncio.open_connection(*address)
         for host, status in (("127.0.0.1", 200), ("evil.example", 421)):
@@ -261,7 +261,7 @@ async def test_on_every_address_any_address_is_served_and_no_other_name(
         running.close()
 
 
-# --- what counts tell ---------------------------------------------------------------------------
+# --- metrics ------------------------------------------------------------------------------------
 
 
 async def test_metrics_are_read_by_administrators_and_by_their_own_token(
@@ -274,7 +274,7 @@ async def test_metrics_are_read_by_administrators_and_by_their_own_token(
         assert (await ask(gateway.address, "GET", path, (basic(ada),))).status == 403
         for header in (bearer, basic(gateway.admin)):
             assert (await ask(gateway.address, "GET", path, (header,))).status == 200
-    # It is good for nothing else.
+    # The token is valid for nothing else.
     assert (await ask(gateway.address, "GET", "/v1/devices", (bearer,))).status == 401
     assert (await ask(gateway.address, "POST", "/v1/positions", (bearer,), FIX)).status == 401
 

@@ -1,4 +1,4 @@
-"""One user takes all of a pool that he may have, and another goes on meanwhile."""
+"""One user takes all of a pool that it may have, and another is still served."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from waylog.network.free_ports import free_ports
 
 
 class SlowService:
-    """Answers what asks for `/fast`; all others wait until the end."""
+    """Answers requests for `/fast` at once; all others wait for `end`."""
 
     def __init__(self) -> None:
         self.waiting = self.fast = 0
@@ -149,13 +149,13 @@ def test_devices_have_so_many_tokens_together(tmp_path: Path) -> None:
         store.add_token("ada", f"phone{number}", devices_tokens_max=3)
     with pytest.raises(TooManyTokens):
         store.add_token("ada", "phone0", devices_tokens_max=3)
-    # An operator may.
+    # An operator may exceed the limit.
     store.add_token("ada", "phone0")
     store.close()
 
 
 def batch(user: str, number: int, count: int) -> bytes:
-    """An Overland batch of places where nobody has been before."""
+    """Return an Overland batch of fixes that were not sent before."""
     return json.dumps(
         {
             "locations": [
@@ -193,7 +193,7 @@ async def test_a_user_fills_his_share_of_the_logs_queue_and_no_more_while_it_doe
 
             refused = [await send("eve", batch("eve", number, 300)) for number in range(8)]
             assert set(refused) == {503}
-            # Whoever gives up waiting leaves his records in the queue, and his share taken.
+            # Clients that give up waiting leave their records in the queue, and their share in use.
             assert len(log.deliveries) == 2 * 300
             assert services.under_way.held_by("eve") > 2 * 300 * RECORD_BYTES
             victim = asyncio.create_task(send("ada", batch("ada", 0, 1)))
@@ -201,7 +201,7 @@ async def test_a_user_fills_his_share_of_the_logs_queue_and_no_more_while_it_doe
             log.acknowledge()
             assert await victim == 200
             await until(lambda: services.under_way.used == 0)
-            # The same once more is known, and acknowledged.
+            # A repeated batch is known, and acknowledged.
             assert await send("eve", batch("eve", 0, 300)) == 200
         await server.close()
 

@@ -1,4 +1,4 @@
-"""Sessions of browsers: how they begin, what they are good for, and how they end."""
+"""Browser sessions: how they begin, what they permit, and how they end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def gateway(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def ada(gateway: Gateway) -> Login:
-    """An ordinary user, of whom a fix is known."""
+    """An ordinary user."""
     return gateway.user("ada")
 
 
@@ -57,13 +57,13 @@ def cookie_of(answer: Answer) -> tuple[str, str]:
 
 
 async def signed_in(gateway: Gateway, login: Login) -> Headers:
-    """The headers with which a page of ours asks."""
+    """Sign in; return the headers of the page's further requests."""
     answer = await sign_in(gateway, origin(gateway), user=login.name, token=login.token)
     return host(gateway), cookie_of(answer)
 
 
 async def link_of(gateway: Gateway, *words: str) -> str:
-    """What `waylog link` prints."""
+    """Return what `waylog link` prints."""
     users = str(gateway.folder / "users.db")
     process = await asyncio.create_subprocess_exec(
         *(*WAYLOG, "link", *words, "--users", users, "--gateway", gateway.url),
@@ -88,7 +88,7 @@ async def test_a_link_signs_in_once_and_on_any_worker(
         }
         flags = answer.headers["set-cookie"]
         assert all(each in flags for each in ("HttpOnly", "SameSite=Strict", "Path=/"))
-        assert "Secure" not in flags  # it came by http
+        assert "Secure" not in flags  # the request came over HTTP
         for worker in (gateway, other):
             headers = (host(worker), cookie_of(answer))
             assert (await ask(worker.address, "GET", "/v1/devices", headers)).status == 200
@@ -102,7 +102,7 @@ async def test_a_link_signs_in_once_and_on_any_worker(
 async def test_a_session_of_a_page_that_came_by_tls_is_sent_over_tls_alone(
     gateway: Gateway, ada: Login
 ) -> None:
-    secure = "Origin", gateway.url.replace("http:", "https:")  # a proxy has ended TLS
+    secure = "Origin", gateway.url.replace("http:", "https:")  # as if a proxy had terminated TLS
     answer = await sign_in(gateway, secure, user=ada.name, token=ada.token)
     assert "Secure" in answer.headers["set-cookie"].split("; ")
 
@@ -128,7 +128,7 @@ async def test_a_link_is_good_for_minutes_and_made_of_nothing_that_is_stored(
     assert (answer.status, "set-cookie" in answer.headers) == (401, False)
     for made_up in ("", "x", session_hash(sessions.new_code(ada.name)), "\0", "ü" * 2000):
         assert (await sign_in(gateway, origin(gateway), code=made_up)).status in (401, 413)
-    # Many of them push the oldest out, and no more.
+    # Too many codes only push out the oldest one.
     codes = [sessions.new_code(ada.name) for _ in range(CODES_MAX + 1)]
     assert sessions.redeem(codes[0]) is None
     assert [sessions.redeem(code) for code in codes[1:]] == [ada.name] * CODES_MAX
@@ -165,7 +165,7 @@ async def test_a_session_looks_and_does_nothing_else(gateway: Gateway) -> None:
     ):
         assert (await ask(gateway.address, "POST", path, own, body)).status == 401, path
     assert (await ask(gateway.address, "GET", "/topics", own)).status == 401
-    # Its secret is no token and no password.
+    # The session's secret is neither a token nor a password.
     secret = headers[1][1]
     assert isinstance(secret, str)
     secret = secret.partition("=")[2]
@@ -208,12 +208,12 @@ async def test_a_page_of_another_site_cannot_use_it(
     answer = await ask(gateway.address, "DELETE", "/v1/push/subscriptions", headers, b"{}")
     assert answer.status in (403, 404)
     assert (await sign_in(gateway, page, user=ada.name, token=ada.token)).status == 403
-    # What changes something must say where it comes from.
+    # A request that changes something must have an Origin.
     assert (await ask(gateway.address, "DELETE", "/v1/session", headers[:2])).status == 403
-    # Credentials that the browser adds on its own after its prompt are no better.
+    # Credentials that the browser adds after its own prompt are not accepted, either.
     answer = await ask(gateway.address, "GET", "/v1/devices", (*headers[2:], basic(ada)))
     assert answer.status == (200 if page[0] == "Origin" else 403)
-    # By another name the cookie is worth nothing.
+    # Under another host name the cookie is not accepted.
     evil = (("Host", "evil.example"), headers[1])
     assert (await ask(gateway.address, "GET", "/v1/devices", evil)).status == 421
 
@@ -255,7 +255,7 @@ async def test_a_session_ends_and_its_stream_with_it(gateway: Gateway, end: str)
         gateway.users._connection.execute(
             "UPDATE sessions SET expires = ? WHERE hash = ?", (ended, session_hash(secret))
         )
-        sessions.begin(gateway.admin.name)  # which forgets those that are over
+        sessions.begin(gateway.admin.name)  # removes expired sessions
     assert (await ask(gateway.address, "GET", "/v1/devices", headers)).status == 401
     async with asyncio.timeout(30):
         await reader.readuntil(b"\r\n0\r\n\r\n")  # the last chunk

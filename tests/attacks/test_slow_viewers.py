@@ -1,4 +1,4 @@
-"""Viewers that do not read: what they cost the gateway, and whoever else reads."""
+"""Viewers that do not read: their costs for the gateway, and for other readers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def listening(
 
 
 async def unread(endpoint: Endpoint, path: str, headers: bytes = b"") -> socket.socket:
-    """A connection that asks and takes nothing of the answer."""
+    """Send a request, and return the connection without reading the answer."""
     loop = asyncio.get_running_loop()
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -76,7 +76,7 @@ async def test_fifty_unread_streams_cost_no_more_than_what_they_hold(tmp_path: P
             await asyncio.sleep(0)
         await asyncio.sleep(0.2)
         spent = time.process_time() - cpu
-        # A million deliveries: one by one they took half a minute.
+        # A million deliveries; one by one they took half a minute.
         assert spent < 8, f"{spent:.1f} s of CPU"
         assert resident_kb() - before < 40_000
         for each in sockets:
@@ -122,7 +122,7 @@ def gateway(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 async def test_resumes_that_are_not_read_hold_no_reader(gateway: Workers) -> None:
-    """The victim is another user, and then the same."""
+    """The viewer who still reads is another user first, and then the same."""
     ada, eve = gateway.user("viewer-ada"), gateway.user("viewer-eve")
     host, port = gateway.address
     for login in (ada, eve):
@@ -150,7 +150,7 @@ async def test_resumes_that_are_not_read_hold_no_reader(gateway: Workers) -> Non
 
 
 async def resumed(gateway: Workers, login: Login) -> int:
-    """How many fixes somebody gets who comes back and reads."""
+    """Return the number of fixes that a user gets who resumes a stream and reads it."""
     count = 0
     async with gateway.client(login) as client, asyncio.timeout(60):
         answer = await client.get("/v1/stream?since=l0-0")

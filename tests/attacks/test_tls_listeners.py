@@ -1,4 +1,4 @@
-"""Strangers at a broker's port with TLS, who say nothing, or only half of it."""
+"""Strangers at a broker's TLS port that send nothing, or only part of a handshake."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 class Starter:
-    """Starts a broker with a listener for TLS in the test's folder."""
+    """Starts a broker with a TLS listener in the test's folder."""
 
     def __init__(self, folder: Path, certificates: Certificates) -> None:
         self._properties = {
@@ -72,7 +72,7 @@ async def come(broker: Broker, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3)
 
 
 async def is_served(broker: Broker) -> bool:
-    """Tell whether a first request is answered that comes with the end of the handshake."""
+    """Return whether a request sent with the end of the handshake is answered."""
     peer = await come(broker)
     try:
         peer.writer.write(peer.hello())
@@ -118,7 +118,7 @@ async def test_connections_that_say_nothing_end_when_there_was_time_enough(start
         for said in (0, 40):
             peer = await come(broker)
             peer.writer.write(peer.hello()[:said])
-            async with asyncio.timeout(8):  # a handshake alone may take ten seconds
+            async with asyncio.timeout(8):  # shorter than the ten seconds of a handshake alone
                 assert await peer.is_closed_by_peer()
             await peer.close()
         await eventually(lambda: broker.connections == 0)

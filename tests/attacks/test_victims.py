@@ -1,6 +1,6 @@
-"""What a user sees while another one does its worst: the figures of docs/security.md.
+"""The service that a user gets while another one attacks: the figures of docs/security.md.
 
-The gateway, the attacker (an ordinary user) and the victim are processes of their own, the log is a
+The gateway, the attacker (an ordinary user) and the victim are separate processes, and the log is a
 real broker. `pytest -m long -s tests/attacks/test_victims.py` prints a row for each attack.
 """
 
@@ -33,7 +33,7 @@ def authorization(login: Login) -> dict[str, str]:
 
 
 def nothing(_: tuple[str, int], _login: Login) -> None:
-    """To compare with."""
+    """Do nothing, for comparison."""
     time.sleep(60)
 
 
@@ -180,6 +180,6 @@ async def test_a_victim_is_served_meanwhile(
     )
     assert errors == 0
     assert times[int(len(times) * 0.99)] < 2_000
-    # Nobody of those who behave is shut out afterwards.
+    # No well-behaved user is shut out afterwards.
     async with gateway.client(victim) as client, client.get("/v1/devices") as answer:
         assert answer.status == 200

@@ -1,4 +1,4 @@
-"""A friend who knows the program, keeps all it is told, and computes where somebody lives."""
+"""A friend who knows the program collects all that it is told, and computes a home's position."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def moved(at: tuple[float, float], north_m: float, east_m: float) -> tuple[float
 
 
 class Homes:
-    """Everybody lives at one place."""
+    """All users live at the same place."""
 
     looked_up = True
 
@@ -40,7 +40,7 @@ class Homes:
 
 
 def test_no_id_that_is_told_can_be_guessed_from_times() -> None:
-    # As the places job makes it: of the device and the beginning of the first stay.
+    # Like the places job: a hash of the device and the beginning of the first stay.
     first_ms = NOW + 123_457
 
     def place_id(time: int) -> str:
@@ -60,7 +60,7 @@ def test_no_id_that_is_told_can_be_guessed_from_times() -> None:
     guesses = {place_id(time) for time in range(told["arrival"], told["arrival"] + HOME_MS, 7)}
     assert told["place_id"] not in guesses
     assert known not in str(told)
-    # Nor does what is told of home tell the way from the home to the middle.
+    # Nor does what is told reveal the way from the home to the circle's middle.
     assert str(first_ms) not in str(told)
 
 
@@ -72,7 +72,7 @@ def test_the_mean_of_all_circles_of_a_year_is_not_the_home() -> None:
         middles = [circles_around(f"u{user}", [run], KEY)[0] for run in runs]
         mean = fmean(each.lat for each in middles), fmean(each.lon for each in middles)
         errors.append(metres(HOME, mean))
-        # What a way of its own for each run would tell.
+        # For comparison: a random offset for each run would reveal the home.
         turned = [
             moved(run, 250 * math.cos(turn), 250 * math.sin(turn))
             for run in runs
@@ -85,7 +85,7 @@ def test_the_mean_of_all_circles_of_a_year_is_not_the_home() -> None:
 
 
 def common_area(circles: set[Circle], metres_a_step: int = 20) -> float:
-    """Of the ground that is within all of some circles, in square metres."""
+    """Return the area that is within all circles, in square metres."""
     middle = next(iter(circles))
     steps = range(-600, 601, metres_a_step)
     inside = sum(
@@ -110,7 +110,7 @@ def test_what_all_circles_of_a_home_have_in_common_stays_wide() -> None:
 
 
 def drive(bearing: float, speed_m_s: float, start: int) -> list[Fix]:
-    """Home in a straight line from 3 km away, a fix each 5 s, and then a minute at home."""
+    """Drive home in a straight line from 3 km away, a fix every 5 s, then stay for a minute."""
     fixes = []
     for number in range(1_000):
         left = 3_000 - speed_m_s * 5 * number
@@ -149,7 +149,7 @@ def test_how_long_somebody_drives_within_the_circle_is_not_told() -> None:
             found = telling.event(event)
             if found is not None and (found.what.lat, found.what.lon) == circle:
                 told.append(found)
-        # That somebody has come is told at the edge; a quarter of an hour may end on the way.
+        # The arrival is told at the edge of the circle; a quarter of an hour may end on the way.
         assert told[0].time == inside[0].time
         assert {each.time // HOME_MS for each in told} == {each.time // HOME_MS for each in inside}
         assert len(told) <= 2

@@ -1,4 +1,4 @@
-"""How long the event loop is kept from others: processor time, so that the machine may be busy."""
+"""Measures how long the event loop is blocked, in processor time: the machine may be busy."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-#: Of one turn. On an idle machine every figure is below 4 ms; before there were steps, 20 to 900.
-#: A kernel that counts processor time by its own ticks may add ten to what nobody has done.
+#: Limit (ms) for one turn. On an idle machine all values are below 4 ms; without steps they were 20
+#: to 900. A kernel that counts processor time in ticks may add ten without any cause.
 TURN_MS_MAX = 20.0
-#: Of what is done again where it took longer: what costs it each time costs it then, too.
+#: Limit (ms) above which `least_worst` measures again: real costs occur each time.
 REPEATED_TURN_MS_MAX = 10.0
 _TIMES = 3
 
 
 class Turns:
-    """The most processor time that one turn of the loop has taken, ms."""
+    """Measures the maximal processor time (ms) of one turn of the loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -32,12 +32,12 @@ class Turns:
         self._next = self._loop.call_later(0.0005, self._turn)
 
     def worst(self) -> float:
-        """Of the time since it was last asked for."""
+        """Return the maximum since the last call."""
         worst, self.worst_ms = self.worst_ms, 0.0
         return worst
 
     async def least_worst(self, act: Callable[[], Awaitable[None]]) -> float:
-        """Of what is done once, or up to three times as long as it takes too long."""
+        """Return the least maximum of up to three calls, which end at the first short one."""
         least = float("inf")
         for _ in range(_TIMES):
             await asyncio.sleep(0.01)
@@ -49,13 +49,13 @@ class Turns:
         return least
 
     def close(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self._next.cancel()
 
 
 @contextmanager
 def measured_turns() -> Iterator[Turns]:
-    """Measure the loop that runs. The garbage of other tests is not the gateway's."""
+    """Measure the running loop, without collecting the garbage of other tests."""
     turns = Turns()
     gc.collect()
     gc.disable()

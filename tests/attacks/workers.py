@@ -12,7 +12,7 @@ from waylog.network.free_ports import free_ports
 
 
 class Workers(Gateway):
-    """The gateway with the views, and as many that only speak MQTT as make `count` workers."""
+    """The gateway with the views, and `count` - 1 workers that only speak MQTT."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, count: int, *options: str) -> None:
         self._count = count
@@ -21,7 +21,7 @@ class Workers(Gateway):
         super().__init__(folder, bootstrap_servers, *options)
 
     def start(self) -> None:
-        """Start all, and wait until they serve."""
+        """Start all processes, and wait until they are ready."""
         mqtt = f"127.0.0.1:{self.mqtt_port}"
         common = (
             *("gateway", "--bootstrap-servers", self.bootstrap_servers, "--http", self.http),
@@ -37,7 +37,7 @@ class Workers(Gateway):
             edge.wait_for(r"gateway ready")
 
     def close(self) -> None:
-        """Stop all of them."""
+        """Stop all processes."""
         for edge in self._edges:
             edge.stop()
         super().close()
@@ -45,7 +45,7 @@ class Workers(Gateway):
 
 @contextmanager
 def workers(folder: Path, bootstrap_servers: str, count: int, *options: str) -> Iterator[Workers]:
-    """So many workers, stopped at the end."""
+    """Run `count` workers, and stop them at the end."""
     running = Workers(folder, bootstrap_servers, count, *options)
     try:
         yield running

@@ -1,4 +1,4 @@
-"""The error table against kio's, which is generated from Kafka's own definitions."""
+"""The table of errors, compared with kio's, which is generated from Kafka's definitions."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 @pytest.fixture
 def start_resolver(broker: Broker) -> Iterator[Callable[..., Process]]:
-    """Starts a resolver process; all are stopped at the end."""
+    """Give a function that starts a resolver process; all are stopped at the end."""
     started: list[Process] = []
 
     def start(*words: Any) -> Process:
@@ -44,7 +44,7 @@ def start_resolver(broker: Broker) -> Iterator[Callable[..., Process]]:
 
 @pytest.fixture
 def nominatim() -> Iterator[tuple[str, list[str]]]:
-    """Somebody else's Nominatim: its address, and the paths it was asked for."""
+    """Run a fake Nominatim; give its address and the paths that were requested."""
     requests: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""`waylog` commands as processes of their own, and a broker among them."""
+"""`waylog` commands in processes of their own, and a broker among them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def await_condition(condition: Callable[[], object], timeout_s: float, what: str
 
 
 class Process:
-    """A `waylog` command that runs, and the lines it has written."""
+    """A running `waylog` command, and the lines it has written."""
 
     def __init__(self, *words: str) -> None:
         self.lines: list[str] = []
@@ -48,7 +48,7 @@ class Process:
         return "".join(self.lines)
 
     def wait_for(self, pattern: str, timeout_s: float = 30) -> re.Match[str]:
-        """The next line that matches."""
+        """Wait for the next line that matches, and return the match."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -61,13 +61,13 @@ class Process:
                 return match
 
     def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 30) -> int:
-        """Send a signal and wait; returns the exit status."""
+        """Send a signal and wait; return the exit status."""
         if self._process.poll() is None:
             os.kill(self.pid, number)
         return self.wait(timeout_s)
 
     def wait(self, timeout_s: float = 30) -> int:
-        """Wait until it ends by itself; returns the exit status."""
+        """Wait until it ends by itself; return the exit status."""
         try:
             status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -88,7 +88,7 @@ class Process:
 
 
 class Broker:
-    """One broker that can be killed and started again on the same port."""
+    """A broker that can be killed and started again on the same port."""
 
     def __init__(self, directory: Path) -> None:
         self._config = directory / "server.properties"

@@ -1,4 +1,4 @@
-"""Of an erased device no address comes back, whoever reads the log again."""
+"""Addresses of an erased device do not come back when the log is read again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def append(servers: str, *fixes: Fix) -> None:
 
 
 def addresses(servers: str) -> list[tuple[str, int]]:
-    """Device and time of each fix that has got an address."""
+    """Return the device and time of each fix that has got an address."""
     values = [record.value() for record in read_topic(servers, ADDRESS)]
     found = [decode_address(value) for value in values if value is not None]
     return sorted((each.device, each.time) for each in found)
@@ -47,7 +47,7 @@ def test_a_resolver_that_was_away_resolves_nothing_of_before_an_erasure(tmp_path
         append(servers, make_fix("ada/phone", before), make_fix("ben/phone", before))
         now = int(time.time() * 1000)
         append_erasures(servers, ["ada/phone"], now)
-        # What the phone had kept, and what is new.
+        # A fix that the phone had kept since before the erasure, and new ones.
         append(servers, make_fix("ada/phone", before + 1), make_fix("ada/phone", now + 1))
         append(servers, make_fix("ben/phone", now + 2))
         resolver = Process("resolver", "--bootstrap-servers", servers)

@@ -1,4 +1,4 @@
-"""The fallback's answers in the log, and addresses that come after their fixes."""
+"""The fallback's answers in the log, and addresses that come after their fixes' first ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OCEAN = Place(place_id=0, type="ocean", name="O", display_name="Ocean", address=
 
 
 class Answers:
-    """An AnswerStore that learns when it is told to."""
+    """An AnswerStore whose test decides when it learns an answer."""
 
     def start(self, learn: Callable[[Cell, Place | None], None], loaded: threading.Event) -> None:
         self.learn = learn
@@ -54,7 +54,7 @@ class Silent:
 
 @pytest.fixture
 def waiting() -> Iterator[tuple[Resolver, Answers]]:
-    """A resolver whose fallback has not answered yet."""
+    """Give a resolver whose fallback has not answered yet."""
     answers, silent = Answers(), Silent()
     fallback = Fallback("x", silent, store=answers, settings=FallbackSettings(rate_per_s=1000))
     yield Resolver(FixedGeocoder(Geocoder.open()), fallback), answers

@@ -24,7 +24,7 @@ class NoState:
 
 
 class Held:
-    """Does nothing with records; `held` keeps it from polling, at its leisure."""
+    """A processor that does nothing; a test can block it in `late_results`, to stop polling."""
 
     state_topic = ADDRESS
 
@@ -75,7 +75,7 @@ def test_a_worker_that_is_stopped_amid_a_rebalance_leaves_before_it_closes(
         assert processor.has_partitions.wait(30)
         processor.goes_on.clear()
         assert processor.is_held.wait(30)
-        # Its half is taken from the worker, which does not poll.
+        # Half of the partitions is revoked from the worker, which does not poll.
         other.subscribe([LOCATION])
         await_condition(lambda: other.poll(0.05) is None and other.memberid(), 30, "a member")
         worker.stop()

@@ -1,4 +1,4 @@
-"""Another index, before it is used: resolving again beside the resolver at work, and comparing."""
+"""Trying another index before it is used: re-resolving beside the resolver, and comparing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BEGAN = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def new_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index in which Vaduz has another name."""
+    """Build an index in which Vaduz has another name."""
     path: Path = tmp_path_factory.mktemp("index") / "new.bin"
     write_renamed(WORLD_PATH, path, b"Vaduz", b"Zuduv")
     return path
@@ -66,7 +66,7 @@ class Fixes:
 
 
 def last_addresses(broker: Broker, topic: str) -> dict[str, Address]:
-    """The last record of each device, as compaction would leave it."""
+    """Return the last record of each device, as compaction would leave it."""
     reader = Reader(broker, topic)
     try:
         last: dict[str, Address] = {}
@@ -130,7 +130,7 @@ def test_a_new_index_is_tried_beside_the_resolver_at_work_and_then_taken(
     assert {each.index_version for each in again.values()} == {version}
     assert again["user0/phone"].address["town"] == "Zuduv"
 
-    # Nothing of it has reached what devices see.
+    # None of these results has reached the topic that devices see.
     addresses.read()
     assert {each.index_version for each in addresses.last.values()} == {
         Geocoder.open().index_version
@@ -139,7 +139,7 @@ def test_a_new_index_is_tried_beside_the_resolver_at_work_and_then_taken(
         done = waylog("resolver", "compare", *servers, *other, "--json")
         comparison = json.loads(done.stdout)
         assert (comparison["compared"], comparison["same"], comparison["different"]) == (40, 20, 20)
-        # The capital has given its name to its state, too.
+        # The state has the name of its capital, so it changes too.
         differences = {"changed": 20, "added": 0, "removed": 0}
         assert comparison["members"] == {"town": differences, "state": differences}
         assert comparison["after"] == {version: 40}
@@ -148,7 +148,7 @@ def test_a_new_index_is_tried_beside_the_resolver_at_work_and_then_taken(
     assert "40 devices compared: 20 same, 20 different" in text
     assert "now   Vaduz, Liechtenstein\n  then  Zuduv, Liechtenstein" in text
 
-    # Switching is putting the file in place.
+    # The resolver switches when the new file is put in place.
     beside = tmp_path / "beside.bin"
     beside.write_bytes(new_index.read_bytes())
     beside.replace(served)
@@ -307,7 +307,7 @@ def test_addresses_of_silent_devices_are_renewed_when_the_index_changes(
     }
     assert addresses.last["user0/phone"].address["town"] == "Zuduv"
     assert not addresses.disordered
-    # What is renewed once is left alone, also by the next resolver.
+    # A renewed address is left alone, also by the next resolver.
     count = len(addresses.reader.records)
     assert resolver.stop() == 0
     start_resolver("--geo", served, "--renew").wait_for("restored partition 3")

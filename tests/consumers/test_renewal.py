@@ -1,4 +1,4 @@
-"""Which addresses are looked up again, and how many at once; on a real broker."""
+"""The selection and rate of addresses that are looked up again; on a real broker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def address(device: str, fix: int, version: str) -> Address:
 
 
 def take_all(renewal: Renewal, version: str, count: int) -> list[tuple[int, str, int]]:
-    """As a resolver does that owns partition 1."""
+    """Take stale addresses as a resolver does that owns partition 1."""
     taken: list[tuple[int, str, int]] = []
 
     def enough() -> bool:
@@ -66,7 +66,7 @@ def test_what_another_index_said_last_is_stale(broker: Broker, renewal: Renewal)
     )
     write(broker, None, device="e/erased")
     assert take_all(renewal, "new", 2) == [(1, "a/old", 1), (1, "c/newer", 2)]
-    # Nothing twice for one index; all that is stale for the next.
+    # No address twice for one index; all that is stale for the next.
     assert renewal.take([1], "new", 10**15) == []
     assert len(take_all(renewal, "newest", 4)) == 4
 
@@ -78,7 +78,7 @@ def test_no_more_than_the_rate_is_taken_at_once(broker: Broker, renewal: Renewal
     assert len(renewal.take([1], "new", 1_100)) == 10
     assert len(renewal.take([1], "new", 1_105)) == 0
     assert len(renewal.take([1], "new", 1_200)) == 10
-    # Also after a long pause.
+    # Also after a long pause, at most the share of one second.
     assert len(renewal.take([1], "new", 100_000)) == 100
 
 

@@ -25,7 +25,7 @@ NOW = 1_700_000_000_000
 
 @dataclass(frozen=True)
 class Record:
-    """A record of the log, without a log."""
+    """A record as from the log, made without one."""
 
     _value: bytes | None
     _key: bytes | None = None
@@ -227,7 +227,7 @@ def test_the_newest_address_is_always_that_of_the_newest_fix(
     batch_records: int,
     restarts: set[int],
 ) -> None:
-    """However fixes arrive, are cut into batches, and are processed again after a crash."""
+    """Holds for any order of fixes and any batches, and with reprocessing after a crash."""
     resolver = Resolver(FixedGeocoder(geocoder))
     records = [
         record_of(make_fix(device, time, lat=40 + time / 10), 0, offset)
@@ -242,7 +242,7 @@ def test_the_newest_address_is_always_that_of_the_newest_fix(
         log += [output.value for output in resolve(resolver, batch, state)]
         position += len(batch)
         if position in restarts:
-            # Killed: results are written, offsets only up to the batch before.
+            # Killed: results are written, but the offsets only up to the batch before.
             restarts = restarts - {position}
             position = committed
             state = NewestFixes()
@@ -267,7 +267,7 @@ def standing(geocoder: Geocoder, distance_m: float = 50.0, resend_s: int = 60) -
 
 
 def times_sent(resolver: Resolver, state: NewestFixes, *fixes: Fix) -> list[int]:
-    """The times of the fixes that got an address, each in a batch of its own."""
+    """Return the times of the fixes that got an address, each sent in a batch of its own."""
     sent: list[int] = []
     for fix in fixes:
         outputs = resolve(resolver, [record_of(fix)], state)
@@ -355,7 +355,7 @@ def test_a_record_without_coordinates_keeps_nothing_from_being_resolved(
 def test_nobody_is_farther_from_the_address_than_the_threshold(
     geocoder: Geocoder, moves: list[tuple[int, int]], restarts: set[int]
 ) -> None:
-    """Whatever way a device goes: in metres to the north by seconds since the fix before."""
+    """Holds for any way of a device, given as metres north by seconds since the fix before."""
     resolver = standing(geocoder, distance_m=100.0, resend_s=300)
     state = resolver.new_state()
     log: list[bytes] = []

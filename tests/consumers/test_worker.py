@@ -33,7 +33,7 @@ class Devices:
         self._producer = Producer(producer_config(broker.address, "devices"))
 
     def send(self, rounds: int, *, late: float = 0.1) -> None:
-        """A fix of every device a round; some are late. Returns when all are acknowledged."""
+        """Send `rounds` fixes of every device, some late; wait until all are acknowledged."""
         for _ in range(rounds):
             for name in self._names:
                 self.sent += 1
@@ -59,7 +59,7 @@ class Devices:
 
 
 class Reader:
-    """Reads a topic from its beginning, on and on."""
+    """Reads a topic from its beginning, and goes on with new records."""
 
     def __init__(self, broker: Broker, topic: str) -> None:
         self.records: list[Any] = []
@@ -98,7 +98,7 @@ class Addresses:
         self._seen = len(records)
 
     def await_newest_of(self, devices: Devices, timeout_s: float = 60) -> None:
-        """Until the last address of every device is that of its newest fix."""
+        """Wait until the last address of every device is that of its newest fix."""
 
         def current() -> bool:
             self.read()
@@ -110,7 +110,7 @@ class Addresses:
 
 
 def committed(broker: Broker, group: str = "resolver") -> int:
-    """Records that the group has done with, over all partitions."""
+    """Return the number of records that the group has committed, over all partitions."""
     consumer = Consumer(consumer_config(broker.address, "asking", group))
     try:
         partitions = consumer.list_topics(LOCATION, timeout=10).topics[LOCATION].partitions
@@ -121,7 +121,7 @@ def committed(broker: Broker, group: str = "resolver") -> int:
 
 
 def check_places(addresses: Iterable[Address]) -> None:
-    """Each address is what a fresh look-up of its fix answers."""
+    """Check that each address is what a new look-up of its fix gives."""
     geocoder = Geocoder.open()
     for address in addresses:
         result = geocoder.reverse(address.lat, address.lon)
@@ -152,7 +152,7 @@ def test_every_device_gets_the_address_of_its_newest_fix(
     assert not addresses.disordered
     check_places(addresses.last.values())
     assert resolver.stop() == 0
-    # A clean stop leaves nothing to do again.
+    # After a clean stop nothing has to be processed again.
     assert committed(broker) == devices.sent
 
 
@@ -272,7 +272,7 @@ def test_a_resolver_stays_small(
     status = Path(f"/proc/{resolver.pid}/status").read_text(encoding="ascii")
     rss = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     # 70 to 82 MB, of which 21 are the mapped index that all processes share. The whole platform
-    # has 500 MB; this is to see growth.
+    # may have 500 MB; this test detects growth.
     assert rss < 100_000
 
 

@@ -16,7 +16,7 @@ START_TIMEOUT_S = 20
 
 
 class BrokerProcess:
-    """`waylog broker` on a port of the system's choice; the port stays the same when restarted."""
+    """`waylog broker` on a port that the system chooses; restarts keep the port."""
 
     def __init__(self, folder: Path, **properties: str) -> None:
         self.folder = folder
@@ -36,12 +36,12 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the running broker."""
+        """The process id of the running broker."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> str:
-        """Start; returns the bootstrap servers when it serves."""
+        """Start the broker; return the bootstrap servers once it serves."""
         config = self.folder / "server.properties"
         save_properties(config, self.properties)
         self._process = subprocess.Popen(
@@ -71,11 +71,11 @@ class BrokerProcess:
         ready.set()
 
     def kill(self) -> None:
-        """End it as a power switch would end a process: SIGKILL."""
+        """Kill the process (SIGKILL)."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """End it cleanly; returns its exit status."""
+        """Stop the process cleanly; return its exit status."""
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:
@@ -83,7 +83,7 @@ class BrokerProcess:
         if process is None:
             return 0
         process.send_signal(number)
-        # Hundreds of topics on a busy machine take a while to become durable.
+        # Hundreds of topics on a busy machine take a while to flush.
         status = process.wait(60)
         assert self._reader is not None
         self._reader.join(5)

@@ -1,4 +1,4 @@
-"""Brokers in processes of their own, which keep their metadata together."""
+"""Brokers in processes of their own that form a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NODES = (1, 2, 3)
 
 
 class ClusterProcesses:
-    """Brokers 1, 2 and 3, or as named; each may be stopped, killed and started by itself."""
+    """Brokers 1, 2 and 3, or those named; each can be stopped, killed and started by itself."""
 
     def __init__(self, folder: Path, /, *, nodes: Sequence[int] = NODES, **properties: str) -> None:
         ports = free_ports(2 * len(nodes))
@@ -42,11 +42,11 @@ class ClusterProcesses:
 
     @property
     def bootstrap_servers(self) -> str:
-        """All of them."""
+        """The addresses of all brokers."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     def start(self, *nodes: int) -> str:
-        """Start nodes, all if none is named; returns the bootstrap servers when they serve."""
+        """Start nodes, all if none is named; return the bootstrap servers once they serve."""
         with ThreadPoolExecutor() as executor:
             list(executor.map(self._start, nodes or self.brokers))
         return self.bootstrap_servers
@@ -58,6 +58,6 @@ class ClusterProcesses:
         broker.properties["listeners"] = listeners
 
     def stop(self) -> None:
-        """Stop all that run."""
+        """Stop all running nodes."""
         for broker in self.brokers.values():
             broker.stop()

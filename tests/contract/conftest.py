@@ -1,4 +1,4 @@
-"""Any Kafka to test: our broker, Apache Kafka (-m kafka), or the one that
+"""The Kafka under test: our broker, Apache Kafka (-m kafka), or the one that
 WAYLOG_TEST_BOOTSTRAP_SERVERS names.
 """
 
@@ -24,7 +24,7 @@ _GIVEN = os.environ.get("WAYLOG_TEST_BOOTSTRAP_SERVERS")
 _BROKERS = (
     ["given"] if _GIVEN else ["waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka)]
 )
-#: What librdkafka says about connections belongs to the test's log, not on the terminal.
+#: librdkafka's messages about connections go to the test's log, not to the terminal.
 _LOGGER = logging.getLogger("librdkafka")
 
 
@@ -32,7 +32,7 @@ _LOGGER = logging.getLogger("librdkafka")
 def bootstrap_servers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """Where the broker under test is."""
+    """Give the bootstrap servers of the broker under test."""
     if request.param == "given":
         assert _GIVEN is not None
         yield _GIVEN
@@ -48,26 +48,26 @@ def bootstrap_servers(
 
 @pytest.fixture
 def admin(bootstrap_servers: str) -> AdminClient:
-    """confluent-kafka's admin client."""
+    """Give confluent-kafka's admin client."""
     return AdminClient({"bootstrap.servers": bootstrap_servers}, logger=_LOGGER)
 
 
 @pytest.fixture
 def topic(make_topic: Callable[..., str]) -> str:
-    """A new topic of three partitions."""
+    """Create a new topic of three partitions; give its name."""
     return make_topic()
 
 
 @pytest.fixture
 def make_topic(admin: AdminClient) -> Callable[..., str]:
-    """Creates topics under names nobody used before."""
+    """Give a function that creates topics under unused names."""
 
     def make(partitions: int = 3, **config: str) -> str:
         name = f"test-{uuid.uuid4().hex[:12]}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, 1, config=settings)
         admin.create_topics([new])[name].result(10)
-        # The controller has it then; a broker learns of it a moment later.
+        # The controller knows the topic now; a broker learns of it a moment later.
         deadline = time.monotonic() + 10
         while not _is_led(admin, name):
             assert time.monotonic() < deadline, f"{name} has no leaders"
@@ -84,7 +84,7 @@ def _is_led(admin: AdminClient, name: str) -> bool:
 
 @pytest.fixture
 def producer(bootstrap_servers: str) -> Callable[..., Producer]:
-    """Makes confluent-kafka producers; options with `_` for a dot."""
+    """Give a function that creates confluent-kafka producers; options have `_` for a dot."""
 
     def make(**options: Any) -> Producer:
         settings = {key.replace("_", "."): value for key, value in options.items()}
@@ -107,7 +107,7 @@ class _Subscriber(Consumer):
 
 @pytest.fixture
 def consumer(bootstrap_servers: str) -> Iterator[Callable[..., Consumer]]:
-    """Makes confluent-kafka consumers, and closes them; None leaves a setting out."""
+    """Give a function that creates consumers, and close them; None leaves a setting out."""
     made: list[_Subscriber] = []
 
     def make(**options: Any) -> Consumer:
@@ -134,13 +134,13 @@ def consumer(bootstrap_servers: str) -> Iterator[Callable[..., Consumer]]:
 
 @pytest.fixture
 def group_id() -> str:
-    """A name nobody used before."""
+    """Give a group id that was not used before."""
     return f"group-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 def member(consumer: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes consumers of the new protocol, which has no timeouts on the client's side."""
+    """Give a function that creates consumers of the new protocol (it has no client timeouts)."""
 
     def make(**options: Any) -> Any:
         return consumer(

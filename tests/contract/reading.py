@@ -1,4 +1,4 @@
-"""Reading with confluent-kafka in tests."""
+"""Reads with confluent-kafka in tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TIMEOUT_S = 20.0
 
 
 def await_leader(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """The first and the end offset, as soon as a new partition's leader answers."""
+    """Return the first and the end offset, once the leader of a new partition answers."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
@@ -24,7 +24,7 @@ def await_leader(consumer: Consumer, topic: str, partition: int) -> tuple[int, i
 
 
 def read(consumer: Consumer, count: int, timeout_s: float = TIMEOUT_S) -> list[Any]:
-    """Read `count` messages, or fail."""
+    """Read `count` messages; fails after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     messages: list[Any] = []
     while len(messages) < count:

@@ -31,7 +31,7 @@ _HANDLERS = "org.apache.kafka.common.security.oauthbearer.OAuthBearer"
 
 
 class Secured(NamedTuple):
-    """Where to log in, and who makes tokens."""
+    """The address to log in at, and the issuer of the tokens."""
 
     login: str
     mint: TokenMint
@@ -57,7 +57,7 @@ def _properties(keys: Path) -> dict[str, str]:
 def secured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
-    """A broker that lets in who has a token."""
+    """Run a broker that admits clients with a token."""
     folder = tmp_path_factory.mktemp("tokens")
     mint, keys = TokenMint(), folder / "keys.json"
     keys.write_bytes(mint.key_set())
@@ -88,7 +88,7 @@ def _login_address(broker: BrokerProcess) -> str:
 
 
 def allow_files(patch: pytest.MonkeyPatch, *files: Path) -> None:
-    """Java reads keys and tokens from files only that a system property names."""
+    """Allow Java to read these files: it reads keys and tokens only from files a property names."""
     urls = ",".join(each.as_uri() for each in files)
     name = "org.apache.kafka.sasl.oauthbearer.allowed"
     paths = ",".join(str(each) for each in files)
@@ -99,7 +99,7 @@ def allow_files(patch: pytest.MonkeyPatch, *files: Path) -> None:
 
 
 def client(secured: Secured, token: str) -> dict[str, Any]:
-    """Settings of a librdkafka client that has a token."""
+    """Return the settings of a librdkafka client that has a token."""
     return {
         "bootstrap.servers": secured.login,
         "security.protocol": "SASL_PLAINTEXT",

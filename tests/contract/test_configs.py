@@ -1,4 +1,4 @@
-"""Settings of topics and of the broker: where they come from, and how they change."""
+"""Settings of topics and of the broker: their sources, and how they change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def alter(
     operation: Any = AlterConfigOpType.SET,
     **changes: str | None,
 ) -> None:
-    """Change settings, or raise what the broker says."""
+    """Change settings, or raise the broker's error."""
     resource = ConfigResource(
         kind,
         name,
@@ -55,7 +55,7 @@ def source(entry: Any) -> ConfigSource:
 
 
 def alter_all(bootstrap_servers: str, operation: Any, **changes: str | None) -> None:
-    """Change settings of all brokers, which librdkafka has no name for."""
+    """Change settings of all brokers, for which librdkafka offers no resource name."""
 
     async def send() -> dict[str, Any]:
         client = await RawClient.connect(
@@ -75,7 +75,7 @@ def alter_all(bootstrap_servers: str, operation: Any, **changes: str | None) -> 
 
 
 def await_value(admin: AdminClient, kind: Any, name: str, setting: str, value: str) -> Any:
-    """The setting when it has the value: Apache Kafka's brokers learn of changes a little later."""
+    """Wait for a value and return its entry: Apache Kafka's brokers learn of changes later."""
     deadline = time.monotonic() + 10
     while True:
         entry = describe(admin, kind, name).get(setting)
@@ -87,7 +87,7 @@ def await_value(admin: AdminClient, kind: Any, name: str, setting: str, value: s
 
 @pytest.fixture
 def set_for_all(bootstrap_servers: str) -> Iterator[Callable[..., None]]:
-    """Changes settings of all brokers, and takes them back after the test."""
+    """Give a function that changes settings of all brokers; they are reset after the test."""
     changed: dict[str, None] = {}
 
     def change(**changes: str) -> None:

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848): the broker assigns, and knows who has what."""
+"""Groups of the consumer protocol (KIP-848), in which the broker assigns partitions."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_topics_that_come_later_match_a_regular_expression(
     each = member(group_id=group_id)
     each.subscribe(["^test-[0-9a-f]+$"])
     poll_until([each], lambda: TopicPartition(first, 0) in each.assignment())
-    # Apache Kafka looks for new topics of a regular expression now and then only; the names of
-    # topics that are there are resolved at once.
+    # Apache Kafka looks for new topics that match a regular expression only now and then; names of
+    # existing topics are resolved at once.
     other = member(group_id=f"{group_id}-other")
     second = make_topic(1)
     other.subscribe(["^test-[0-9a-f]+$"])

@@ -34,7 +34,7 @@ def fill(producer: Make, topic: str, count: int, start: int = 0) -> None:
 
 
 def poll_until(consumers: list[Any], condition: Callable[[], bool]) -> list[Any]:
-    """Poll all members in turn until the condition holds; returns what they read."""
+    """Poll all members in turn until the condition holds; return what they read."""
     deadline = time.monotonic() + 30
     messages = []
     while not condition():
@@ -106,7 +106,7 @@ def test_two_members_share_the_partitions_and_one_takes_over(
 def test_a_member_that_dies_is_replaced_after_its_session(
     producer: Make, consumer: Make, topic: str, group_id: str
 ) -> None:
-    # Never closed in time: it stops polling, so that its max.poll.interval ends.
+    # It is not closed in time but stops polling, so that its max.poll.interval.ms passes.
     silent = consumer(group_id=group_id, session_timeout_ms=6000, max_poll_interval_ms=6000)
     silent.subscribe([topic])
     poll_until([silent], lambda: len(silent.assignment()) == 3)

@@ -1,4 +1,4 @@
-"""A broker with as many partitions as it holds: what they cost, and that all of them come back."""
+"""The cost of a broker with many partitions, and whether all of them come back."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from waylog.config import parse_endpoint
 
 _TOPICS, _PARTITIONS = 10, 1000
 _RESIDENT_MIB_MAX = 150
-#: A log that is written keeps its file until that is flushed and nothing came for a minute.
+#: A log that is written keeps its file open until it is flushed and was idle for a minute.
 _FILES_MAX = _TOPICS * _PARTITIONS + 100
 _BATCH = 50
 
 
 def resident_mib(pid: int) -> float:
-    """Memory of a process."""
+    """Return the resident memory of a process in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -31,7 +31,7 @@ def resident_mib(pid: int) -> float:
 
 
 async def write_into_all(client: RawClient) -> None:
-    """One record into each partition."""
+    """Write one record into each partition."""
     batch = bytes(build_batch([(int(time.time() * 1000), b"k", b"v" * 100, ())]))
     for topic in range(_TOPICS):
         for start in range(0, _PARTITIONS, _BATCH):
@@ -45,7 +45,7 @@ async def write_into_all(client: RawClient) -> None:
 
 @pytest.fixture
 def few_files() -> Iterator[None]:
-    """The usual limit of a login or a service; a broker takes what it may have beyond that."""
+    """Set the usual soft limit of a login or a service; a broker raises it by itself."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard <= _FILES_MAX:
         pytest.skip(f"a process may open {hard} files here: ulimit -Hn {2 * _FILES_MAX} is needed")

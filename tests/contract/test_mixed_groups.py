@@ -29,7 +29,7 @@ Make = Callable[..., Any]
 
 @pytest.fixture
 def classic(consumer: Make) -> Make:
-    """Makes consumers of the old protocol that hear soon when they have to join again."""
+    """Give a function that creates classic consumers with short heartbeat intervals."""
 
     def make(**options: Any) -> Any:
         return consumer(heartbeat_interval_ms=100, **options)
@@ -38,18 +38,18 @@ def classic(consumer: Make) -> Make:
 
 
 def type_of(admin: AdminClient, group_id: str) -> ConsumerGroupType | None:
-    """How a group is listed."""
+    """Return the type under which a group is listed."""
     listed = admin.list_consumer_groups().result(10).valid
     return next((each.type for each in listed if each.group_id == group_id), None)
 
 
 def counts(members: list[Any]) -> list[int]:
-    """How many partitions each has."""
+    """Return the number of partitions of each member."""
     return [len(each.assignment()) for each in members]
 
 
 def are_apart(members: list[Any]) -> bool:
-    """Whether no two members have the same partition."""
+    """Return whether no two members have the same partition."""
     places = [place for each in members for place in each.assignment()]
     return len(places) == len(set(places))
 
@@ -98,7 +98,7 @@ def test_a_group_goes_over_to_the_new_protocol_and_back(
 def test_cooperative_members_come_to_a_group_of_the_new_protocol(
     admin: AdminClient, classic: Make, member: Make, make_topic: Make, group_id: str
 ) -> None:
-    """What librdkafka's sticky assignors tell each other keeps a group that they lead classic."""
+    """The user data of librdkafka's sticky assignors keeps a group that they lead classic."""
     topic = make_topic(4)
     new = member(group_id=group_id)
     old = classic(group_id=group_id, partition_assignment_strategy="cooperative-sticky")
@@ -192,7 +192,7 @@ async def test_a_classic_member_of_aiokafka_shares_with_a_new_one(
 
 
 class RawMembers:
-    """Members of one group that say exactly what a test wants."""
+    """Members of one group whose requests a test controls in detail."""
 
     def __init__(self, client: RawClient, group_id: str, topic: str) -> None:
         self.client = client
@@ -200,7 +200,7 @@ class RawMembers:
         self.topic = topic
 
     async def wait_for_topic(self) -> None:
-        """A coordinator of Apache Kafka learns of a topic a moment later than clients."""
+        """Wait for the topic: Apache Kafka's coordinator learns of one a moment after clients."""
         deadline = time.monotonic() + 10
         while not (await self.member("probe", 0)).get("assignment", {}).get("topic_partitions"):
             assert time.monotonic() < deadline
@@ -208,7 +208,7 @@ class RawMembers:
         assert (await self.member("probe", -1))["error_code"] == errors.NONE
 
     async def join(self, member_id: str = "", **more: Any) -> dict[str, Any]:
-        """JoinGroup of version 7."""
+        """Send JoinGroup version 7 and return the response."""
         body = {
             "group_id": self.group_id,
             "session_timeout_ms": 10_000,
@@ -223,7 +223,7 @@ class RawMembers:
         return await self.client.call(JOIN_GROUP, 7, body | more)
 
     def subscription(self, owned: tuple[int, ...] = ()) -> bytes:
-        """ConsumerProtocolSubscription of version 1."""
+        """Return a ConsumerProtocolSubscription of version 1."""
         name = len(self.topic).to_bytes(2, "big") + self.topic.encode()
         numbers = b"".join(each.to_bytes(4, "big") for each in owned)
         places = name + len(owned).to_bytes(4, "big") + numbers
@@ -233,7 +233,7 @@ class RawMembers:
         )  # fmt: skip
 
     def assignment(self, *partitions: int) -> bytes:
-        """ConsumerProtocolAssignment of version 1."""
+        """Return a ConsumerProtocolAssignment of version 1."""
         numbers = b"".join(each.to_bytes(4, "big") for each in partitions)
         name = len(self.topic).to_bytes(2, "big") + self.topic.encode()
         return (
@@ -242,7 +242,7 @@ class RawMembers:
         )  # fmt: skip
 
     async def sync(self, member_id: str, generation: int, **more: Any) -> dict[str, Any]:
-        """SyncGroup."""
+        """Send SyncGroup and return the response."""
         body = {
             "group_id": self.group_id,
             "generation_id": generation,
@@ -255,7 +255,7 @@ class RawMembers:
         return await self.client.call(SYNC_GROUP, 5, body | more)
 
     async def heartbeat(self, member_id: str, generation: int) -> int:
-        """Heartbeat; returns the error code."""
+        """Send Heartbeat; return the error code."""
         body = {
             "group_id": self.group_id,
             "generation_id": generation,
@@ -266,7 +266,7 @@ class RawMembers:
         return code
 
     async def member(self, member_id: str, epoch: int, **more: Any) -> dict[str, Any]:
-        """ConsumerGroupHeartbeat."""
+        """Send ConsumerGroupHeartbeat and return the response."""
         body = {
             "group_id": self.group_id,
             "member_id": member_id,
@@ -286,7 +286,7 @@ class RawMembers:
 async def members(
     bootstrap_servers: str, make_topic: Make, group_id: str
 ) -> AsyncIterator[RawMembers]:
-    """A group of a topic with two partitions."""
+    """Give a group for a topic with two partitions."""
     connection = await RawClient.connect(
         parse_endpoint(bootstrap_servers.split(",", maxsplit=1)[0])
     )
@@ -298,7 +298,7 @@ async def members(
 
 
 async def test_groups_of_others_than_consumers_are_not_taken_over(members: RawMembers) -> None:
-    """What a member of Kafka Connect says is for Connect's leader alone."""
+    """Only the leader of Kafka Connect understands the metadata of its members."""
     told = await members.join(protocol_type="connect")
     assert told["error_code"] == errors.MemberIdRequired.code
     joined = await members.join(told["member_id"], protocol_type="connect")
@@ -326,7 +326,7 @@ async def test_each_step_of_a_classic_member_among_new_ones(members: RawMembers)
     answer = await members.member("new", 0)
     assert (answer["error_code"], answer["member_epoch"]) == (errors.NONE, 2)
     assert answer["assignment"]["topic_partitions"] == []
-    # The classic member is asked to join, and gives up one of its partitions first.
+    # The classic member is asked to rejoin, and gives up one of its partitions first.
     assert await members.heartbeat(old_id, 1) == errors.RebalanceInProgress.code
     assert await members.heartbeat(old_id, 2) == errors.IllegalGeneration.code
     assert await members.heartbeat("new", 2) == errors.UnknownMemberId.code
@@ -347,14 +347,15 @@ async def test_each_step_of_a_classic_member_among_new_ones(members: RawMembers)
     assert last["generation_id"] == 2
     assert (await members.sync(old_id, 2))["assignment"] == kept
     assert await members.heartbeat(old_id, 2) == errors.NONE
-    # Now the other one is free for the new member.
+    # Now the other partition is free for the new member.
     answer = await members.member("new", 2)
     ((place,),) = [each["partitions"] for each in answer["assignment"]["topic_partitions"]]
     assert place == 1 - index
-    # Who cannot do what the other classic members do is refused; without any all is welcome.
+    # A member without a protocol in common with the classic members is refused; without classic
+    # members any would be admitted.
     odd = await members.join("odd", protocols=[{"name": "odd", "metadata": members.subscription()}])
     assert odd["error_code"] == errors.InconsistentGroupProtocol.code
-    # The last new member goes: the group is classic again, and its member leads it.
+    # The last new member leaves: the group is classic again, and its only member leads it.
     assert (await members.member("new", -1))["error_code"] == errors.NONE
     assert await members.heartbeat(old_id, 2) == errors.RebalanceInProgress.code
     led = await members.join(old_id)

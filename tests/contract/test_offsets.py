@@ -1,4 +1,4 @@
-"""Where logs begin and end, and what was written when."""
+"""First and end offsets of logs, and offsets by time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START_MS = 1_700_000_000_000
 
 @pytest.fixture
 def timed_topic(producer: Make, make_topic: Make) -> str:
-    """One partition with 100 records, ten seconds apart."""
+    """Create a topic of one partition with 100 records, ten seconds apart."""
     topic: str = make_topic(partitions=1)
     producing: Producer = producer(batch_num_messages=7)
     for i in range(100):

@@ -1,4 +1,4 @@
-"""What producers and consumers may rely on, with confluent-kafka and aiokafka."""
+"""Guarantees to producers and consumers, with confluent-kafka and aiokafka."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Make = Callable[..., Any]
 
 
 def send(producer: Producer, topic: str, values: list[bytes], **more: Any) -> list[Any]:
-    """Produce and wait; returns the delivered messages in order of acknowledgement."""
+    """Produce and wait; return the delivered messages in the order of acknowledgement."""
     delivered: list[Any] = []
     errors: list[Any] = []
 
@@ -41,7 +41,7 @@ def test_records_come_back_in_order_with_every_codec_and_acks(
 ) -> None:
     values = [b"value %d " % i * 10 for i in range(500)]
     consuming = consumer()
-    # With acks=0 nobody says that a leader is not ready yet: ask it for its offsets first.
+    # With acks=0 the producer does not notice a leader that is not ready: wait for it first.
     await_leader(consuming, topic, 1)
     producing = producer(acks=acks, compression_type=codec)
     for value in values:
@@ -134,7 +134,7 @@ def test_large_messages_pass_and_larger_ones_are_refused(
     send(producing, topic, [large, b"small"])
     with pytest.raises(AssertionError, match="MSG_SIZE_TOO_LARGE"):
         send(producing, topic, [os.urandom(3_100_000)])
-    # A consumer with a small buffer gets the large message all the same.
+    # A consumer with a small fetch limit gets the large message all the same.
     consuming = consumer(fetch_message_max_bytes=1000)
     messages = read_topic(consuming, topic, 1, 2)
     assert [message.value() for message in messages] == [large, b"small"]

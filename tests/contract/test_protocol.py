@@ -1,4 +1,4 @@
-"""Answers to requests that no client library sends like this: the error codes are the contract."""
+"""Error codes of answers to requests that no client library sends like this."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NONE = errors.NONE
 
 @pytest.fixture
 async def client(bootstrap_servers: str) -> AsyncIterator[RawClient]:
-    """A connection to the broker."""
+    """Give a connection to the broker."""
     raw = await RawClient.connect(parse_endpoint(bootstrap_servers.split(",", maxsplit=1)[0]))
     yield raw
     await raw.close()
@@ -28,7 +28,7 @@ async def client(bootstrap_servers: str) -> AsyncIterator[RawClient]:
 
 @pytest.fixture
 async def topic_id(client: RawClient, topic: str) -> bytes:
-    """The id of the topic, when its partitions have leaders."""
+    """Give the id of the topic once its partitions have leaders."""
     deadline = time.monotonic() + 10
     while True:
         answer = await client.call(
@@ -42,7 +42,7 @@ async def topic_id(client: RawClient, topic: str) -> bytes:
         ends = await client.call(
             api.LIST_OFFSETS, 9, {"topics": [{"name": topic, "partitions": asked}]}
         )
-        # Metadata may name a leader that does not know it yet.
+        # Metadata may name a leader that does not know of it yet.
         if not found["error_code"] and not any(
             each["error_code"] for each in ends["topics"][0]["partitions"]
         ):
@@ -52,14 +52,14 @@ async def topic_id(client: RawClient, topic: str) -> bytes:
 
 
 def records(**options: Any) -> bytearray:
-    """A batch of one record, of today."""
+    """Return a batch of one record with the present time."""
     return build_batch([(int(time.time() * 1000), b"k", b"v", ())], **options)
 
 
 async def write(
     client: RawClient, topic: str, batch: bytes | bytearray, **more: Any
 ) -> dict[str, Any]:
-    """Produce; returns the partition's part of the answer."""
+    """Produce a batch; return the partition's part of the answer."""
     version = more.pop("version", 9)
     transactional_id = more.pop("transactional_id", None)
     body = produce_body(topic, bytes(batch), **more) | {"transactional_id": transactional_id}
@@ -71,7 +71,7 @@ async def write(
 
 
 async def coordinate(client: RawClient, kind: int, key: str) -> None:
-    """Wait until there is a coordinator."""
+    """Wait until a coordinator is available."""
     deadline = time.monotonic() + 20
     while True:
         answer = await client.call(
@@ -83,7 +83,7 @@ async def coordinate(client: RawClient, kind: int, key: str) -> None:
 
 
 async def init(client: RawClient, transactional_id: str | None, **more: Any) -> dict[str, Any]:
-    """InitProducerId, asked until the coordinator is there."""
+    """Send InitProducerId until the coordinator is ready; return the answer."""
     if transactional_id is not None:
         await coordinate(client, 1, transactional_id)
     deadline = time.monotonic() + 20
@@ -103,7 +103,7 @@ async def init(client: RawClient, transactional_id: str | None, **more: Any) -> 
 
 @pytest.fixture
 def name() -> str:
-    """A name nobody used before."""
+    """Give a name that was not used before."""
     return f"name-{uuid.uuid4().hex[:12]}"
 
 
@@ -282,7 +282,7 @@ async def test_the_newest_protocol_adds_partitions_itself_and_changes_the_epoch(
     again = await _end(client, name, identity, epoch, committed=True, version=5)
     assert (again["error_code"], again["producer_epoch"]) == (NONE, epoch + 1)
     late = await write(client, topic, batch, transactional_id=name, version=12)
-    # The retry of a batch that is there is no harm; it may also be told that it is fenced.
+    # Retrying a batch that is stored does no harm; the broker may also answer that it is fenced.
     assert late["error_code"] in {NONE, errors.InvalidProducerEpoch.code}
     deadline = time.monotonic() + 20
     while True:

@@ -52,13 +52,13 @@ _SECURITY = {
         "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     ),
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    # Whoever comes without a name, from this machine, administers.
+    # Clients that connect without a name, from this machine, are administrators.
     "super_users": "User:ANONYMOUS",
 }
 
 
 class Secured(NamedTuple):
-    """Where the super user connects, and where others log in."""
+    """The address for the super user, and the one where others log in."""
 
     plaintext: str
     login: str
@@ -70,7 +70,7 @@ class Secured(NamedTuple):
 def secured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
-    """A broker that lets in only whom it knows."""
+    """Run a broker with a listener that requires a login."""
     login = f"127.0.0.1:{free_ports(1)[0]}"
     listener = f"LOGIN://{login}"
     if request.param == "apache-kafka":
@@ -101,7 +101,7 @@ def topic(root: AdminClient) -> str:
 
 
 def eventually(check: Callable[[], Any]) -> Any:
-    """What a check gives when it no longer fails: Apache Kafka applies changes a little later."""
+    """Return a check's result once it stops failing: Apache Kafka applies changes a bit later."""
     deadline = time.monotonic() + 15
     while True:
         try:
@@ -156,7 +156,7 @@ def allow(
 
 
 def matching(name: str | None, user: str | None = None) -> Any:
-    """A filter of ACLs; its stubs do not know that a name may be missing."""
+    """Return a filter of ACLs; confluent-kafka's stubs do not allow for a missing name."""
     anything: Any = None
     return AclBindingFilter(
         ResourceType.ANY, name or anything, ResourcePatternType.ANY, user or anything, anything,
@@ -357,7 +357,7 @@ def test_a_quota_makes_a_producer_wait(secured: Secured, root: AdminClient, topi
         return loop.time() - began
 
     try:
-        # 200,000 bytes, of which ten seconds' worth may come at once.
+        # 200,000 bytes, of which the quota of ten seconds may come at once.
         assert eventually(lambda: _long_enough(fill)) > 3
     finally:
         asyncio.run(_alter_quota(endpoint, names, "producer_byte_rate", None))

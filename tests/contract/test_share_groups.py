@@ -1,4 +1,4 @@
-"""Share groups (KIP-932), with librdkafka's consumer for them."""
+"""Share groups (KIP-932), with librdkafka's share consumer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TIMEOUT_S = 30.0
 
 @pytest.fixture
 def group(admin: AdminClient) -> str:
-    """The name of a share group that reads from the beginning."""
+    """Give the name of a share group that reads from the beginning."""
     name = f"share-{uuid.uuid4().hex[:12]}"
     entry = ConfigEntry(
         "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
@@ -40,7 +40,7 @@ def group(admin: AdminClient) -> str:
 
 @pytest.fixture
 def member(bootstrap_servers: str, group: str) -> Iterator[Callable[[str], Any]]:
-    """Makes members of the group that answer each record themselves, and closes them."""
+    """Give a function that creates members with explicit acknowledgement; close them at the end."""
     made: list[Any] = []
 
     def make(topic: str) -> Any:
@@ -62,7 +62,7 @@ def member(bootstrap_servers: str, group: str) -> Iterator[Callable[[str], Any]]
 
 
 def read(consumer: Any, count: int, answer: Any = AcknowledgeType.ACCEPT) -> list[bytes]:
-    """Poll until there are so many records; each is answered."""
+    """Poll until this many records have come; acknowledge each with `answer`."""
     found: list[bytes] = []
     deadline = time.monotonic() + _TIMEOUT_S
     while len(found) < count and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Topics: created, described, changed, grown and deleted by clients."""
+"""Topics: created, described, altered, extended and deleted by clients."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Make = Callable[..., Any]
 
 
 def create(admin: AdminClient, name: str, partitions: int = 1, **more: Any) -> None:
-    """Create one topic, or raise what the broker says."""
+    """Create one topic, or raise the broker's error."""
     more.setdefault("replication_factor", 1)
     admin.create_topics([NewTopic(name, partitions, **more)])[name].result(10)
 
 
 def code_of(raised: pytest.ExceptionInfo[KafkaException]) -> int:
-    """The error code inside an exception."""
+    """Return the error code inside an exception."""
     code: int = raised.value.args[0].code()
     return code
 

@@ -1,4 +1,4 @@
-"""Transactions: all or nothing, also for offsets; fencing; what is decided about the unfinished."""
+"""Transactions: atomicity, also of offsets; fencing; the fate of unfinished transactions."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ TIMEOUT_S = 20
 
 @pytest.fixture
 def transactional_id() -> str:
-    """A name nobody used before."""
+    """Give a transactional id that was not used before."""
     return f"transactional-{uuid.uuid4().hex[:12]}"
 
 
 def start(producer: Make, transactional_id: str, **options: Any) -> Producer:
-    """A producer whose transactional id is its own from now on."""
+    """Create a producer and initialise its transactional id."""
     producing: Producer = producer(transactional_id=transactional_id, **options)
     producing.init_transactions(TIMEOUT_S)
     return producing
 
 
 def write(producing: Producer, topic: str, *values: str, partition: int = 0) -> None:
-    """Write in a transaction that is open."""
+    """Write in the open transaction."""
     for value in values:
         producing.produce(topic, value, partition=partition)
     assert producing.flush(TIMEOUT_S) == 0
 
 
 def values(messages: list[Any]) -> list[str]:
-    """What messages say."""
+    """Return the values of messages as text."""
     return [message.value().decode() for message in messages]
 
 
 def end_offset(admin: AdminClient, topic: str, level: IsolationLevel, partition: int = 0) -> int:
-    """Where readers of an isolation level get to."""
+    """Return the offset up to which readers of an isolation level can read."""
     place = TopicPartition(topic, partition)
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     result = admin.list_offsets({place: latest}, isolation_level=level)
@@ -127,7 +127,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(
     write(producing, topic, "too late")
     plain = producer()
     write(plain, topic, "plain")
-    # Apache Kafka looks for such transactions every 10 s.
+    # Apache Kafka looks for expired transactions every 10 s.
     reading = consumer(isolation_level="read_committed")
     assert values(read_topic(reading, topic, 1, 1)) == ["plain"]
     with pytest.raises(KafkaException):

@@ -1,4 +1,4 @@
-"""The deployment files name commands and options that exist."""
+"""The commands and options in the deployment files exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
 
 
 def check_command(words: list[str]) -> None:
-    """The subcommand exists and its help names every option that is used."""
+    """Check that the subcommand exists and its help names every option that is used."""
     shown = help_of(words)
     for option in (word for word in words if word.startswith("--")):
         assert option in shown, f"waylog {' '.join(words)} has no {option}"

@@ -1,4 +1,4 @@
-"""What is installed by name: ranges in the metadata, exact versions in the lock, whole wheels."""
+"""Installation by name: version ranges in the metadata, exact versions in the lock, wheels."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_each_module_of_an_extra_comes_with_that_extra() -> None:
             for text in PROJECT["optional-dependencies"][extra]
         }
         for module in modules:
-            if module in distributions:  # some are installed by `make fuzz` and the like alone
+            if module in distributions:  # some are installed only by `make fuzz` and the like
                 brought_by = {canonicalize_name(name) for name in distributions[module]}
                 assert brought_by & named, f"{module} is not brought by waylog[{extra}]"
 

@@ -1,4 +1,4 @@
-"""What some of the Python versions that the platform runs on do not take."""
+"""Constructs that some of the supported Python versions do not accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands in README.md and docs/ are true: they are run, or checked for what they name."""
+"""The commands in README.md and docs/ work: they are run, or their words are checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def shell_lines(path: Path) -> list[str]:
-    """The commands of a document's shell blocks, continued lines joined."""
+    """Return the commands in a document's shell blocks, with continued lines joined."""
     text = "\n".join(SHELL_BLOCK.findall(path.read_text(encoding="utf-8")))
     return [line for line in text.replace("\\\n", " ").splitlines() if line.strip()]
 
@@ -48,7 +48,7 @@ def test_the_first_fix_of_the_readme_comes_back_as_an_address(
         pytest.skip("curl is not installed: apt-get install curl")
     lines = [line for line in shell_lines(ROOT / "README.md") if re.match(r"TOKEN=|curl ", line)]
     assert len(lines) == 3
-    # The resolver works behind the acknowledgement: ask until it has answered.
+    # The resolver works after the acknowledgement: ask until it has answered.
     lines[-1] = f"for i in $(seq 100); do {lines[-1]} | grep Vaduz && break; sleep 0.1; done"
     script = "\n".join(lines).replace("127.0.0.1:8080", platform.http)
     script = script.replace("data/demo.token", str(platform.data / "demo.token"))
@@ -77,7 +77,7 @@ def test_the_second_fix_of_the_readme_comes_back_over_mqtt(platform: Platform) -
     try:
         client.subscribe(subscribe["-t"], 1)
         client.publish(publish["-t"], publish["-m"], int(publish["-q"])).wait_for_publish(90)
-        # The address of the fix that was sent over HTTP is retained there already.
+        # The address of the fix that was sent over HTTP may come first, as a retained message.
         while "Schaan" not in (name := json.loads(found.get(timeout=90))["display_name"]):
             assert "Vaduz" in name
         assert name == "Schaan, Liechtenstein"
@@ -94,7 +94,7 @@ def test_the_geocoder_answers_the_points_of_the_readme_rightly() -> None:
     geocoder = Geocoder.open()
     for lat, lon in points:
         address = geocoder.reverse(float(lat), float(lon)).address
-        # Both examples are in the middle of a town of Liechtenstein.
+        # Both examples are in the middle of a town in Liechtenstein.
         assert address["country_code"] == "li", (lat, lon, address)
 
 
@@ -142,7 +142,7 @@ def test_every_command_in_a_document_exists(path: Path) -> None:
 
 
 def assert_options(words: list[str], options: list[str]) -> None:
-    """The help of the command, or of its action, names the options."""
+    """Check that the help of the command, or of its action, names the options."""
     texts = help_of(words)
     for option in options:
         assert option in texts, f"waylog {' '.join(words)}"

@@ -1,4 +1,4 @@
-"""What of this folder would go into a container's image."""
+"""The files of the repository that would go into a container image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def patterns(name: str) -> list[re.Pattern[str]]:
-    """The lines of a .dockerignore: from the root; `**` is any folders, a folder all in it."""
+    """Parse a .dockerignore; `**` is any folders, and a folder stands for everything in it."""
     found = []
     for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):

@@ -1,4 +1,4 @@
-"""Platforms that are stopped after the test."""
+"""A fixture for platforms that are stopped after the test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.end_to_end.running import Platform, start_platform
 
 @pytest.fixture
 def platform_starter(tmp_path: Path) -> Iterator[Callable[..., Platform]]:
-    """Starts platforms; `data` is a folder of the test's unless one is given."""
+    """Give a function that starts platforms; `data` is the test's folder unless given."""
     started: list[Platform] = []
 
     def start(*options: str, data: Path | None = None) -> Platform:

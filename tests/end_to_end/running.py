@@ -50,12 +50,12 @@ class Platform:
         return (self.data / "demo.token").read_text(encoding="utf-8").strip()
 
     def processes(self) -> dict[str, dict[str, Any]]:
-        """What the supervisor runs: name -> pid, ready, restarts."""
+        """Return the supervisor's processes: name -> pid, ready, restarts."""
         state: dict[str, dict[str, Any]] = json.loads((self.data / "processes.json").read_text())
         return state
 
     def kill(self, name: str) -> None:
-        """kill -9 of one process; returns when the supervisor's next one is ready."""
+        """Kill a process with SIGKILL; returns when the supervisor has restarted it."""
         before = self.processes()[name]
         os.kill(before["pid"], signal.SIGKILL)
 
@@ -66,7 +66,7 @@ class Platform:
         await_condition(back, 30, f"{name} back after kill -9")
 
     def waylog(self, *words: str, timeout_s: float = 120) -> str:
-        """Run one `waylog` command against this platform; returns what it printed."""
+        """Run a `waylog` command against this platform; return its output."""
         done = subprocess.run(
             [*WAYLOG, *words], capture_output=True, text=True, timeout=timeout_s, check=False,
             env=os.environ | {"WAYLOG_DATA": str(self.data)},
@@ -75,21 +75,21 @@ class Platform:
         return done.stdout
 
     def add_user(self, name: str) -> Path:
-        """Make a user; returns the file with the token."""
+        """Add a user; return the file with the token."""
         token_file = self.data / f"{name}.token"
         token = self.waylog("user", "add", name, "--users", str(self.data / "users.db"))
         token_file.write_text(token, encoding="utf-8")
         return token_file
 
     def logs(self) -> str:
-        """The last lines of every process, for a failed test."""
+        """Return the last lines of every process's log, for a failed test."""
         return "\n".join(
             f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-15:])
             for path in sorted((self.data / "logs").glob("*.log"))
         )
 
     def stop(self) -> int:
-        """Ctrl-C; returns the exit status."""
+        """Stop the platform with SIGINT; return the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
@@ -103,9 +103,9 @@ class Platform:
 def start_platform(
     data: Path, *options: str, timeout_s: float = 60, files: int | None = None
 ) -> Platform:
-    """Start `waylog up` with ports chosen by the system; returns when it is ready.
+    """Start `waylog up` on ports that the system chooses; returns when it is ready.
 
-    Each of its processes may hold as many `files` open.
+    `files` limits the files that each of its processes may hold open.
     """
     limit = () if files is None else ("sh", "-c", f'ulimit -n {files}; exec "$@"', "sh")
     listeners = ["--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--kafka", "127.0.0.1:0"]

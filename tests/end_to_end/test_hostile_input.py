@@ -1,4 +1,4 @@
-"""Garbage at all three ports: the platform serves on, memory stays flat, refusals are explained."""
+"""Garbage at all three ports: the platform serves on, memory stays flat, refusals have reasons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def send(endpoint: str, data: bytes, wait_s: float = 0.5) -> bytes:
-    """Send bytes on a connection of their own; returns what came back until it was closed."""
+    """Send bytes on a new connection; return what came back until it was closed or timed out."""
     answer = b""
     with socket.create_connection(address_of(endpoint), timeout=wait_s) as connection:
         try:
@@ -38,7 +38,7 @@ def send(endpoint: str, data: bytes, wait_s: float = 0.5) -> bytes:
 
 
 def resident(platform: Platform) -> dict[str, int]:
-    """Resident bytes of the processes that listen."""
+    """Return the resident bytes of the processes that listen."""
     return {
         name: int(Path(f"/proc/{each['pid']}/statm").read_text().split()[1]) * 4096
         for name, each in platform.processes().items()
@@ -60,7 +60,7 @@ def post(platform: Platform, path: str, body: bytes, password: str) -> tuple[int
 
 
 def assert_serves(platform: Platform, device: str) -> None:
-    """A fix sent now is acknowledged, and its address can be asked for."""
+    """Check that a fix sent now is acknowledged."""
     fix = {"device": device, "lat": 47.141, "lon": 9.5209}
     status, body = post(platform, "/v1/positions", json.dumps(fix).encode(), platform.demo_token)
     assert status == 200, body
@@ -77,7 +77,7 @@ def kafka_garbage() -> list[bytes]:
     return [
         struct.pack(">i", HUGE),
         struct.pack(">i", -1),
-        struct.pack(">i", 100_000_000),  # announced, never sent
+        struct.pack(">i", 100_000_000),  # announced but never sent
         frame(header(3, 1) + struct.pack(">i", HUGE)),  # topics of a metadata request
         frame(header(0, 7) + struct.pack(">hhii", -1, -1, 1000, HUGE)),
         frame(header(1, 4) + b"\xff" * 200),
@@ -127,7 +127,7 @@ def test_the_platform_serves_on_whatever_is_thrown_at_it(
     ):
         for garbage in [*frames, *(source.randbytes(source.randint(1, 4000)) for _ in range(20))]:
             send(endpoint, garbage)
-        # Many idle ones at once, each announcing more than it sends.
+        # Many idle connections at once, each announcing more than it sends.
         opening = {
             platform.kafka: struct.pack(">i", 50_000_000),
             platform.mqtt: b"\x10\xff\xff\x7f",
@@ -153,7 +153,7 @@ def test_each_refusal_is_explained(platform_starter: Callable[..., Platform]) ->
     assert status == 401
     assert json.loads(body)["error"]
 
-    # What can never be accepted is kept in the topic `error`: an app would send it for ever.
+    # A fix that can never be accepted goes to topic `error`: an app would repeat it for ever.
     status, body = post(platform, "/v1/positions", b'{"lat": 91, "lon"', platform.demo_token)
     assert status in (200, 400)
     status, body = post(platform, "/owntracks", b"{broken", platform.demo_token)

@@ -1,6 +1,7 @@
 """The main job, as a user does it: tracks in, addresses on the devices, history in Parquet.
 
-While three apps' worth of phones send, the broker, the gateway and a resolver are killed with -9.
+While phones with three different apps send, the broker, the gateway and a resolver are killed with
+SIGKILL.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ GEOLIFE = Path(__file__).parents[2] / "../shared/data/tracks/geolife_dev.csv.gz"
 
 @dataclass(frozen=True)
 class Phones:
-    """Phones that send in one app's way."""
+    """A group of phones that send with one app."""
 
     user: str
     via: str
@@ -57,7 +58,7 @@ PHONES = (
 
 
 def geolife_rows() -> Iterator[dict[str, str]]:
-    """Real tracks; where they are absent, walks to and fro between two towns."""
+    """Yield rows of real tracks; if they are absent, of walks to and fro between two towns."""
     if GEOLIFE.exists():
         with gzip.open(GEOLIFE, "rt", encoding="utf-8", newline="") as file:
             yield from csv.DictReader(file)
@@ -80,10 +81,10 @@ def geolife_rows() -> Iterator[dict[str, str]]:
 
 
 def write_tracks(folder: Path) -> dict[str, Path]:
-    """One file of tracks a user, each with the fixes of eleven devices."""
+    """Write a file of tracks for each user, with the fixes of eleven devices."""
     by_device: dict[str, list[dict[str, str]]] = {}
     for device, rows in itertools.groupby(geolife_rows(), key=lambda row: row["uid"]):
-        # Enough for all three, consecutive, so that stays are in it.
+        # Enough for all three users, and consecutive, so that the tracks contain stays.
         by_device.setdefault(device, []).extend(itertools.islice(rows, 2_500))
     files: dict[str, Path] = {}
     taken = 0
@@ -100,7 +101,7 @@ def write_tracks(folder: Path) -> dict[str, Path]:
 
 
 def read_topic(bootstrap_servers: str, topic: str) -> list[tuple[bytes, bytes]]:
-    """Every record of a topic, as (key, value)."""
+    """Return every record of a topic, as (key, value)."""
     consumer = Consumer(consumer_config(bootstrap_servers, "test", "test-accounting"))
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
@@ -124,12 +125,12 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[tuple[bytes, bytes]]:
 
 
 def acknowledgements(platform: Platform, phones: Phones) -> Path:
-    """The file of what was acknowledged to them."""
+    """Return the file with the acknowledged fixes of these phones."""
     return platform.data / f"{phones.user}.acknowledged"
 
 
 def replay(platform: Platform, phones: Phones, track: Path, token: Path) -> dict[str, str]:
-    """Send a file of tracks; returns what was acknowledged, id -> device."""
+    """Send a file of tracks; return the acknowledged fixes, id -> device."""
     acknowledged = acknowledgements(platform, phones)
     platform.waylog(
         "replay", str(track), "--via", phones.via, "--format", phones.format,
@@ -142,7 +143,7 @@ def replay(platform: Platform, phones: Phones, track: Path, token: Path) -> dict
 
 
 def retained_addresses(platform: Platform, user: str, token: str) -> dict[str, Address]:
-    """What a phone that connects now gets on `devices/<user>/+/address`."""
+    """Return what a phone that connects now gets on `devices/<user>/+/address`."""
     received: dict[str, Address] = {}
     subscribed = threading.Event()
 
@@ -185,7 +186,7 @@ def get_json(platform: Platform, path: str, user: str, token: str) -> Any:
 
 
 def parquet_ids(history: Path) -> list[str]:
-    """The ids of all fixes in the history, as any reader of Parquet sees them."""
+    """Return the ids of all fixes in the history, as any reader of Parquet sees them."""
     if not any(history.glob("date=*/*.parquet")):
         return []
     files = [str(path) for path in history.glob("date=*/*.parquet")]
@@ -216,7 +217,7 @@ def test_the_same_holds_on_apache_kafka(
 
 
 def main_job(platform: Platform, tmp_path: Path, kill: tuple[str, ...]) -> None:
-    """The whole way of the fixes, with the accounting at its end; any Kafka will do."""
+    """Send the tracks, kill processes, and check where every fix went, on any Kafka."""
     tracks = write_tracks(tmp_path)
     tokens = {phones.user: platform.add_user(phones.user) for phones in PHONES}
 
@@ -225,7 +226,7 @@ def main_job(platform: Platform, tmp_path: Path, kill: tuple[str, ...]) -> None:
             pool.submit(replay, platform, phones, tracks[phones.user], tokens[phones.user])
             for phones in PHONES
         ]
-        # Phones that have never got through give up at once.
+        # Kill only then: phones that have never got through give up at once.
         await_condition(
             lambda: all(
                 file.exists() and file.stat().st_size
@@ -235,7 +236,7 @@ def main_job(platform: Platform, tmp_path: Path, kill: tuple[str, ...]) -> None:
             "first acknowledgements",
         )
         for name in kill:
-            threading.Event().wait(1.5)  # let the phones get on with it before the next blow
+            threading.Event().wait(1.5)  # let the phones go on before the next process is killed
             platform.kill(name)
         acknowledged: dict[str, str] = {}
         for each in replays:
@@ -331,6 +332,6 @@ def test_the_platform_starts_again_and_stays_small(
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a process and its children."""
+    """Return the resident memory of a process, without its children."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * 4096

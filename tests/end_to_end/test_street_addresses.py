@@ -1,4 +1,4 @@
-"""`waylog up` with an index of streets: addresses to the house, and a new index while it runs."""
+"""`waylog up` with an index of streets: addresses with house numbers, and an index update."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_device_is_told_its_house_and_what_a_new_index_says(
     asked = ask(platform, f"/reverse?lat={HOUSE[0]}&lon={HOUSE[1]}&format=jsonv2")
     assert (asked["address"], asked["index_version"]) == (told["address"], told["index_version"])
 
-    # The town is given another name, and the device, which sends nothing, is told so.
+    # The town gets another name; the device, which sends nothing, gets the new address.
     build(index, "Neustadt")
     await_condition(lambda: address()["address"].get("town") == "Neustadt", 60, "the new address")
     assert address()["fix_id"] == told["fix_id"]

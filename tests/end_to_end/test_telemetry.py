@@ -1,4 +1,4 @@
-"""What the platform says about itself arrives in its topics, without secrets."""
+"""Telemetry of the platform arrives in its topics, without secrets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Lets aiokafka's own tests run on a broker that is there already (AIOKAFKA_BROKER=HOST:PORT).
+"""Lets aiokafka's own tests run against an existing broker (AIOKAFKA_BROKER=HOST:PORT).
 
-Its fixtures start containers; this answers them instead. Loaded by pytest in another tree, so that
-it imports nothing of ours.
+aiokafka's fixtures start containers; this plugin replaces their values. pytest loads it in another
+source tree, so it imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FIXTURES: dict[str, Any] = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: Any, request: Any) -> object:
-    """Give our value for a fixture that would start something; None goes on as usual."""
+    """Return our value for a fixture that would start something; None goes on as usual."""
     make = _FIXTURES.get(fixturedef.argname)
     if make is None:
         return None

@@ -12,7 +12,7 @@ from tests.contract.broker_process import BrokerProcess
 
 @pytest.fixture(scope="session")
 def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Our broker, or the one that WAYLOG_TEST_BOOTSTRAP_SERVERS names."""
+    """Give our broker's address, or that in WAYLOG_TEST_BOOTSTRAP_SERVERS."""
     given = os.environ.get("WAYLOG_TEST_BOOTSTRAP_SERVERS")
     if given:
         yield given

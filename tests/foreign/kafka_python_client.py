@@ -1,5 +1,5 @@
-"""kafka-python in a process of its own: it leaves sockets to the garbage collector, which a test
-run that takes warnings for errors does not survive.
+"""kafka-python in a process of its own: it leaves sockets to the garbage collector, which causes
+warnings that the test run treats as errors.
 
     python kafka_python_client.py write SERVERS TOPIC CODEC   < records
     python kafka_python_client.py read SERVERS TOPIC COUNT    > records
@@ -30,7 +30,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def write(servers: str, topic: str, codec: str) -> None:
-    """Produce the records of standard input, one acknowledged after the other."""
+    """Produce the records of standard input, waiting for each acknowledgement."""
     producer = kafka.KafkaProducer(
         bootstrap_servers=servers, compression_type=None if codec == "none" else codec
     )
@@ -47,7 +47,7 @@ def write(servers: str, topic: str, codec: str) -> None:
 
 
 def read(servers: str, topic: str, count: str) -> None:
-    """Print the first records of partition 0, each behind its offset."""
+    """Print the first records of partition 0, each with its offset in front."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=servers,
         auto_offset_reset="earliest",
@@ -65,24 +65,24 @@ def read(servers: str, topic: str, count: str) -> None:
 
 
 def describe(member: kafka.KafkaConsumer) -> str:
-    """What a member believes of its group, for a report of a failure."""
+    """Describe a member's view of its group, for the report of a failure."""
     coordinator = member._coordinator
     told = {name: str(getattr(coordinator, name, "?")) for name in ("state", "_generation")}
     return f"{sorted(member.assignment())} of {member.subscription()} {told}"
 
 
 def group(servers: str, topic: str, count: str) -> None:
-    """Two members read a topic of two partitions with numbers in it, and commit.
+    """Let two members read a topic of two partitions with numbers in it, and commit.
 
-    Each polls in a thread of its own, as a program with one consumer does: kafka-python throws an
-    assignment away that arrives between two polls, and joins anew (3.0.12, `join_group_async`).
+    Each polls in a thread of its own, as a program with one consumer does: kafka-python discards an
+    assignment that arrives between two polls, and joins again (3.0.12, `join_group_async`).
 
-    It knows the topic before it joins. Otherwise it leads with an assignment of nothing and joins
-    again once it has read the topic's partitions; if its poll ends while it waits for the answer to
-    that SyncGroup, it never asks for the assignment again: `need_rejoin` compares the partitions
-    assigned with those known, equal by then, and forgets the join under way, which the Java
-    client's `rejoinNeededOrPending` counts. It sends no more heartbeats and loses its place when
-    its session ends. On Apache Kafka it does the same.
+    The topic's metadata is loaded before they join. Otherwise the leader computes an empty
+    assignment and joins again once it has read the topic's partitions. If its poll ends while it
+    waits for the answer to that SyncGroup, it never asks for the assignment again: `need_rejoin`
+    compares the assigned partitions with the known ones, which are equal by then, and ignores the
+    join in progress, unlike the Java client's `rejoinNeededOrPending`. The member sends no more
+    heartbeats, and is removed when its session ends. It does the same on Apache Kafka.
     """
     values: set[int] = set()
     deadline = time.monotonic() + TIMEOUT_S

@@ -1,5 +1,6 @@
-// What a KafkaJS application does: administer, write (gzip, idempotent, in a transaction), read in a
-// group whose members come and go. Arguments: bootstrap servers, a topic's name. Prints one object.
+// The work of a KafkaJS application: administer topics, write (gzip, idempotent, in a transaction),
+// and read in a group whose members come and go. Arguments: bootstrap servers and a topic's name.
+// Prints one JSON object.
 const { Kafka, CompressionTypes, logLevel } = require("kafkajs");
 
 const [servers, topic] = process.argv.slice(2);

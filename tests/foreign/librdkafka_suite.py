@@ -1,4 +1,4 @@
-"""librdkafka's own tests, each number in a process, so that one that hangs costs only itself."""
+"""Runs librdkafka's own tests, each number in a process of its own, in case one hangs."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-#: What one test may take, on a machine that does other things as well.
+#: Seconds that one test may take, on a machine that does other work as well.
 TIMEOUT_S: Final = int(os.environ.get("WAYLOG_FOREIGN_TIMEOUT_S", "600"))
-#: Tests at a time: most of them wait.
+#: Tests that run at the same time; most of their time is waiting.
 _JOBS: Final = int(os.environ.get("WAYLOG_FOREIGN_JOBS", "2"))
 
-#: What a test's command is run with, e.g. `nice -n 19`.
+#: A command prefix for each test, e.g. `nice -n 19`.
 _PREFIX: Final = os.environ.get("WAYLOG_FOREIGN_PREFIX", "").split()
 
-#: What wants three brokers, as all tests without automatic topics do: `replication factor 3`.
+#: Tests that need three brokers (`replication factor 3`), as do all without automatic topics.
 WANT_THREE_BROKERS: Final = frozenset({"0098", "0101", "0103", "0129"})
 
 _STATES: Final = {"PASSED": "passed", "SKIPPED": "skipped"}
 
 
 class Verdict(NamedTuple):
-    """What became of a test."""
+    """The outcome of a test."""
 
     name: str
     state: str
@@ -35,9 +35,9 @@ class Verdict(NamedTuple):
 
 
 def numbers(folder: Path, scenario: str) -> list[str]:
-    """The numbers of the tests of a scenario that want a broker.
+    """Return the numbers of a scenario's tests that need a broker.
 
-    A number is all that the runner can be asked for; several tests may share one.
+    The runner selects tests by number only; several tests may share one.
     """
     text = (folder / "test.c").read_text(encoding="utf-8")
     table = text[text.index("struct test tests[]") :]
@@ -58,7 +58,7 @@ def run(
     scenario: str,
     log: Path | None,
 ) -> list[Verdict]:
-    """Run tests by number, some at a time; what they print is kept in the folder `log`."""
+    """Run tests by number, some in parallel; their output is kept in the folder `log`."""
 
     def one(number: str) -> list[Verdict]:
         return list(_run_one(folder, number, environment, scenario=scenario, log=log))

@@ -25,7 +25,7 @@ _TIMEOUT_S = 90
 
 
 def connect_jars() -> Path:
-    """Kafka Connect with its file connectors; skips the test where they can't be had."""
+    """Return the jars of Kafka Connect with its file connectors; skips the test without them."""
     return maven.jars(
         f"kafka-connect-{VERSION}",
         f"org.apache.kafka:connect-runtime:{VERSION}",
@@ -35,13 +35,13 @@ def connect_jars() -> Path:
 
 
 class Worker:
-    """A worker's REST interface."""
+    """The REST interface of a worker."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """What the worker answers; None while it is not there, or rebalances."""
+        """Return the worker's answer; None while it is not reachable, or rebalances."""
         request = urllib.request.Request(
             self._url + path,
             None if body is None else json.dumps(body).encode(),
@@ -60,7 +60,7 @@ class Worker:
         return json.loads(text) if text else {}
 
     def runs(self, connector: str) -> bool:
-        """Whether a connector and its task run."""
+        """Return whether a connector and its task run."""
         status = self.call("GET", f"/connectors/{connector}/status")
         if status is None:
             return False
@@ -70,7 +70,7 @@ class Worker:
 
 
 def eventually(check: Callable[[], Any], what: str) -> Any:
-    """What a check gives when it is true."""
+    """Return the result of a check once it is true."""
     deadline = time.monotonic() + _TIMEOUT_S
     while not (value := check()):
         assert time.monotonic() < deadline, what
@@ -80,7 +80,7 @@ def eventually(check: Callable[[], Any], what: str) -> Any:
 
 @contextmanager
 def worker(folder: Path, bootstrap_servers: str, group: str) -> Iterator[Worker]:
-    """A worker that runs until the block ends, which it does not see coming."""
+    """Run a worker until the block ends, when it is killed with SIGKILL."""
     port = free_ports(1)[0]
     config = folder / f"worker-{port}.properties"
     settings = {
@@ -137,7 +137,7 @@ def test_connect_copies_a_file_through_a_topic_and_goes_on_after_kill_9(
             eventually(lambda: first.call("PUT", path, put), name)  # noqa: B023
             eventually(lambda: first.runs(name), name)  # noqa: B023
         eventually(lambda: len(_lines(target)) >= 1000, "the first thousand lines")
-        # Its own commit: where a new worker goes on.
+        # Wait for the source's own commit, where a new worker goes on.
         eventually(
             lambda: (first.call("GET", "/connectors/source/offsets") or {}).get("offsets"),
             "the source's position",
@@ -150,6 +150,6 @@ def test_connect_copies_a_file_through_a_topic_and_goes_on_after_kill_9(
         eventually(lambda: wanted[-1] in _lines(target), "the last line")
         listed = second.call("GET", "/connectors")
         assert sorted(listed) == ["sink", "source"]
-    # The source is exactly once; the sink may write again what it had not committed.
+    # The source delivers exactly once; the sink may repeat what it had not committed.
     assert sorted(set(_lines(target))) == sorted(wanted)
     assert list(dict.fromkeys(_lines(target))) == wanted

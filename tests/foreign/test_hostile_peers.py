@@ -1,4 +1,4 @@
-"""What a hostile peer costs our broker, and Apache Kafka on the same machine, as a table.
+"""The cost of hostile peers for our broker, and for Apache Kafka on the same machine, as a table.
 
 .venv/bin/python -m pytest -m "kafka and long" tests/foreign/test_hostile_peers.py -s
 """
@@ -24,14 +24,14 @@ from tests.hostile_peers import Victim
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1200)]
 
 ROUNDS = 5
-#: When to give up on an answer.
+#: Time after which a missing answer is given up.
 NEVER_MS = 20_000
-#: How long slow connections are watched.
+#: Seconds for which slow connections are observed.
 WATCHED_S = 40
 
 
 class Cost(NamedTuple):
-    """What one kind of peer costs: until the answer or the end, CPU, growth of memory."""
+    """The cost of one kind of peer: time until the answer or the end, CPU, growth of memory."""
 
     milliseconds: float
     cpu_ms: float
@@ -105,7 +105,7 @@ def _announced(victim: Victim) -> tuple[float, str]:
 def _idle(victim: Victim) -> tuple[float, str]:
     began = time.perf_counter()
     connections = [victim.connect() for _ in range(3000)]
-    # They are connected when the kernel says so; served when the broker has taken them.
+    # The kernel connects them at once; they are served once the broker has accepted them.
     served_ms = _served_ms(victim)
     milliseconds = (time.perf_counter() - began) * 1000
     for connection in connections:
@@ -114,7 +114,7 @@ def _idle(victim: Victim) -> tuple[float, str]:
 
 
 def _slow(victim: Victim) -> tuple[float, str]:
-    """A hundred peers that send a byte a second of a request of 4 KiB."""
+    """Open a hundred connections that each send a request of 4 KiB at a byte a second."""
     request = hostile_peers.frame(hostile_peers.header(3, 1) + bytes(4096))
     connections = [victim.connect() for _ in range(100)]
     began = time.perf_counter()
@@ -149,14 +149,14 @@ def _all(servers: str) -> dict[str, Cost]:
     for future in admin.create_topics(topics).values():
         future.result(10)
     victim = Victim.at(servers)
-    # A virtual machine that has seen no request yet answers its first ones slowly.
+    # A Java VM that has not warmed up answers its first requests slowly.
     for _ in range(200):
         assert victim.serves()
     costs = dict(_requests(victim))
     for name, attack in (
         ("3,000 idle connections", _idle),
         ("100 slow requests", _slow),
-        # The last one: a virtual machine without memory is of no use any more.
+        # The last one, since a Java VM without memory is of no use any more.
         ("20 frames of 100 MB, announced", _announced),
     ):
         costs[name] = _measured(victim, lambda attack=attack: attack(victim))  # type: ignore[misc]

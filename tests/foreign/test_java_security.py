@@ -1,4 +1,4 @@
-"""Kafka's tools for administrators: ACLs, users, quotas and settings, as they are scripted."""
+"""Kafka's administration tools: ACLs, users, quotas and settings, as scripts use them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOGIN = f"127.0.0.1:{free_ports(1)[0]}"
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker where whoever comes without a name administers, and others log in."""
+    """Run a broker on which clients without a name are administrators, and others log in."""
     broker = BrokerProcess(
         tmp_path_factory.mktemp("secured"),
         **{
@@ -40,7 +40,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
 
 
 def run(broker: BrokerProcess, name: str, *arguments: str) -> str:
-    """Run a tool, which must succeed; returns what it prints."""
+    """Run a tool, which must succeed; return its output."""
     done = tool(name, "--bootstrap-server", broker.bootstrap_servers, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

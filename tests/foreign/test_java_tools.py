@@ -27,25 +27,25 @@ COUNT = 2000
 
 @pytest.fixture
 def topic() -> str:
-    """A name nobody used before."""
+    """Give a name that was not used before."""
     return f"test-{uuid.uuid4().hex[:12]}"
 
 
 def run(name: str, bootstrap_servers: str, *arguments: str) -> str:
-    """Run a tool, which must succeed; returns what it prints."""
+    """Run a tool, which must succeed; return its output."""
     done = tool(name, "--bootstrap-server", bootstrap_servers, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def topics(bootstrap_servers: str, *arguments: str) -> str:
-    """kafka-topics.sh"""
+    """Run kafka-topics.sh; return its output."""
     return run("org.apache.kafka.tools.TopicCommand", bootstrap_servers, *arguments)
 
 
 @contextmanager
 def running(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A tool that runs until the block ends."""
+    """Run a tool until the block ends."""
     process = subprocess.Popen(
         ["java", "-Xmx256M", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
          "-cp", f"{jars()}/*", name, *arguments],
@@ -159,7 +159,7 @@ def test_groups_are_described_and_reset(bootstrap_servers: str, topic: str) -> N
 
 
 def _row(table: str, topic: str) -> list[str]:
-    """The line of a topic in the output of kafka-consumer-groups.sh."""
+    """Return the line of a topic in the output of kafka-consumer-groups.sh."""
     rows = [line.split() for line in table.splitlines() if topic in line and "GROUP" not in line]
     (row,) = [row for row in rows if len(row) > 5]
     return row
@@ -307,7 +307,7 @@ def test_a_share_group_is_moved_read_described_and_deleted(
 
 
 def streams_jars() -> Path:
-    """Kafka Streams with its examples; skips the test where they can't be had."""
+    """Return the jars of Kafka Streams with its examples; skips the test without them."""
     return maven.jars(
         f"kafka-streams-{VERSION}",
         f"org.apache.kafka:kafka-streams-examples:{VERSION}",

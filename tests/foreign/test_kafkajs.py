@@ -29,7 +29,7 @@ def test_an_application_of_kafkajs_administers_writes_and_reads(bootstrap_server
     told = json.loads(done.stdout)
     values = sorted((value, colour) for value, colour in told["values"])
     assert values == [("kept", None), *((f"plain {number}", "red") for number in range(10))]
-    # Ten records, one that was aborted, one that was not, and the two markers behind them.
+    # Ten records, one aborted, one committed, and the two control records after them.
     assert 11 <= told["committed"] <= 14
     assert told["state"] in {"Empty", "Dead"}
     assert told["policy"] == "delete"

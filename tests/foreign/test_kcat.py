@@ -20,12 +20,12 @@ def _installed() -> None:
 
 @pytest.fixture
 def topic() -> str:
-    """A name nobody used before; the broker creates it."""
+    """Give a name that was not used before; the broker creates the topic."""
     return f"test-{uuid.uuid4().hex[:12]}"
 
 
 def kcat(bootstrap_servers: str, *arguments: str, given: str = "") -> str:
-    """Run it, which must succeed; returns what it prints."""
+    """Run kcat, which must succeed; return its output."""
     done = subprocess.run(
         ["kcat", "-b", bootstrap_servers, "-q", *arguments],
         input=given, capture_output=True, text=True, timeout=60, check=False,

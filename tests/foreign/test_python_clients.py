@@ -48,7 +48,7 @@ START_MS = 1_700_000_000_000
 
 
 async def write_with_confluent(servers: str, topic: str, codec: str) -> None:
-    """confluent-kafka, idempotent."""
+    """Write RECORDS with confluent-kafka, idempotently."""
 
     def run() -> int:
         producer = Producer(
@@ -68,7 +68,7 @@ async def write_with_confluent(servers: str, topic: str, codec: str) -> None:
 
 
 async def write_with_aiokafka(servers: str, topic: str, codec: str) -> None:
-    """aiokafka."""
+    """Write RECORDS with aiokafka."""
     async with AIOKafkaProducer(
         bootstrap_servers=servers,
         compression_type=None if codec == "none" else codec,
@@ -81,7 +81,7 @@ async def write_with_aiokafka(servers: str, topic: str, codec: str) -> None:
 
 
 async def kafka_python(*arguments: str, given: object = None) -> Any:
-    """Run kafka_python_client.py; returns what it prints."""
+    """Run kafka_python_client.py; return its output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "ignore", str(KAFKA_PYTHON), *arguments),
         stdin=asyncio.subprocess.PIPE,
@@ -94,7 +94,7 @@ async def kafka_python(*arguments: str, given: object = None) -> Any:
 
 
 async def write_with_kafka_python(servers: str, topic: str, codec: str) -> None:
-    """kafka-python."""
+    """Write RECORDS with kafka-python."""
     records = [
         [START_MS + i, _text(key), _text(value), [[name, _text(each)] for name, each in headers]]
         for i, (key, value, headers) in enumerate(RECORDS)
@@ -111,7 +111,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 async def read_with_confluent(servers: str, topic: str, count: int = len(RECORDS)) -> list[Stored]:
-    """confluent-kafka."""
+    """Read records with confluent-kafka."""
 
     def run() -> list[Stored]:
         consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader"})
@@ -139,7 +139,7 @@ async def read_with_confluent(servers: str, topic: str, count: int = len(RECORDS
 
 
 async def read_with_aiokafka(servers: str, topic: str) -> list[Stored]:
-    """aiokafka."""
+    """Read records with aiokafka."""
     place = AioTopicPartition(topic, 0)
     async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
         consumer.assign([place])
@@ -157,7 +157,7 @@ async def read_with_aiokafka(servers: str, topic: str) -> list[Stored]:
 
 
 async def read_with_kafka_python(servers: str, topic: str) -> list[Stored]:
-    """kafka-python."""
+    """Read records with kafka-python."""
     return [
         Stored(
             offset,

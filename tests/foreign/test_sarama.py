@@ -2,8 +2,8 @@
 
     WAYLOG_SARAMA=~/sarama .venv/bin/python -m pytest -m "kafka and long" -k sarama -s
 
-It wants toxiproxy in front of each broker, at ports that it fixes (29091 to 29095), and Docker for
-what starts and stops brokers and for Java's tools: those tests are left out.
+Sarama expects toxiproxy in front of each broker, at fixed ports (29091 to 29095), and Docker to
+start and stop brokers and to run Java's tools; the tests that need Docker are left out.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _toxiproxy(folder: Path, ports: list[int]) -> Iterator[str]:
 
 
 def _measured(tree: Path, proxy: str) -> dict[str, str]:
-    """Verdict by test."""
+    """Run the tests; return the verdict of each."""
     deadline = time.monotonic() + 60
     while len(AdminClient({"bootstrap.servers": _proxied(1)}).list_topics().brokers) < len(_NODES):
         assert time.monotonic() < deadline, "the brokers have not found each other"

@@ -1,15 +1,15 @@
-"""Other clients' own test suites, side by side on our broker and on Apache Kafka.
+"""Other clients' own test suites, each on our broker and on Apache Kafka for comparison.
 
     WAYLOG_FRANZ_GO=~/franz-go .venv/bin/python -m pytest -m "kafka and long" tests/foreign -s
 
 Each comes from a source tree that a variable names: WAYLOG_FRANZ_GO, WAYLOG_LIBRDKAFKA (built:
 ./configure && make libs && make -C tests test-runner interceptor_test), WAYLOG_AIOKAFKA,
 WAYLOG_KAFKA_PYTHON, WAYLOG_CONFLUENT_KAFKA_PYTHON; WAYLOG_FOREIGN_PYTHON is an interpreter that has
-what the last three need. What passes on Apache Kafka has to pass here, but for what `KNOWN` lists.
-With WAYLOG_TEST_BOOTSTRAP_SERVERS a suite runs once, on that broker. All that a suite prints is
-kept in the folder WAYLOG_FOREIGN_LOGS, if there is one; WAYLOG_FOREIGN_ONLY=0081,0113 picks tests
-of librdkafka by their numbers, WAYLOG_FOREIGN_JOBS says how many run at a time, each with the
-words of WAYLOG_FOREIGN_PREFIX (`nice -n 19`) before its command.
+the dependencies of the last three. Tests that pass on Apache Kafka have to pass here, except those
+in `KNOWN`. With WAYLOG_TEST_BOOTSTRAP_SERVERS a suite runs once, on that broker. The output of the
+suites is kept in the folder WAYLOG_FOREIGN_LOGS, if set; WAYLOG_FOREIGN_ONLY=0081,0113 selects
+tests of librdkafka by number, WAYLOG_FOREIGN_JOBS is the number of those that run in parallel, and
+WAYLOG_FOREIGN_PREFIX (`nice -n 19`) is put before the command of each.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(7200)]
 
 _HERE: Final = Path(__file__).parent
 
-#: What may pass on Apache Kafka and fail here, by suite, and why.
+#: Tests that may pass on Apache Kafka and fail here, with the reason, by suite.
 KNOWN: Final[dict[str, dict[str, str]]] = {
     "franz-go": {},
     "librdkafka": {},
@@ -52,7 +52,7 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
 
 
 class Outcome(NamedTuple):
-    """What a suite says of itself."""
+    """The result that a suite reports."""
 
     passed: int
     failed: set[str]
@@ -60,7 +60,7 @@ class Outcome(NamedTuple):
 
 
 def tree(variable: str) -> Path:
-    """The source tree that a variable names; skips the test without one."""
+    """Return the source tree that a variable names; skips the test without one."""
     given = os.environ.get(variable)
     if not given:
         pytest.skip(f"{variable} names no source tree")
@@ -78,7 +78,7 @@ _SETTINGS: Final = {
 }
 
 
-#: Of several brokers: consumers read from the nearest one.
+#: Settings of several brokers: consumers read from the nearest one.
 _RACKS: Final = {
     "replica_selector_class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 }
@@ -89,7 +89,7 @@ def _apache_kafka(brokers: int, settings: dict[str, str]) -> Iterator[str]:
     more: dict[str, str | list[str]] = dict(settings)
     if brokers > 1:
         more |= _RACKS | {"broker_rack": [f"RACK{node}" for node in NODES]}
-    # Some of these suites know the number of their broker.
+    # Some of these suites expect certain node ids.
     with apache_kafka(brokers, more, first_node=0 if brokers == 1 else 1) as servers:
         yield servers
 
@@ -109,7 +109,7 @@ def _waylog(folder: Path, brokers: int, settings: dict[str, str]) -> Iterator[st
             cluster.stop()
         return
     broker = BrokerProcess(folder, **settings, advertised_listeners="PLAINTEXT://127.0.0.1:0")
-    # As the brokers that these suites know: no fdatasync for each append.
+    # Like the brokers that these suites know: without fdatasync for each append.
     del broker.properties["log.flush.interval.messages"]
     try:
         yield broker.start()
@@ -120,10 +120,10 @@ def _waylog(folder: Path, brokers: int, settings: dict[str, str]) -> Iterator[st
 def compare(
     suite: str, folder: Path, measure: Callable[[str], Outcome], brokers: int = 1, **more: str
 ) -> None:
-    """Run a suite on both brokers; fail for what passes on Apache Kafka and fails on ours.
+    """Run a suite on both brokers; fail for tests that pass on Apache Kafka and fail on ours.
 
-    `more` are further settings of the brokers. Each is new, and has nothing in it. There are one
-    or three of them.
+    `more` are further settings of the brokers. There are one or three brokers, which are new and
+    empty for each run.
     """
     settings = _SETTINGS | more
     given = os.environ.get("WAYLOG_TEST_BOOTSTRAP_SERVERS")
@@ -146,7 +146,7 @@ def _report(suite: str, broker: str, outcome: Outcome) -> None:
 
 
 def run(command: list[str], folder: Path, **environment: str) -> str:
-    """Run a suite to its end, whatever that is; returns what it prints."""
+    """Run a suite to its end, passed or failed; return its output."""
     done = subprocess.run(
         command, cwd=folder, env=os.environ | environment, text=True, errors="replace",
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
@@ -212,7 +212,7 @@ def test_librdkafka(tmp_path: Path, setting: str) -> None:
         script = tmp_path / "bin" / name
         script.write_text(f'#!/bin/sh\nexec java -Xmx128M -cp "{jars()}/*" {command} "$@"\n')
         script.chmod(0o755)
-    # Where it builds and runs what it has in Java.
+    # The folder in which it builds and runs its Java programs.
     (tmp_path / "libs").symlink_to(jars())
     script = tmp_path / "bin" / "kafka-run-class.sh"
     script.write_text(f'#!/bin/sh\nexec java -Xmx128M -cp "$CLASSPATH:{jars()}/*" "$@"\n')
@@ -229,7 +229,7 @@ def test_librdkafka(tmp_path: Path, setting: str) -> None:
 
 def _librdkafka(folder: Path, tmp_path: Path, servers: str, setting: str) -> Outcome:
     config = tmp_path / "test.conf"
-    # Its limits are those of a machine that has nothing else to do.
+    # Its default limits suit a machine that has nothing else to do.
     config.write_text(f"metadata.broker.list={servers}\ntest.timeout.multiplier=3\n")
     scenario = "noautocreate" if setting == "noautocreate" else "default"
     asked = set(librdkafka_suite.numbers(folder, scenario))
@@ -268,7 +268,7 @@ def test_aiokafka(tmp_path: Path, brokers: int) -> None:
     folder = tree("WAYLOG_AIOKAFKA")
 
     def measure(servers: str) -> Outcome:
-        # Its sources must not hide the package that is installed.
+        # The source tree must not hide the installed package.
         return run_pytest(
             folder, "tests", "--import-mode=append", "--ignore=tests/test_sasl.py",
             "--docker-image=image:4.3.0", "-p", "aiokafka_plugin",
@@ -283,7 +283,7 @@ def test_kafka_python(tmp_path: Path, brokers: int) -> None:
     folder = tree("WAYLOG_KAFKA_PYTHON")
 
     def measure(servers: str) -> Outcome:
-        first = servers.partition(",")[0]  # it knows one
+        first = servers.partition(",")[0]  # its setting takes a single broker
         return run_pytest(
             folder, "test/integration",
             "--ignore=test/integration/test_ssl_integration.py",

@@ -1,6 +1,7 @@
-"""Redpanda Console (a web console on franz-go) pointed at our broker: what its pages ask for.
+"""Redpanda Console (a web console on franz-go) on our broker: the requests of its pages.
 
-WAYLOG_CONSOLE names the program: in its source tree (2.2.4 needs nothing but Go's module proxy)
+WAYLOG_CONSOLE names the program. To build it in its source tree (2.2.4 needs only Go's module
+proxy):
 `touch backend/pkg/embed/frontend/index.html && cd backend && go build -o console ./cmd/api`.
 """
 
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
 @pytest.fixture
 def topic(bootstrap_servers: str) -> str:
-    """A topic of three partitions with thirty records, ten of which a group has read."""
+    """Create a topic of three partitions with thirty records, ten of which a group has read."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     admin.create_topics([NewTopic(name, 3, 1)])[name].result(10)
@@ -44,7 +45,7 @@ def topic(bootstrap_servers: str) -> str:
 
 @pytest.fixture
 def console(bootstrap_servers: str, tmp_path: Path) -> Iterator[str]:
-    """Its URL."""
+    """Run the console; give its URL."""
     program = os.environ.get("WAYLOG_CONSOLE")
     if not program:
         pytest.skip("WAYLOG_CONSOLE names no program")

@@ -1,4 +1,4 @@
-"""What libFuzzer calls: bytes of a stranger through the broker's parsers.
+"""The fuzz targets of the broker: its parsers, with untrusted bytes of clients.
 
 Run by tests/fuzz/run.py, which compiles them with coverage and AddressSanitizer.
 """
@@ -35,7 +35,7 @@ _DECOMPRESSED_MAX = 1024 * 1024
 
 
 def fuzz_requests(data: bytes) -> None:
-    """A frame: read or refused; what was read can be written again and is the same."""
+    """Fuzz a frame: a decoded request must encode to bytes that decode to the same."""
     try:
         header, body = decode_request(memoryview(bytearray(data)))
     except RemoteProtocolError:
@@ -46,12 +46,12 @@ def fuzz_requests(data: bytes) -> None:
     with suppress(LocalProtocolError):
         written = encode(plan, body)
         again, _ = decode(plan, memoryview(written))
-        # The bytes, because a NaN does not equal itself.
+        # Compare bytes, because a NaN does not equal itself.
         assert encode(plan, again) == written
 
 
 def fuzz_batches(data: bytes) -> None:
-    """Record batches: validated, scanned, read, or refused with one of Kafka's errors."""
+    """Fuzz record batches: they are validated, scanned, read, or rejected with Kafka's errors."""
     buffer = bytearray(data)
     with suppress(BrokerError, RemoteProtocolError):
         for header in records.validate_batches(memoryview(buffer)):
@@ -68,7 +68,7 @@ def fuzz_batches(data: bytes) -> None:
 
 
 def fuzz_login(data: bytes) -> None:
-    """Messages of SASL: nobody gets in."""
+    """Fuzz messages of SASL: no login may succeed."""
     users = ScramUsers()
     for exchange in (
         PlainServer({"anna": "a long password that nobody guesses"}),
@@ -84,7 +84,7 @@ TARGETS = {"requests": fuzz_requests, "batches": fuzz_batches, "login": fuzz_log
 
 
 def main() -> None:
-    """Fuzz the target that the first word names; libFuzzer takes the other words."""
+    """Fuzz the target named by the first argument; libFuzzer takes the other arguments."""
     target = TARGETS[sys.argv.pop(1)]
     for api in APIS.values():
         api.request_plan(api.versions[1])

@@ -1,4 +1,4 @@
-"""What libFuzzer calls: bytes of a broker through our own clients' parsers.
+"""The fuzz targets of our own clients: their parsers, with bytes of a broker.
 
 Run by tests/fuzz/run.py, which compiles them with coverage and AddressSanitizer.
 """
@@ -29,7 +29,7 @@ _LENGTH_AT, _CRC_AT, _ATTRIBUTES_AT, _HEAD_BYTES = 8, 17, 21, 61
 
 
 def fuzz_fetched_batches(data: bytes) -> None:
-    """Record batches, with checksums that are right: read in order, or refused."""
+    """Fuzz record batches with valid checksums: they are read in order, or rejected."""
     buffer = bytearray(data)
     start = 0
     while start + _HEAD_BYTES <= len(buffer):
@@ -47,7 +47,7 @@ def fuzz_fetched_batches(data: bytes) -> None:
 
 
 def fuzz_answers(data: bytes) -> None:
-    """What a broker answers, whatever it was asked."""
+    """Fuzz the answers of a broker, with the parser of each request."""
     for read in _READERS:
         with suppress(MalformedAnswer):
             read(bytes(data))

@@ -1,4 +1,4 @@
-"""What libFuzzer calls: bytes of a stranger through the gateway's parsers.
+"""The fuzz targets of the gateway: its parsers, with untrusted bytes of clients.
 
 Run by tests/fuzz/run.py, which compiles them with coverage and AddressSanitizer.
 """
@@ -9,7 +9,7 @@ import sys
 
 import atheris
 
-# All of it here: what was imported before is not looked into.
+# All imports are here, because modules imported before are not instrumented.
 with atheris.instrument_imports(
     include=["gateway.formats", "gateway.mqtt", "gateway.http.plain.request_head"]
 ):
@@ -51,7 +51,7 @@ _OWNTRACKS = TopicRoute("owntracks/ada/phone", True, owntracks.parse, "ada/phone
 
 
 def fuzz_packets(data: bytes) -> None:
-    """Packets of a client, of each version, in two pieces."""
+    """Fuzz packets of a client, of each version, in two chunks."""
     if not data:
         return
     decoder = Decoder(64 * 1024, data[0] % 6)
@@ -67,7 +67,7 @@ def fuzz_packets(data: bytes) -> None:
 
 
 def fuzz_session(data: bytes) -> None:
-    """Two clients of one server, who say what they like and vanish."""
+    """Fuzz two clients of one server that send arbitrary packets and disconnect."""
     router = Router(Settings(), AccessRules(), 0.0)
     now = 0.0
     for part in data.split(b"\xff\xfe\xfd"):
@@ -93,7 +93,7 @@ def fuzz_session(data: bytes) -> None:
 
 
 def fuzz_fixes(data: bytes) -> None:
-    """What is read in one pass is what the complete reader makes of it."""
+    """Fuzz the one-pass parser of fixes: its result must equal that of the full parser."""
     for route in (_POSITION, _OWNTRACKS):
         made = route.record_of(bytes(data), _RECEIVED)
         if made is None:
@@ -107,7 +107,7 @@ def fuzz_fixes(data: bytes) -> None:
 
 
 def fuzz_formats(data: bytes) -> None:
-    """A body of an app: every parser answers, and what it makes can be stored and read again."""
+    """Fuzz bodies of apps: parsed fixes must survive encoding and decoding."""
     if not data:
         return
     parser = _PARSERS[data[0] % len(_PARSERS)]
@@ -119,7 +119,7 @@ def fuzz_formats(data: bytes) -> None:
 
 
 def fuzz_requests(data: bytes) -> None:
-    """The head of an HTTP request: plain, or left to the complete server."""
+    """Fuzz the head of an HTTP request: it is recognised, or left to the full server."""
     recognise(bytes(data))
 
 

@@ -47,7 +47,7 @@ TARGETS = BROKER + GATEWAY + CLIENTS
 
 
 def build(folder: Path, clang: str) -> None:
-    """A copy of the packages with instrumented parsers."""
+    """Build a copy of the packages with instrumented parsers."""
     for package in ("broker_core", "gateway", "waylog"):
         shutil.copytree(
             ROOT / package,
@@ -70,7 +70,7 @@ def build(folder: Path, clang: str) -> None:
 
 
 def seed(corpus: Path) -> None:
-    """A request of every API and version, a few batches, a few logins."""
+    """Write the seeds of the broker: a request of every API and version, batches, logins."""
     from broker_core.protocol.definitions import APIS
     from broker_core.protocol.primitives import encode
     from broker_core.protocol.records import build_batch
@@ -100,7 +100,7 @@ def seed(corpus: Path) -> None:
 
 
 def seed_gateway(corpus: Path) -> None:
-    """What clients say after each version's CONNECT, a body of each kind, a head."""
+    """Write the seeds of the gateway: packets after each version's CONNECT, bodies, a head."""
     subscribe, publish = b"\x82\x08\0\1\0\3a/b\2", b"\x32\x08\0\3a/b\0\2x"
     for version, name in ((3, b"\0\6MQIsdp"), (4, b"\0\4MQTT"), (5, b"\0\4MQTT")):
         properties = b"\x05\x11\0\0\0\x09" if version == 5 else b""
@@ -125,7 +125,7 @@ def seed_gateway(corpus: Path) -> None:
 
 
 def fuzz(folder: Path, target: str, seconds: int) -> tuple[int, int, str]:
-    """Fuzz one target; returns exit status, executions, and the coverage it reached."""
+    """Fuzz one target; return exit status, executions, and the coverage it reached."""
     origin = importlib.util.find_spec("atheris")
     assert origin is not None
     assert origin.origin is not None
@@ -139,7 +139,7 @@ def fuzz(folder: Path, target: str, seconds: int) -> tuple[int, int, str]:
     command = [
         sys.executable, str(ROOT / "tests/fuzz" / program), target,
         str(folder / "corpus" / target), f"-max_total_time={seconds}", "-rss_limit_mb=2048",
-        # A length field that makes us allocate is a finding: inputs are 4 KiB.
+        # A large allocation caused by a length field is a finding: inputs are at most 4 KiB.
         "-malloc_limit_mb=64",
         "-max_len=4096", "-timeout=10", "-print_final_stats=1",
         f"-artifact_prefix={folder}/{target}-",

@@ -1,4 +1,4 @@
-"""One broker and one gateway for the tests that only send and read."""
+"""One broker and one gateway for tests that only send and read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def gateway_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker with the platform's topics."""
+    """Yield a broker with the platform's topics."""
     broker = Broker(tmp_path_factory.mktemp("gateway-broker"))
     ensure_topics(broker.address)
     yield broker
@@ -26,7 +26,7 @@ def gateway_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]
 
 @pytest.fixture(scope="session")
 def gateway(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway with places."""
+    """Yield a gateway with places."""
     folder: Path = tmp_path_factory.mktemp("gateway")
     running = Gateway(folder, gateway_broker.address, "--places", str(folder / "places"))
     yield running
@@ -35,5 +35,5 @@ def gateway(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def user(gateway: Gateway) -> Login:
-    """A user of this test alone."""
+    """Return a user that only this test uses."""
     return gateway.user(f"user{next(_numbers)}")

@@ -34,7 +34,7 @@ _ENDLESS: Final = ("/v1/stream", "/v1/ws", "/mqtt")
 
 
 def main() -> int:
-    """Run it."""
+    """Run schemathesis and return its exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -31,7 +31,7 @@ from waylog.network.served_hosts import ServedHosts
 async def parts(
     folder: Path, *, log: MemoryLog | None = None, limits: HttpLimits | None = None
 ) -> AsyncIterator[Services]:
-    """Services in open mode."""
+    """Yield services in open mode."""
     store = UserStore(folder / "users.db")
     metrics = GatewayMetrics()
     locations, addresses = LocationView(), AddressView()

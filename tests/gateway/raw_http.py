@@ -1,4 +1,4 @@
-"""HTTP requests byte by byte: what a well-behaved client would not send."""
+"""HTTP requests byte by byte, including those that a well-behaved client does not send."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TIMEOUT_S = 30
 
 
 class Answer(NamedTuple):
-    """Status, headers in lower case, and the body, which is empty for what does not end."""
+    """Status, headers in lower case, and the body, which is empty for an endless response."""
 
     status: int
     headers: dict[str, str]
@@ -25,7 +25,7 @@ def _bytes(text: str | bytes) -> bytes:
 def request(
     method: str, target: str | bytes, headers: Headers = (), body: bytes | None = None
 ) -> bytes:
-    """A request as bytes, with the headers that are given, and Host and the length if need be."""
+    """Return a request as bytes; adds Host and Content-Length if they are needed."""
     lines = [b"%b %b HTTP/1.1" % (method.encode(), _bytes(target))]
     if not any(name.lower() == "host" for name, _ in headers):
         lines.append(b"Host: 127.0.0.1")
@@ -36,7 +36,7 @@ def request(
 
 
 async def read_answer(reader: asyncio.StreamReader) -> Answer:
-    """The next answer of a connection."""
+    """Return the next response of a connection."""
     head = await reader.readuntil(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")[:-2]
     headers: dict[str, str] = {}
@@ -54,7 +54,7 @@ async def ask(
     headers: Headers = (),
     body: bytes | None = None,
 ) -> Answer:
-    """Ask once, over a connection of its own."""
+    """Send one request over a connection of its own."""
     async with asyncio.timeout(_TIMEOUT_S):
         reader, writer = await asyncio.open_connection(*address)
         try:

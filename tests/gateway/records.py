@@ -1,4 +1,4 @@
-"""Records as a log reader hands them over, and a log in memory."""
+"""Records as a log reader delivers them, and a log in memory."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class StoredRecord:
 
 
 def fix(device: str = "ada/phone", time: int = NOW, **members: Any) -> Fix:
-    """A fix with what matters to a test."""
+    """Return a fix with the given members and defaults for the others."""
     given: dict[str, Any] = {"id": f"{device}-{time}", "lat": 47.14, "lon": 9.52, "received": NOW}
     return Fix(device=device, user=device.partition("/")[0], time=time, **given | members)
 
 
 def address(device: str = "ada/phone", time: int = NOW, **members: Any) -> Address:
-    """An address with what matters to a test."""
+    """Return an address with the given members and defaults for the others."""
     given: dict[str, Any] = {
         "fix_id": f"{device}-{time}",
         "lat": 47.14,
@@ -61,12 +61,12 @@ def address(device: str = "ada/phone", time: int = NOW, **members: Any) -> Addre
 
 
 def record(message: Fix | Address, offset: int = 0, partition: int = 0) -> StoredRecord:
-    """A message as the log has it."""
+    """Return a message as a record of the log."""
     return StoredRecord(message.device.encode(), encode(message), offset, partition)
 
 
 class MemoryLog:
-    """Takes appends; the test decides when they are acknowledged."""
+    """A log that takes appends; the test decides when they are acknowledged."""
 
     def __init__(self) -> None:
         self.appended: list[tuple[str, bytes | None, bytes, Pairs | None]] = []
@@ -88,11 +88,11 @@ class MemoryLog:
         self.deliveries.append(on_delivery)
 
     def acknowledge(self) -> None:
-        """Everything that waits."""
+        """Acknowledge all appends that wait."""
         self._answer(None)
 
     def fail(self) -> None:
-        """The same, with the error of a broker that did not answer."""
+        """Fail all appends that wait, with the error of a broker that did not answer."""
         self._answer(KafkaError(KafkaError._MSG_TIMED_OUT))
 
     def _answer(self, error: KafkaError | None) -> None:

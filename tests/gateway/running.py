@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, on a real broker."""
+"""A gateway in its own process, on a real broker."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Gateway:
         return host, int(port)
 
     def start(self) -> None:
-        """Start, on the same port as before, and wait until it serves."""
+        """Start on the same port as before, and wait until it serves."""
         self.process = Process(
             *("gateway", "--bootstrap-servers", self.bootstrap_servers, "--http", self.http),
             *("--mqtt", "none", "--data", str(self.folder), *self._options),
@@ -57,37 +57,37 @@ class Gateway:
         self.http = self.process.wait_for(r"gateway ready http=(\S+)").group(1)
 
     def kill(self) -> None:
-        """As the kernel would."""
+        """Kill it with SIGKILL."""
         self.process.stop(signal.SIGKILL)
 
     def close(self) -> None:
-        """Stop it cleanly; it must end with 0."""
+        """Stop it cleanly; its exit status must be 0."""
         status = self.process.stop()
         self.users.close()
         assert status == 0, self.process.output
 
     def user(self, name: str, *, admin: bool = False) -> Login:
-        """A new user's credentials."""
+        """Add a user and return its credentials."""
         token = self.users.add(name, admin=admin)
         assert token is not None
         return Login(name, token)
 
     @cached_property
     def admin(self) -> Login:
-        """An administrator."""
+        """Return the credentials of an administrator."""
         return self.user("admin", admin=True)
 
     def client(
         self, login: Login | None = None
     ) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
-        """A client with these credentials on every request."""
+        """Return a client that sends these credentials with every request."""
         headers = {}
         if login is not None:
             headers["Authorization"] = aiohttp.encode_basic_auth(*login)
         return http_session(self.url, headers=headers, timeout=aiohttp.ClientTimeout(total=30))
 
     def records(self, topic: str) -> list[tuple[bytes | None, bytes]]:
-        """Everything in a topic now: key and value."""
+        """Return key and value of all records in a topic now."""
         consumer = Consumer(
             client_config(
                 self.bootstrap_servers,
@@ -115,7 +115,7 @@ class Gateway:
             consumer.close()
 
     def publish(self, *addresses: Address) -> None:
-        """Write to topic `address`, as a resolver would."""
+        """Write to topic `address`, as a resolver does."""
         producer = Producer(producer_config(self.bootstrap_servers, "test", linger_ms=0))
         for address in addresses:
             producer.produce("address", encode(address), address.device.encode())
@@ -123,7 +123,7 @@ class Gateway:
 
 
 async def json_of(answer: aiohttp.ClientResponse, status: int = 200) -> Any:
-    """The body of an answer that must have this status."""
+    """Return the body of a response, which must have this status."""
     body = await answer.text()
     assert answer.status == status, body
     return await answer.json()

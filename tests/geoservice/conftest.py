@@ -1,4 +1,4 @@
-"""The index of the world, built once for all tests of the geocoder."""
+"""Fixtures for all tests of the geocoder, among them the world index, which is built once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.geoservice.small_extract import write_extract
 
 @pytest.fixture(scope="session")
 def world_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The index that the set-up built; another where it did not run."""
+    """Return the index that the set-up built, or build one if there is none."""
     if WORLD_PATH.exists():
         return WORLD_PATH
     path: Path = tmp_path_factory.mktemp("world") / "world.bin"
@@ -24,7 +24,7 @@ def world_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def street_path(world_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of the streets of a small town."""
+    """Return a street index of a small town."""
     from geoservice.importer.build import build_index
 
     folder: Path = tmp_path_factory.mktemp("streets")

@@ -1,4 +1,4 @@
-"""Index files made out of others, for tests."""
+"""Index files for tests, made from others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from geoservice.index.format import read_header, write_index
 
 
 def read_sections(path: Path) -> dict[str, bytes]:
-    """All sections of an index file."""
+    """Return all sections of an index file."""
     data = path.read_bytes()
     header = read_header(memoryview(data))
     return {
@@ -18,7 +18,7 @@ def read_sections(path: Path) -> dict[str, bytes]:
 
 
 def write_renamed(source: Path, target: Path, old: bytes, new: bytes) -> None:
-    """The same index with another text, of the same length, in its names."""
+    """Write a copy of an index with a text in its names replaced by another of the same length."""
     assert len(old) == len(new)
     sections = read_sections(source)
     assert old in sections["strings"]

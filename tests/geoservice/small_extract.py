@@ -1,4 +1,4 @@
-"""A town that does not exist, as an OpenStreetMap extract: streets, houses, areas, a bit of all."""
+"""An invented town as an OpenStreetMap extract: streets, houses, areas and other objects."""
 
 from __future__ import annotations
 

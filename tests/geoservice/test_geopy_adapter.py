@@ -1,4 +1,4 @@
-"""Our geocoder as geopy's users would use it."""
+"""The geopy adapter, used as geopy's users would."""
 
 from __future__ import annotations
 

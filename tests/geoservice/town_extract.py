@@ -1,4 +1,4 @@
-"""A small town for tests, written as an extract of OpenStreetMap.
+"""A small invented town, written as an OpenStreetMap extract.
 
 Sternwil lies in Liechtenstein: Hauptstrasse from west to east with houses, an interpolation line
 and a bakery, Alte Gasse across, and the hamlet Hinterdorf.
@@ -17,7 +17,7 @@ _TAGS: dict[str, str] = {"addr:city": "Sternwil", "addr:postcode": "9999"}
 
 
 def write_town(path: Path) -> Path:
-    """Write the extract; returns its path."""
+    """Write the extract; return its path."""
     nodes: list[Node] = []
     ways: list[Way] = []
 

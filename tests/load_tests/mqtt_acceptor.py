@@ -1,4 +1,4 @@
-"""A small MQTT 3.1.1 server under a test's control: it acknowledges, holds back, or hangs up."""
+"""A small MQTT 3.1.1 server controlled by a test: it acknowledges, holds back, or hangs up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONNECT, PUBLISH, SUBSCRIBE, PINGREQ, DISCONNECT = 1, 3, 8, 12, 14
 
 
 class Received(NamedTuple):
-    """One PUBLISH as it came in."""
+    """One PUBLISH as received."""
 
     topic: str
     payload: bytes
@@ -20,11 +20,11 @@ class Received(NamedTuple):
 
 
 class MqttAcceptor:
-    """What came in, and how to answer.
+    """A server that records received messages.
 
-    `acknowledge(n)` is asked for the n-th PUBLISH (from 0): False holds the PUBACK back, None
-    hangs up instead. `push(topic, payload)` may return what is sent to the subscribers of
-    `devices/<user>/<device>/address` when a position came.
+    `acknowledge(n)` is called for the n-th PUBLISH (from 0): False holds the PUBACK back, None
+    hangs up instead. `push(topic, payload)` is called for each position and may return a message
+    for the subscribers of `devices/<user>/<device>/address`.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class MqttAcceptor:
 
     @property
     def payloads(self) -> list[bytes]:
-        """Payloads of what was acknowledged."""
+        """Return the payloads of acknowledged messages."""
         return [each.payload for each in self.received if each.acknowledged]
 
     def hang_up(self) -> None:
@@ -50,7 +50,7 @@ class MqttAcceptor:
             writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection."""
         self.connections += 1
         self._writers.add(writer)
         try:
@@ -117,7 +117,7 @@ class MqttAcceptor:
 
 @asynccontextmanager
 async def mqtt_acceptor() -> AsyncIterator[MqttAcceptor]:
-    """An acceptor that listens on a loopback port chosen by the system."""
+    """Yield an acceptor that listens on a free loopback port."""
     acceptor = MqttAcceptor()
     async with serving(acceptor.serve) as acceptor.port:
         yield acceptor
@@ -128,7 +128,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def serving(serve: Serve, port: int = 0) -> AsyncIterator[int]:
-    """A TCP server; yields its port. At the end nothing of its connections is left."""
+    """Run a TCP server; yield its port. At the end all connections are closed."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -152,7 +152,7 @@ async def serving(serve: Serve, port: int = 0) -> AsyncIterator[int]:
         for task in list(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # transports close in the next turn
+        await asyncio.sleep(0)  # transports close in the next iteration of the loop
         await server.wait_closed()
 
 

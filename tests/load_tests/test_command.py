@@ -57,7 +57,7 @@ def platform() -> Any:
         yield own
 
 
-# So many that some are due in the half second in which there is no gateway.
+# The rates are high enough for fixes to be due in the half second without a gateway.
 @pytest.mark.long
 @pytest.mark.parametrize(("protocol", "rate"), [("mqtt", "80"), ("batch", "2000")])
 def test_nothing_is_lost_when_the_gateway_is_killed_meanwhile(

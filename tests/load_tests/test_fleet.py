@@ -42,7 +42,14 @@ async def play(fleet: Fleet, seconds: float) -> None:
 
 
 def fleet_for(acceptor: MqttAcceptor, devices: int, rate: float, **options: object) -> Fleet:
-    return Fleet("127.0.0.1", acceptor.port, devices=devices, rate=rate, run=RUN, **options)  # type: ignore[arg-type]
+    return Fleet(
+        "127.0.0.1",
+        acceptor.port,
+        devices=devices,
+        rate=rate,
+        run=RUN,
+        **options,  # type: ignore[arg-type]
+    )
 
 
 def address(_: str, payload: bytes) -> bytes:
@@ -102,7 +109,7 @@ async def test_what_was_not_acknowledged_is_sent_again_on_the_next_connection() 
         assert len(acknowledged) == fleet.sent == fleet.acknowledged
         assert fleet.resent > 0
         assert fleet.disconnects == 3
-        # What followed the hang-up on the same connection never got here.
+        # Messages after the hang-up on the same connection were never received.
         again = [each for each in acceptor.received if each.dup]
         assert 0 < len(again) <= fleet.resent
         distinct = {each.payload for each in acceptor.received}
@@ -230,4 +237,8 @@ def test_wrong_settings_are_refused() -> None:
         {"user": "u" * 400},
     ):
         with pytest.raises(ValueError, match=r"."):
-            Fleet("127.0.0.1", 1, **({"devices": 1, "rate": 1.0, "run": RUN} | wrong))  # type: ignore[arg-type]
+            Fleet(
+                "127.0.0.1",
+                1,
+                **({"devices": 1, "rate": 1.0, "run": RUN} | wrong),  # type: ignore[arg-type]
+            )

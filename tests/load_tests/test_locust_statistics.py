@@ -1,4 +1,4 @@
-"""A batch must leave the same in Locust's entries as its own `log` leaves one by one.
+"""A batch has the same effect on Locust's entries as single calls of its own `log`.
 
 Locust patches the interpreter when it is imported (gevent), so this runs in a process of its own.
 """

@@ -1,4 +1,4 @@
-"""The locustfile the plain way: `locust -f load_tests/locustfile.py`."""
+"""The locustfile without our command: `locust -f load_tests/locustfile.py`."""
 
 from __future__ import annotations
 

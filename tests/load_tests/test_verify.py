@@ -1,4 +1,4 @@
-"""Against a real broker: what verify says of a log that is right, and of every way to be wrong."""
+"""`verify` with a real broker, for a correct log and for every kind of error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 
 class Scene:
-    """Records in the log, and an account that is to be compared with them."""
+    """Records in the log, and an account to be compared with them."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.log = Log(bootstrap_servers)
@@ -63,7 +63,7 @@ class Scene:
         self._producer.produce("location", value)
 
     def verdict(self, **sent_and_acknowledged: tuple[int, set[int]]) -> Verdict:
-        """By device: how many were sent, and which of them were acknowledged."""
+        """Compare; the arguments are, by device, the number sent and the acknowledged fixes."""
         assert self._producer.flush(10) == 0
         devices = []
         for name, (sent, acknowledged) in sent_and_acknowledged.items():

@@ -1,4 +1,4 @@
-"""What must hold of the metadata that a controller writes; knows everything, unlike the nodes."""
+"""Invariants of the metadata that a controller writes; the checker sees all nodes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.simulation.quorum_checker import Checker, Violation
 
 
 class PartitionKey(NamedTuple):
-    """A partition of one life of a topic."""
+    """A partition of a topic; a topic that is created again has another id."""
 
     topic_id: bytes
     number: int
 
 
 class ControllerChecker(Checker):
-    """Makes the image of everything committed, once, and looks at each step."""
+    """Applies all committed entries once to an image, and checks each step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class ControllerChecker(Checker):
         self.leader_changes = 0
 
     def state_after(self, offset: int, entry: Entry) -> bytes:
-        """See Checker: the image is the state."""
+        """See Checker; the state is the encoded image."""
         if entry.kind is not EntryKind.DATA:
             self.image.offset = offset + 1
             return self.states[-1]
@@ -40,7 +40,7 @@ class ControllerChecker(Checker):
         next_id = self.image.next_producer_id
         changes = ImageChanges()
         for record in decode_records(entry.value):
-            # One record after the other: what one made, the next may not skip.
+            # One record at a time, since a check must see the image after each of them.
             self.image.apply(offset, [record], changes)
             self._look_at_partitions(changes)
             changes.partitions.clear()
@@ -87,8 +87,8 @@ class ControllerChecker(Checker):
         if after.leader == before.leader:
             return
         self.leader_changes += 1
-        # The change that ends a reassignment brings replicas into the ISR, by its leader's word,
-        # and one of them leads at once.
+        # The change that completes a reassignment adds replicas to the ISR, as the leader asked,
+        # and one of them may lead at once.
         joined = after.isr if before.is_reassigning and not after.is_reassigning else ()
         complete = {*before.isr, *before.elr, *joined}
         if after.leader != NO_LEADER and after.leader not in complete:
@@ -97,19 +97,19 @@ class ControllerChecker(Checker):
             )
 
     def image_is(self, image: ClusterImage) -> None:
-        """A node believes that this is the state."""
+        """Check that the image of a node is the state at its offset."""
         if encode_image(image) != self.states[image.offset]:
             raise Violation(f"an image at {image.offset} is not what the entries make")
 
     def altered(self, key: PartitionKey, partition_epoch: int, isr: tuple[int, ...]) -> None:
-        """A leader was told that its ISR is this."""
+        """Check an ISR whose change was acknowledged to a leader: it must be committed."""
         self.changes_acknowledged += 1
         states = {each.partition_epoch: each for each in self.history.get(key, ())}
         if partition_epoch not in states or states[partition_epoch].isr != isr:
             raise Violation(f"{key.number}: ISR {isr} was acknowledged, but is not committed")
 
     def registered(self, broker_id: int, incarnation_id: bytes, epoch: int) -> None:
-        """A broker was told its epoch."""
+        """Check an epoch given to a process: it must be committed, and be this process's alone."""
         broker = self.image.brokers.get(broker_id)
         if broker is None or broker.epoch < epoch:
             raise Violation(f"broker {broker_id} was told epoch {epoch}, which is not committed")
@@ -117,7 +117,7 @@ class ControllerChecker(Checker):
             raise Violation(f"two processes are broker {broker_id} in epoch {epoch}")
 
     def finish_metadata(self) -> None:
-        """Everything runs again, for a while."""
+        """Check the state a while after all faults have ended."""
         lost = self.created - self.maybe_deleted - self.image.topics.keys()
         if lost:
             raise Violation(f"the acknowledged topics {sorted(lost)} are lost")

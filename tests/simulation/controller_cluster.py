@@ -1,4 +1,4 @@
-"""Five nodes that are brokers, three of them controllers: the quorum with all that stands on it."""
+"""Five brokers, three of them controllers: the quorum with everything that depends on it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BrokerNode(Node):
     def start(self) -> None:
         """See Node."""
         self.incarnation_id = self.cluster.random.randbytes(16)
-        # What was written is still there, or may be lost.
+        # The file with the epoch may have survived, or may be lost.
         self._former_epoch = self.cluster.random.choice((-1, self.broker_epoch))
         self.broker_epoch = -1
         self._wants_shut_down = False
@@ -80,10 +80,10 @@ class BrokerNode(Node):
 
     @property
     def image(self) -> ClusterImage:
-        """What is committed, as far as this node knows."""
+        """The committed state that this node knows."""
         return self.metadata.image
 
-    # Asking the controller
+    # Requests to the controller
 
     def ask(
         self,
@@ -91,7 +91,7 @@ class BrokerNode(Node):
         body: Body,
         take: Callable[[Body], None],
     ) -> None:
-        """Send a request to who leads the quorum, as far as known here."""
+        """Send a request to the leader of the quorum, if this node knows one."""
         leader_id = None if self.replica is None else self.replica.leader_id
         if leader_id is None:
             return
@@ -127,7 +127,7 @@ class BrokerNode(Node):
         except errors.NotController:
             return
 
-    # Being a broker
+    # The life of a broker
 
     def _beat_again(self) -> None:
         self._beat()
@@ -151,7 +151,7 @@ class BrokerNode(Node):
 
         def take(answer: Body) -> None:
             if answer["error_code"]:
-                # The controllers know another process under this number.
+                # The controllers know another process with this node id.
                 self.broker_epoch = -1
             elif body["want_shut_down"] and answer["should_shut_down"]:
                 self.cluster.faults["controlled shutdown"] += 1
@@ -192,7 +192,7 @@ class BrokerNode(Node):
         self.ask(lambda controller, asked, now: controller.brokers.register(asked, now), body, take)
 
     def _propose(self) -> None:
-        """As a leader, find others in sync or not, for no reason."""
+        """Propose random changes of the ISR of each partition that this node leads."""
         chance = self.cluster.random
         for topic, index, partition in self.image.partitions():
             if partition.leader != self.node_id or chance.random() < 0.7:
@@ -272,7 +272,7 @@ class ControllerCluster(Cluster):
         self.scheduler.after(self.random.expovariate(4.0), self._operate)
 
     def _look_for_the_dead(self, node: BrokerNode) -> None:
-        """The address of a process that is down refuses connections."""
+        """Report dead brokers: the address of a process that is down refuses connections."""
         controller = node.metadata.controller
         if controller is None:
             return
@@ -329,7 +329,7 @@ class ControllerCluster(Cluster):
             return
 
     def recover(self) -> None:
-        """Everything works again: decisions are committed, all brokers are back, all know it."""
+        """Wait after the last fault until decisions are committed and brokers are up to date."""
         deadline = self.scheduler.now + RECOVERY_S
         wanted = self._decisions + 10
         while self._decisions < wanted:
@@ -338,7 +338,7 @@ class ControllerCluster(Cluster):
             self.scheduler.run_until(self.scheduler.now + 0.5)
         self.is_healed = True
         self._operate = lambda: None  # type: ignore[method-assign]
-        # Long enough for sessions to end, brokers to register again and leaders to be elected.
+        # Long enough for sessions to expire, brokers to register and leaders to be elected.
         self.scheduler.run_until(self.scheduler.now + 15.0)
         while any(
             node.image.offset < len(self.checker.committed) for node in self.brokers.values()

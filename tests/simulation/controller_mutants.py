@@ -1,4 +1,4 @@
-"""Errors that a controller can have, one in each class; the simulation has to find them."""
+"""Bugs that a controller can have, one in each class; the simulation has to find them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker_core.quorum.roles import Leader
 
 
 class AnswersBeforeTheCommit(MetadataNode):
-    """What is decided counts at once."""
+    """A controller that answers before its decision is committed."""
 
     def decide(self, action: Callable[[Controller], None], decided: Decided) -> None:
         super().decide(action, lambda _: None)
@@ -23,7 +23,7 @@ class AnswersBeforeTheCommit(MetadataNode):
 
 
 class StaysActive(MetadataNode):
-    """A controller that leads again goes on with what it believed when it led before."""
+    """A controller that leads again with its state from the time it led before."""
 
     _former: Controller | None = None
 
@@ -37,7 +37,7 @@ class StaysActive(MetadataNode):
 
 
 class BecomesActiveTooSoon(MetadataNode):
-    """It does not wait until it knows what is committed."""
+    """A controller that does not wait until it has all committed entries."""
 
     def after_event(self, now: float) -> None:
         if isinstance(self.replica.role, Leader) and self.controller is None:
@@ -60,7 +60,7 @@ class _Unclean(PartitionControl):
 
 
 class ElectsAnyReplica(_OtherPartitions):
-    """Whoever is alive leads."""
+    """A controller that elects any live replica as leader."""
 
     partitions = _Unclean
 
@@ -73,7 +73,7 @@ class _Believing(PartitionControl):
 
 
 class BelievesEveryLeader(_OtherPartitions):
-    """Also who leads no longer says who is in sync."""
+    """A controller that accepts an ISR from a broker that is not the leader any more."""
 
     partitions = _Believing
 
@@ -84,7 +84,7 @@ class _Leaving(PartitionControl):
 
 
 class LeavesTheDeadToLead(_OtherPartitions):
-    """A fenced broker goes on leading."""
+    """A controller that leaves a fenced broker as leader."""
 
     partitions = _Leaving
 
@@ -99,7 +99,7 @@ class _AnyEpoch(BrokerControl):
 
 
 class RegistersTwo(MetadataNode):
-    """A second process gets the epoch of the first."""
+    """A controller that gives a second process the epoch of the first."""
 
     def _become_active(self, now: float) -> None:
         super()._become_active(now)

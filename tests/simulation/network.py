@@ -1,4 +1,4 @@
-"""A simulated network that delays, loses, doubles and reorders, and can be cut."""
+"""A simulated network that delays, loses, duplicates and reorders messages, and can be cut."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tests.simulation.scheduler import Scheduler
 
 @dataclass
 class Weather:
-    """How bad the network is."""
+    """The present quality of the network: a delay in seconds, and probabilities of faults."""
 
     delay_max: float = 0.005
     lost: float = 0.0
     doubled: float = 0.0
-    slow: float = 0.0  # share that takes up to a second more
+    slow: float = 0.0  # the share of messages that take up to a second more
 
 
 class Network:
-    """Delivers between nodes, by number."""
+    """Delivers messages between nodes, which are numbered."""
 
     def __init__(self, scheduler: Scheduler, randomness: random.Random) -> None:
         self._scheduler = scheduler
@@ -30,16 +30,16 @@ class Network:
         self.faults = {"lost": 0, "doubled": 0, "slow": 0, "cut": 0}
 
     def cut(self, source: int, destination: int) -> None:
-        """Nothing gets from one to the other; the way back is another."""
+        """Let nothing pass from one node to the other; the way back is not affected."""
         self._cut.add((source, destination))
 
     def heal(self) -> None:
-        """Everything works again."""
+        """End all network faults."""
         self._cut.clear()
         self.weather = Weather()
 
     def send(self, source: int, destination: int, deliver: Callable[[], None]) -> None:
-        """Deliver, perhaps, some time, perhaps twice."""
+        """Deliver a message after a delay; it may be lost or delivered twice."""
         weather, chance = self.weather, self._random.random
         if (source, destination) in self._cut:
             self.faults["cut"] += 1

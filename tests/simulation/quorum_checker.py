@@ -1,4 +1,4 @@
-"""What must hold of a quorum at every moment; knows everything, unlike the replicas."""
+"""Invariants of a quorum at every moment; unlike a replica, the checker sees everything."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from broker_core.quorum.replica import QuorumReplica
 
 
 class Violation(AssertionError):
-    """A promise of the quorum does not hold."""
+    """A guarantee of the quorum does not hold."""
 
 
 def digest_of(before: bytes, entry: Entry) -> bytes:
-    """The state of the simulated controller: a chain of digests over all entries."""
+    """Return the state of the simulated controller: a chain of digests over all entries."""
     return hashlib.blake2b(before + repr(entry).encode(), digest_size=8).digest()
 
 
 class Checker:
-    """Compares what replicas believe committed with what any of them ever did."""
+    """Compares the committed entries of all replicas, and checks each epoch's leader."""
 
     def __init__(self) -> None:
         self.committed: list[Entry] = []
-        self.states: list[bytes] = [b""]  # after so many entries
+        self.states: list[bytes] = [b""]  # the state after each number of entries
         self.acknowledged: dict[int, bytes] = {}
         self.elections = 0
         self._leaders: dict[int, ReplicaKey] = {}
 
     def observe(self, replica: QuorumReplica, known: int) -> int:
-        """Look at a replica after an event; answers its high watermark, `known` before."""
+        """Check a replica after an event; return its high watermark, which was `known` before."""
         if replica.is_leader:
             self._one_leader_with_everything(replica)
         offset = replica.high_watermark or 0
@@ -68,21 +68,21 @@ class Checker:
                 raise Violation(f"{replica.key}: offset {number} is committed before others")
 
     def state_after(self, offset: int, entry: Entry) -> bytes:
-        """What the state is after an entry more; what a snapshot there has to hold."""
+        """Return the state after one more entry, which a snapshot there has to hold."""
         return digest_of(self.states[-1], entry)
 
     def snapshot_is(self, end_offset: int, data: bytes) -> None:
-        """A replica has installed a snapshot."""
+        """Check a snapshot that a replica has installed."""
         if end_offset >= len(self.states) or self.states[end_offset] != data:
             raise Violation(f"the snapshot at {end_offset} is not what the entries make")
 
     def acknowledge(self, offset: int, value: bytes) -> None:
-        """A client was told that its value is committed at an offset."""
+        """Note a value that was acknowledged to a client as committed at an offset."""
         if self.acknowledged.setdefault(offset, value) != value:
             raise Violation(f"offset {offset} was acknowledged for two values")
 
     def finish(self, replicas: list[QuorumReplica]) -> None:
-        """After all faults have ended and everything has been replicated."""
+        """Check the end, after all faults have ended and everything has been replicated."""
         for offset, value in self.acknowledged.items():
             if offset >= len(self.committed) or self.committed[offset].value != value:
                 raise Violation(f"the acknowledged value at offset {offset} is lost")

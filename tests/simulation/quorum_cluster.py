@@ -1,4 +1,4 @@
-"""A quorum on simulated time, network and disks, with the faults that a seed draws."""
+"""A quorum on simulated time, network and disks, with the faults that a seed selects."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Node:
 
     @property
     def key(self) -> ReplicaKey:
-        """The node with its present disk."""
+        """The identity of the node with its present disk."""
         return ReplicaKey(self.node_id, f"disk-{self.node_id}-{self.directory}")
 
     def clock(self) -> float:
-        """This node's monotonic clock: it starts anywhere and goes too fast or too slow."""
+        """Return this node's monotonic time, which has any start and runs too fast or too slow."""
         return 1000.0 * self.node_id + self.cluster.scheduler.now * self.clock_rate
 
     def start(self) -> None:
@@ -83,20 +83,20 @@ class Node:
         )
 
     def crash(self) -> None:
-        """The power goes."""
+        """Cut the power."""
         self.disk.power_cut()
         self.replica = None
         self.paused = None
         self._waiting = []
 
     def wipe(self) -> None:
-        """The disk is replaced by an empty one."""
+        """Replace the disk by an empty one."""
         self.crash()
         self.directory += 1
         self.disk = SimulatedDisk(self.cluster.random)
 
     def resume(self) -> None:
-        """Wake from a pause; what came meanwhile is worked through."""
+        """Resume from a pause; events that came meanwhile are handled now."""
         if self.paused is None:
             return
         missed, self.paused = self.paused, None
@@ -104,7 +104,7 @@ class Node:
             self.run(action)
 
     def run(self, action: Callable[[], None]) -> None:
-        """Let the process do something, if it runs; afterwards look at what it has become."""
+        """Run an action in the process, if it is up; afterwards check its state."""
         if self.paused is not None:
             self.paused.append(action)
             return
@@ -138,7 +138,7 @@ class Node:
             self.cluster.scheduler.at(time, partial(self._tick, self._incarnation, time))
 
     def next_deadline(self, replica: QuorumReplica) -> float:
-        """When the process has something to do."""
+        """Return the time at which the process has something to do."""
         return replica.next_deadline()
 
     def _tick(self, incarnation: int, time: float) -> None:
@@ -147,12 +147,12 @@ class Node:
             self.run(self.tick)
 
     def tick(self) -> None:
-        """The time has come."""
+        """Handle the deadline."""
         if self.replica is not None:
             self.replica.tick(self.clock())
 
     def apply(self, replica: QuorumReplica) -> None:
-        """Follow what is committed."""
+        """Apply newly committed entries."""
         snapshot = replica.log.snapshot
         if snapshot is not None and snapshot.end_offset > self._installed:
             self.cluster.checker.snapshot_is(snapshot.end_offset, snapshot.data)
@@ -166,7 +166,7 @@ class Node:
         self._applied = (offset, state)
 
     def take_snapshot(self) -> None:
-        """Replace what is applied by a snapshot."""
+        """Replace the applied entries by a snapshot."""
         if self.replica is not None and self._applied[0] > self.replica.log.start_offset:
             self.replica.install(self.replica.snapshot(*self._applied))
             self.cluster.faults["snapshot"] += 1
@@ -183,7 +183,7 @@ class Node:
         )
 
     def receive(self, request: Request, answer: Callable[[Answer], None]) -> None:
-        """A request has arrived; a fetch without news waits, as a connection's long poll does."""
+        """Handle a request; a fetch without news waits, as in a long poll."""
         replica = self.replica
         if replica is None:
             return
@@ -214,7 +214,7 @@ class Node:
 
 
 class Cluster:
-    """Five nodes, three voters among them; a client that appends; a chaos that a seed draws."""
+    """Five nodes, three of them voters; a client that appends; faults that a seed selects."""
 
     def __init__(self, seed: int, replica_type: ReplicaType = QuorumReplica) -> None:
         self.random = random.Random(seed)
@@ -228,7 +228,7 @@ class Cluster:
         self._values = 0
         self._pending: list[tuple[Node, int, int, bytes]] = []
         self._lost_disk = False
-        # Not every fault in every run: some errors need many of one kind, undisturbed by others.
+        # Not every kind of fault in every run: some bugs need many of one kind, and no others.
         kinds = range(FAULT_KINDS)
         self.kinds = self.random.sample(kinds, self.random.randint(2, len(kinds)))
         self._faults_per_s = self.random.choice([0.3, 1.0, 3.0])
@@ -238,19 +238,19 @@ class Cluster:
             node.start()
 
     def make_checker(self) -> Checker:
-        """What looks at everything."""
+        """Return the checker."""
         return Checker()
 
     def make_node(self, node_id: int) -> Node:
-        """One of the processes."""
+        """Return a new node."""
         return Node(self, node_id)
 
     def start(self, node: Node) -> Callable[[], None]:
-        """An action that starts a node that is down."""
+        """Return an action that starts a node if it is down."""
         return lambda: node.start() if node.replica is None else None
 
     def run(self, chaos_s: float) -> None:
-        """Some time with faults, then without; raises Violation."""
+        """Run for some time with faults, then without; raises Violation."""
         self.begin()
         end = chaos_s
         while self.scheduler.now < end:
@@ -264,7 +264,7 @@ class Cluster:
     # The client
 
     def begin(self) -> None:
-        """Let clients do something from now on."""
+        """Start the clients."""
         self._append_again()
 
     def _append_again(self) -> None:
@@ -348,7 +348,7 @@ class Cluster:
                         self.scheduler.after(paused, each.resume)
 
     def _break_connections(self, node: Node) -> None:
-        """Those who follow it notice at once, if their connections do not only seem to be open."""
+        """Disconnect most followers of a node; to the others the connection seems to be open."""
         for other in self.nodes.values():
             if other.replica is not None and self.random.random() < 0.8:
                 other.run(partial(self._disconnected, other, node.node_id))
@@ -360,7 +360,7 @@ class Cluster:
     def _rare_fault(self, node: Node) -> None:
         match self.random.randrange(3):
             case 0:
-                # One disk a run: a majority of the voters keeps what was acknowledged.
+                # One disk a run: a majority of the voters keeps acknowledged values.
                 if not self._lost_disk and not self.faults["voters changed"]:
                     self._lost_disk = True
                     self.faults["disk replaced"] += 1
@@ -374,7 +374,7 @@ class Cluster:
             case 2:
                 self.faults["clock rate"] += 1
                 rate = self.random.uniform(0.8, 1.25)
-                # Never slower than before: a monotonic clock may jump, but not back.
+                # Never slower than before, since the node's time must not go back.
                 node.clock_rate = max(rate, node.clock_rate)
 
     def _change_voters(self) -> None:
@@ -409,7 +409,7 @@ class Cluster:
                 node.start()
 
     def recover(self) -> None:
-        """Everything works again: values are committed again, and everybody learns them."""
+        """Wait after the last fault until values are committed and all nodes have them."""
         acknowledged = len(self.checker.acknowledged)
         deadline = self.scheduler.now + RECOVERY_S
         while len(self.checker.acknowledged) < acknowledged + 10:

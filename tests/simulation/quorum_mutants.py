@@ -1,4 +1,4 @@
-"""Classic errors of Raft, one in each class: a simulation that does not find them finds nothing."""
+"""Classic bugs of Raft, one in each class; a simulation that misses them is of no use."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from broker_core.quorum.roles import Follower, Leader
 
 
 class ForgetsItsVote(QuorumReplica):
-    """The vote is not on the disk when it is answered."""
+    """The vote is answered before it is on the disk."""
 
     def _save_election(self, epoch: int, voted: ReplicaKey | None) -> None:
         self._epoch, self._voted = epoch, voted
 
 
 class VotesTwice(QuorumReplica):
-    """Whoever asks last in an epoch gets the vote."""
+    """A second candidate in an epoch gets the vote too."""
 
     def _would_vote(self, request: VoteRequest) -> bool:
         self._voted = None
@@ -26,7 +26,7 @@ class VotesTwice(QuorumReplica):
 
 
 class VotesForAShorterLog(QuorumReplica):
-    """The candidate's log is not looked at."""
+    """The candidate's log is not compared."""
 
     def _would_vote(self, request: VoteRequest) -> bool:
         log = self.log
@@ -39,7 +39,9 @@ class VotesForAShorterLog(QuorumReplica):
 
 
 class CommitsEntriesOfFormerEpochs(QuorumReplica):
-    """A majority has it: committed, without an entry of its own (figure 8 of the Raft paper)."""
+    """Entries on a majority count as committed without one of the leader's own epoch (figure 8 of
+    the Raft paper).
+    """
 
     def _append(self, entries: list[Entry]) -> None:
         super()._append([entry for entry in entries if entry.kind != EntryKind.LEADER_CHANGE])
@@ -52,7 +54,7 @@ class CommitsEntriesOfFormerEpochs(QuorumReplica):
 
 
 class AcknowledgesBeforeTheFlush(QuorumReplica):
-    """What is appended is called durable."""
+    """Entries count as durable once they are appended."""
 
     def _write(self, entries: Sequence[Entry]) -> None:
         self._voters.appended(self.log.end_offset, entries)
@@ -64,7 +66,7 @@ class AcknowledgesBeforeTheFlush(QuorumReplica):
 
 
 class CommitsWithoutAMajority(QuorumReplica):
-    """One follower has it, so it is committed."""
+    """Entries count as committed once one follower has them."""
 
     def _raise_high_watermark(self) -> None:
         role = self.role
@@ -75,7 +77,7 @@ class CommitsWithoutAMajority(QuorumReplica):
 
 
 class IgnoresEpochsWhenItAnswersAFetch(QuorumReplica):
-    """A follower's log that is as long is taken to be the same."""
+    """A follower's log of the same length is taken to be equal."""
 
     def _handle_fetch(self, request: FetchRequest, now: float) -> FetchAnswer:
         if self.log.snapshot is None and request.fetch_offset > 0:
@@ -89,7 +91,7 @@ class IgnoresEpochsWhenItAnswersAFetch(QuorumReplica):
 
 
 class TakesLateAnswers(QuorumReplica):
-    """Entries are appended without a look at where they belong."""
+    """Entries are appended without a check of their offset."""
 
     def _on_fetched(self, request: FetchRequest, answer: FetchAnswer, now: float) -> None:
         if isinstance(self.role, Follower):
@@ -110,7 +112,7 @@ class TakesLateAnswers(QuorumReplica):
 
 
 class ChangesSeveralVotersAtOnce(QuorumReplica):
-    """Two majorities need not meet."""
+    """Several voters are changed at once, so that two majorities need not overlap."""
 
     def change_voters(self, voters: Voters) -> int:
         self._append([Entry(self._epoch, EntryKind.VOTERS, encode_voters(voters))])
@@ -118,7 +120,7 @@ class ChangesSeveralVotersAtOnce(QuorumReplica):
 
 
 class LeadsOnInANewEpoch(QuorumReplica):
-    """A leader that hears of a newer epoch takes its number and goes on."""
+    """A leader that hears of a newer epoch takes its number and stays leader."""
 
     def _observe(self, epoch: int, leader_id: int | None, now: float) -> None:
         if isinstance(self.role, Leader) and epoch > self._epoch:

@@ -1,4 +1,4 @@
-"""Runs a simulated partition with a producer and a consumer, seed by seed.
+"""Runs a simulated partition with producers and a consumer, seed by seed.
 
 python -m tests.simulation.replication 0 1000     seeds 0 to 999
 """
@@ -26,7 +26,7 @@ RECOVERY_S = 30.0
 _IN_FLIGHT_MAX = 5
 _RETRY_S = 0.1
 
-#: After these a client asks again; anything else is a failure of the cluster.
+#: Error codes after which a client asks again; any other is a failure of the cluster.
 _AGAIN = frozenset(
     each.code
     for each in (
@@ -41,7 +41,7 @@ _AGAIN = frozenset(
 
 
 class Producer:
-    """An idempotent producer: at most five batches under way, in order, sent again until known."""
+    """An idempotent producer: up to five batches in flight, in order, repeated until answered."""
 
     def __init__(self, cluster: Cluster, number: int) -> None:
         self._cluster = cluster
@@ -53,13 +53,13 @@ class Producer:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything sent is acknowledged."""
+        """True once the producer was stopped and everything sent is acknowledged."""
         return self.is_stopped and not self._waiting
 
     def turn(self) -> None:
-        """Send something new, and again what has no answer."""
+        """Send a new batch if allowed, and repeat those without an answer."""
         chance = self._cluster.random
-        # The broker remembers as many batches: the oldest without an answer has to be among them.
+        # The broker remembers five batches: the oldest without an answer has to be among them.
         oldest = next(iter(self._waiting.values()), None)
         if not self.is_stopped and (oldest is None or self._count - oldest.index < _IN_FLIGHT_MAX):
             batch = Batch(self._number, self._next, chance.randint(1, 3), self._count)
@@ -72,7 +72,7 @@ class Producer:
         self._cluster.scheduler.after(_RETRY_S * chance.random(), self.turn)
 
     def _send(self) -> None:
-        # On a connection nothing overtakes: all that has no answer goes in order.
+        # A connection keeps order: all batches without an answer are sent in order.
         batches = list(self._waiting.values())
         # Clients know a leader, but not always the present one.
         cluster = self._cluster
@@ -96,14 +96,14 @@ class Producer:
 
 
 class Consumer:
-    """Reads on and on, from leaders and followers."""
+    """Reads continuously, from leaders and followers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.offset = 0
 
     def turn(self) -> None:
-        """Ask somebody."""
+        """Fetch from a random node."""
         cluster, offset = self._cluster, self.offset
 
         def answered(code: int, high_watermark: int, data: bytes) -> None:
@@ -117,7 +117,7 @@ class Consumer:
 
 
 def run(seed: int) -> Counter[str]:
-    """One seed; raises Violation. Returns what faults there were."""
+    """Run one seed; return counters of its faults. Raises Violation."""
     cluster = Cluster(seed, flush=seed % 2 == 0)
     producers = [Producer(cluster, number) for number in range(PRODUCERS)]
     for producer in producers:
@@ -151,7 +151,7 @@ def run(seed: int) -> Counter[str]:
 
 
 def _is_settled(cluster: Cluster) -> bool:
-    """Whether all nodes are in sync and know everything to be committed."""
+    """Return whether all nodes are in sync and everything is committed on all of them."""
     if len(cluster.image.isr) < len(NODES):
         return False
     ends = set()
@@ -163,7 +163,7 @@ def _is_settled(cluster: Cluster) -> bool:
 
 
 def search(seeds: Iterable[int]) -> int | None:
-    """The first seed that fails, in whatever way; None if none does."""
+    """Return the first seed that fails for any reason; None if none does."""
     for seed in seeds:
         try:
             run(seed)
@@ -173,7 +173,7 @@ def search(seeds: Iterable[int]) -> int | None:
 
 
 def main(first: int, last: int, note: Callable[[str], None] = print) -> int:
-    """Run seeds and say what happened."""
+    """Run seeds and print what happened; return 1 if one failed."""
     total: Counter[str] = Counter()
     for seed in range(first, last):
         try:

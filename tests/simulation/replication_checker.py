@@ -1,4 +1,4 @@
-"""What must hold of a replicated partition, whatever happens."""
+"""Invariants of a replicated partition."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from broker_core.server.partitions.replicated_partition import ReplicatedPartiti
 
 
 class Violation(AssertionError):
-    """Something must not have happened."""
+    """A guarantee does not hold."""
 
 
 class Checker:
-    """Remembers what was promised to whom."""
+    """Records what was acknowledged, read and committed, and checks it."""
 
     def __init__(self) -> None:
-        #: What a record says that was acknowledged, to its offset.
+        #: The offset of each acknowledged record, by its number.
         self.acknowledged: dict[int, int] = {}
-        #: Offset, to what somebody has read there.
+        #: The number of the record that was read at each offset.
         self.read: dict[int, int] = {}
         self._leaders: dict[int, int] = {}
-        # Batches that some node has shown as committed, by their base offset.
+        # Batches that a node has shown as committed, by their base offset.
         self._committed: dict[int, bytes] = {}
         self._shown: dict[int, tuple[ReplicatedPartition, int]] = {}
 
     def elected(self, image: PartitionImage) -> None:
-        """The controller has decided."""
+        """Check a decision of the controller."""
         if not image.isr or not set(image.isr) <= set(image.replicas):
             raise Violation(f"ISR {image.isr} of replicas {image.replicas}")
 
     def observe(self, node_id: int, partition: ReplicatedPartition) -> None:
-        """A node has done something."""
+        """Check a node after an event."""
         if partition.leader is not None:
             known = self._leaders.setdefault(partition.leader_epoch, node_id)
             if known != node_id:
@@ -51,7 +51,7 @@ class Checker:
         self._shown[node_id] = partition, partition.high_watermark
 
     def _compare(self, node_id: int, partition: ReplicatedPartition, start: int) -> None:
-        """Logs agree below the high watermark."""
+        """Check that logs agree below the high watermark."""
         offset = start
         while offset < partition.high_watermark:
             data = partition.log.read(offset, 100_000, up_to_offset=partition.high_watermark)
@@ -68,14 +68,14 @@ class Checker:
                 offset = header.next_offset
 
     def acknowledge(self, values: Iterable[int], base_offset: int) -> None:
-        """A producer was told that its records are committed."""
+        """Note records whose commit was acknowledged to a producer."""
         for offset, value in enumerate(values, base_offset):
             known = self.acknowledged.setdefault(value, offset)
             if known != offset:
                 raise Violation(f"record {value} is acknowledged at {known} and {offset}")
 
     def consumed(self, offset: int, data: bytes) -> int:
-        """A consumer was given batches; returns where it goes on."""
+        """Check batches that a consumer was given; return its next offset."""
         for record in iterate_records(data):
             if record[0] < offset:
                 continue
@@ -90,7 +90,7 @@ class Checker:
         return offset
 
     def finish(self, partitions: dict[int, ReplicatedPartition], producers: int) -> None:
-        """All faults are over: everything acknowledged is there, once, in order, on all nodes."""
+        """Check the end: everything acknowledged is on all nodes, once and in order."""
         logs = {node_id: _numbers(each) for node_id, each in partitions.items()}
         contents = list(logs.values())
         if any(each != contents[0] for each in contents):

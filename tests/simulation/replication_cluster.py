@@ -1,7 +1,7 @@
 """Replicas of one partition on simulated time, network and disks, with the faults of a seed.
 
-The production code of log, leader, follower and partition runs on every node. The controller is a
-simple one that is always there: what it decides comes late, like everything else.
+Every node runs the production code of log, leader, follower and partition. The controller is a
+simple one that never fails; its decisions arrive late, like everything else.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ class _Clock(SystemClock):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one of the producers sends: records from its number `first` on."""
+    """A batch of one of the producers: its records from number `first` on."""
 
     producer: int
     first: int
     count: int
-    index: int  # of the batch
+    index: int  # the number of the batch
 
     @property
     def values(self) -> list[int]:
-        """What the records say: no two producers say the same."""
+        """The values of the records, which are unique over all producers."""
         return [
             number * PRODUCERS + self.producer
             for number in range(self.first, self.first + self.count)
         ]
 
     def encode(self, now_ms: int) -> bytearray:
-        """A record batch."""
+        """Encode it as a record batch."""
         return build_batch(
             [(now_ms, b"k", b"%d" % value, ()) for value in self.values],
             producer_id=7 + self.producer,
@@ -89,7 +89,7 @@ class _Wait:
 
 
 class Node:
-    """A broker; an IsrControl of its replica. It runs, or is down."""
+    """A broker, which runs or is down; it is the IsrControl of its replica."""
 
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster = cluster
@@ -104,7 +104,7 @@ class Node:
         self._flushing = False
 
     def storage_failed(self, partition: ReplicatedPartition, error: errors.BrokerError) -> None:
-        """See IsrControl: here the disk may be well again later, and it goes on."""
+        """See IsrControl; here the node goes on, since the disk may work again later."""
 
     @property
     def lag_ms(self) -> int:
@@ -116,7 +116,7 @@ class Node:
         return int(self.cluster.scheduler.now * 1000)
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """See IsrControl: what the controller knew a while ago is good enough."""
+        """See IsrControl; decides with what the controller knew a while ago."""
         known = self.cluster.registered.get(broker_id)
         return known is not None and broker_epoch in {-1, known}
 
@@ -124,7 +124,7 @@ class Node:
         """See IsrControl."""
 
     def propose(self, partition: ReplicatedPartition, proposal: IsrProposal) -> None:
-        """See IsrControl: asked again until the controller has answered."""
+        """See IsrControl; repeated until the controller has answered."""
         life = self._life
         self._proposals += 1
         number = self._proposals
@@ -173,7 +173,7 @@ class Node:
             self._tick(self._life)
 
     def crash(self, *, power: bool) -> None:
-        """The process is gone, and with a power cut what was not synced."""
+        """End the process; a power cut also drops what was not synced."""
         if self.partition is not None:
             self.partition = None
             self._life += 1
@@ -184,7 +184,7 @@ class Node:
             self.disk.steps_left = None
 
     def run(self, action: Callable[[], None]) -> None:
-        """Do something, as far as the power lasts."""
+        """Run an action, which a power cut may interrupt."""
         try:
             action()
         except PowerCut:
@@ -222,7 +222,7 @@ class Node:
     # ----------------------------------------------------------------------------------- following
 
     def apply(self, image: PartitionImage) -> None:
-        """The metadata says something newer."""
+        """Apply a newer state of the metadata."""
         partition = self.partition
         if partition is None or image.partition_epoch <= partition.image.partition_epoch:
             return
@@ -292,7 +292,7 @@ class Node:
         asked: FetchPosition,
         answered: Callable[[Fetched], None],
     ) -> None:
-        """A follower asks; see ReplicaSession."""
+        """Answer a follower's fetch; see ReplicaSession."""
         partition = self.partition
         if partition is None:
             return
@@ -363,7 +363,7 @@ class Node:
         self._later(self.cluster.random.random() * 0.01, flush)
 
     def consume(self, offset: int, answer: Callable[[int, int, bytes], None]) -> None:
-        """Read what is committed; `answer` gets error code, high watermark and batches."""
+        """Read committed records; `answer` gets an error code, the high watermark and batches."""
         partition = self.partition
         if partition is None:
             return
@@ -380,7 +380,7 @@ class Node:
 
 
 class Cluster:
-    """Three nodes, a controller, a producer and a consumer."""
+    """Three nodes and a controller, for producers and a consumer to use."""
 
     def __init__(self, seed: int, *, flush: bool) -> None:
         self.random = random.Random(seed)
@@ -406,7 +406,7 @@ class Cluster:
     # ---------------------------------------------------------------------------------- controller
 
     def register(self, node: Node) -> None:
-        """A broker has started; in its last life it may have lost what it had."""
+        """Register a broker that has started; before, it may have lost unsynced data."""
         self._registrations += 1
         node.broker_epoch = self._registrations
         self.fence(node.node_id)
@@ -415,7 +415,7 @@ class Cluster:
         self._publish(node)
 
     def disconnected(self, node: Node) -> None:
-        """Nobody hears of a broker any more: some time later it is fenced."""
+        """Note a lost connection to a broker: it is fenced after some time."""
         epoch = node.broker_epoch
 
         def due() -> None:
@@ -425,7 +425,7 @@ class Cluster:
         self.scheduler.after(self.random.random() * SESSION_S, due)
 
     def fence(self, node_id: int) -> None:
-        """A broker leads nothing and is in no ISR, as far as others are."""
+        """Fence a broker: it leads nothing, and is in no ISR that has another member."""
         self.registered.pop(node_id, None)
         image = self.image
         isr = tuple(each for each in image.isr if each != node_id)
@@ -454,7 +454,7 @@ class Cluster:
 
     def _publish(self, node: Node) -> None:
         image = self.image
-        # Some brokers hear of it late: meanwhile they act on what was.
+        # Some brokers get it late, and act on the former state meanwhile.
         late_s = 2.0 if self.random.random() < 0.2 else 0.3
         self.scheduler.after(self.random.random() * late_s, lambda: node.apply(image))
 
@@ -465,7 +465,7 @@ class Cluster:
         epochs: dict[int, int],
         answered: Callable[[int, PartitionImage], None],
     ) -> None:
-        """AlterPartition; the same checks as `PartitionControl.alter`."""
+        """Handle AlterPartition, with the same checks as `PartitionControl.alter`."""
 
         def decide() -> None:
             image, code = self.image, errors.NONE
@@ -485,7 +485,7 @@ class Cluster:
     # --------------------------------------------------------------------------------------- faults
 
     def disturb(self) -> None:
-        """One fault, drawn from the seed."""
+        """Cause one fault, which the seed selects."""
         chance, node = self.random, self.nodes[self.random.choice(NODES)]
         kind = chance.randrange(7)
         if kind == 0:
@@ -510,7 +510,7 @@ class Cluster:
                 chance.random() * 0.1, chance.random() * 0.2, chance.random() * 0.2, 0.05
             )
         elif self.image.leader != NO_LEADER:
-            # A leader that lives loses its office all the same, and may not know for a while.
+            # A live leader may lose its role too, and may not know it for a while.
             others = [each for each in self.image.isr if each in self.registered]
             leader = chance.choice(others) if others else NO_LEADER
             if leader not in {NO_LEADER, self.image.leader}:

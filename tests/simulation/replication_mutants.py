@@ -1,4 +1,4 @@
-"""Errors of replication that others have made, to show that the simulation would find them."""
+"""Known bugs of replication, to show that the simulation would find them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _follow = ReplicatedPartition.follow
 
 
 def _truncate_by_high_watermark(self: ReplicatedPartition, image: PartitionImage) -> bool:
-    """What Apache Kafka did before KIP-101."""
+    """Truncate as Apache Kafka did before KIP-101."""
     is_new = _follow(self, image)
     if is_new:
         self.log.truncate_to(self.high_watermark)
@@ -113,7 +113,7 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Run with an error."""
+    """Run with a bug in place."""
     with ExitStack() as stack:
         for target, attribute, replacement in MUTANTS[name]():
             stack.enter_context(patch.object(target, attribute, replacement))

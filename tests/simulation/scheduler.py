@@ -1,4 +1,4 @@
-"""Simulated time: a queue of what happens when."""
+"""Simulated time: a queue of actions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Scheduler:
-    """Runs actions in the order of their times; equal times in the order of their making."""
+    """Runs actions in the order of their times, and of their creation for equal times."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -17,15 +17,15 @@ class Scheduler:
         self._numbers = itertools.count()
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Do something at a time, now if that is past."""
+        """Run an action at a time, now if that is past."""
         heapq.heappush(self._queue, (max(time, self.now), next(self._numbers), action))
 
     def after(self, delay: float, action: Callable[[], None]) -> None:
-        """Do something in `delay` seconds."""
+        """Run an action in `delay` seconds."""
         self.at(self.now + delay, action)
 
     def run_until(self, time: float) -> None:
-        """Let the time pass."""
+        """Run everything that is due up to a time."""
         while self._queue and self._queue[0][0] <= time:
             self.now, _, action = heapq.heappop(self._queue)
             self.executed += 1

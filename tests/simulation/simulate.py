@@ -19,7 +19,7 @@ SUBJECTS: dict[str, type[Cluster]] = {"quorum": Cluster, "controller": Controlle
 
 
 def main() -> int:
-    """Print what failed and what was covered; 1 if a seed failed."""
+    """Print what failed and what was covered; return 1 if a seed failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many (default %(default)s)")
     parser.add_argument(
@@ -30,7 +30,7 @@ def main() -> int:
     )
     parser.add_argument("--first", type=int, default=0, help="the first seed (default %(default)s)")
     arguments = parser.parse_args()
-    # What brokers have to say of faults is of no interest here.
+    # The brokers' messages about faults are of no interest here.
     logging.disable(logging.CRITICAL)
     covered: Counter[str] = Counter()
     failed = 0

@@ -1,6 +1,6 @@
-"""A file system in memory that forgets what was not synced when the power is cut.
+"""A file system in memory that loses what was not synced when the power is cut.
 
-Beside that it can be full, refuse to sync, and give back other bits than were written.
+It can also be full, fail to sync, and corrupt bits.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from broker_core.environment import Buffer, File, Lock
 
 
 class PowerCut(SystemExit):
-    """The machine stops within a step of its disk; no code of the process that ran goes on."""
+    """The machine stops within a step of its disk; no code of its process may run after it."""
 
 
 class _Content:
-    """One file's bytes: those that are written, and what of it a power cut may take."""
+    """The bytes of a file as written, and those that a power cut leaves for certain."""
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
         self.durable = bytearray(data)
-        # What was done since the last sync: (position, bytes), or (new length, None).
+        # Changes since the last sync: (position, bytes), or (new length, None).
         self.unsynced: list[tuple[int, bytes | None]] = []
 
     def write(self, data: Buffer, position: int) -> None:
@@ -44,7 +44,7 @@ class _Content:
         self.unsynced.clear()
 
     def power_cut(self, randomness: random.Random, *, rots: bool = False) -> None:
-        """Keep some of what was done since the last sync, the last of it perhaps in part."""
+        """Keep some of the changes since the last sync, the last of them perhaps in part."""
         data = bytearray(self.durable)
         kept = randomness.randint(0, len(self.unsynced))
         for number, (position, piece) in enumerate(self.unsynced[:kept]):
@@ -62,9 +62,9 @@ class _Content:
 
 
 def _rot(data: bytearray, end: int, randomness: random.Random) -> None:
-    """Turn a bit of what was written last before `end`.
+    """Flip a bit in the last bytes before `end`.
 
-    Not further before: of a record batch's first bytes, its offset among them, no checksum speaks.
+    Not further before: no checksum covers the first bytes of a record batch, such as its offset.
     """
     if end > 0:
         data[end - 1 - randomness.randrange(min(end, 8))] ^= 1 << randomness.randrange(8)
@@ -107,31 +107,31 @@ class _SimulatedFile:
 
 
 class _Unlocked:
-    """Machines of a simulation run one process each."""
+    """A lock that needs no locking, since each simulated machine runs one process."""
 
     def release(self) -> None:
         return
 
 
 class SimulatedDisk:
-    """See the module; a Disk. `steps_left` steps from now the power is cut."""
+    """A simulated Disk; see the module. `steps_left` is the number of steps until a power cut."""
 
     def __init__(self, randomness: random.Random) -> None:
         self._random = randomness
         self._files: dict[Path, _Content] = {}
-        # Names as they are on the medium, and what was done to them since, by directory.
+        # Names as they are on the disk, and unsynced changes to them, by directory.
         self._durable: dict[Path, _Content] = {}
         self._unsynced: dict[Path, list[tuple[Path, _Content | None]]] = {}
         self._directories: set[Path] = set()
         self.steps_left: int | None = None
-        #: Bytes that files still take; None is no limit.
+        #: Bytes that files may still take; None is no limit.
         self.room: int | None = None
         self.sync_fails = False
         #: The process that has mounted it is gone.
         self.is_gone = False
 
     def handed_over(self) -> SimulatedDisk:
-        """What the next process finds; the one before can change nothing any more."""
+        """Return the disk for the next process; the former one can change nothing any more."""
         successor = SimulatedDisk(self._random)
         successor._files = dict(self._files)
         successor._durable = self._durable
@@ -142,7 +142,7 @@ class SimulatedDisk:
         return successor
 
     def room_for(self, size: int) -> int:
-        """How much of so many bytes is taken; raises OSError."""
+        """Return how many of these bytes can be written; raises OSError if none can."""
         if self.room is None:
             return size
         taken = min(size, self.room)
@@ -152,12 +152,12 @@ class SimulatedDisk:
         return taken
 
     def check_sync(self) -> None:
-        """Whether what is written gets to the medium; raises OSError."""
+        """Raise OSError if syncs fail at present."""
         if self.sync_fails:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def step(self) -> None:
-        """Something is about to change."""
+        """Count a step, before a change; raises PowerCut if the power is cut in it."""
         if self.is_gone:
             raise PowerCut
         if self.steps_left is not None:
@@ -166,7 +166,7 @@ class SimulatedDisk:
                 raise PowerCut
 
     def power_cut(self, *, rots: bool = False) -> None:
-        """Forget what was not synced, or a part of it; in what is kept, bits may have rotted."""
+        """Forget some or all unsynced changes; with `rots`, bits of what is kept may flip."""
         for changes in self._unsynced.values():
             kept = self._random.randint(0, len(changes))
             for path, content in changes[:kept]:
@@ -176,7 +176,7 @@ class SimulatedDisk:
                     self._durable[path] = content
         self._unsynced.clear()
         self._files = dict(self._durable)
-        # A directory is gone when all that was in it is.
+        # Directories without files are lost.
         self._directories.update(path.parent for path in self._files)
         for path in sorted(self._files):
             self._files[path].power_cut(self._random, rots=rots)
@@ -239,7 +239,7 @@ class SimulatedDisk:
         self._change(target, content)
 
     def _rename_directory(self, source: Path, target: Path) -> None:
-        # The name's change is on the medium at once; that of files within is as it was.
+        # The directory's name changes on the disk at once; unsynced names in it stay unsynced.
         self._directories.discard(source)
         self._directories.add(target)
         for names in (self._files, self._durable):

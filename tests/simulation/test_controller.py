@@ -1,4 +1,4 @@
-"""Brokers and controllers under faults that a seed draws; `make sim` runs more seeds."""
+"""Brokers and controllers under faults that a seed selects; `make sim` runs more seeds."""
 
 from __future__ import annotations
 

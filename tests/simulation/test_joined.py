@@ -1,4 +1,4 @@
-"""The whole platform under faults that a seed draws; `make sim` runs more and longer seeds."""
+"""The whole platform under faults that a seed selects; `make sim` runs more and longer seeds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 _ROOT = Path(__file__).parents[2]
 _SEEDS_AT_ONCE = 50
-#: Seconds of faults of each seed here; `make sim` has more.
+#: Seconds of faults in each seed here; `make sim` has more.
 _CHAOS_S = "0.7"
 
 
-#: Planted errors (see `joined.mutants`) that were found within twenty seeds.
+#: Mutants (see `joined.mutants`) that were found within twenty seeds.
 FOUND = (
     "acknowledge before the ISR has it",
     "commit by majority",
@@ -33,12 +33,12 @@ FOUND = (
 )
 
 
-#: Seeds that found errors of ours; docs/simulation.md says which.
+#: Seeds that found bugs of ours; docs/simulation.md names them.
 FINDERS = (0, 247, 373, 2055, 5064, 5731, 6043, 6072, 8261, 8467, 9469, 9775, 14543, 16474, 16767)
 
 
 def run_module(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # In a process of its own: the order of sets of strings belongs to the seed.
+    # In a process of its own, because the order of sets of strings must depend on the seed only.
     return subprocess.run(
         [sys.executable, "-m", f"tests.simulation.joined.{module}", *arguments],
         cwd=_ROOT,

@@ -1,4 +1,4 @@
-"""The metadata quorum under faults that a seed draws; `make sim` runs more seeds."""
+"""The metadata quorum under faults that a seed selects; `make sim` runs more seeds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_seed_runs_the_same_way_again() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)  # the rarest is found by seed 658, after 124 s of a core of its own
+@pytest.mark.timeout(1200)  # the rarest is found by seed 658, after 124 s on a core of its own
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_the_simulation_finds_a_classic_error(mutant: type[QuorumReplica]) -> None:
     for seed in range(2000):

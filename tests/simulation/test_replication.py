@@ -1,4 +1,4 @@
-"""Replicas under faults that a seed draws; `make sim` runs more seeds."""
+"""Replicas under faults that a seed selects; `make sim` runs more seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real broker and a Spark session."""
+"""A real broker and a Spark session for tests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[str]:
-    """Bootstrap servers of a broker that has the platform's topics and no records.
+    """Yield the bootstrap servers of a broker with the platform's topics and no records.
 
-    $WAYLOG_TEST_BOOTSTRAP_SERVERS names another one, which has to be fresh for every test.
+    $WAYLOG_TEST_BOOTSTRAP_SERVERS names another broker, which must be fresh for every test.
     """
     given = os.environ.get("WAYLOG_TEST_BOOTSTRAP_SERVERS")
     if given:
@@ -37,7 +37,7 @@ def log(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
-    """The one Spark session of all tests in this process."""
+    """Yield the only Spark session of all tests in this process."""
     from spark.runtime.session import close_session, open_session
 
     opened = open_session("waylog tests")

@@ -1,4 +1,4 @@
-"""A real HDFS, one NameNode and some DataNodes, out of Maven Central's packages."""
+"""A real HDFS with one NameNode and some DataNodes, from packages of Maven Central."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from tests.maven import jars
 from waylog.network.free_ports import free_ports
 
-#: Of the line of the Hadoop client inside pyspark.
+#: Of the same release line as the Hadoop client inside pyspark.
 MINICLUSTER = "org.apache.hadoop:hadoop-client-minicluster:3.5.0"
 
 
 class Hdfs:
-    """Started on loopback; `url` is where files go."""
+    """An HDFS on loopback; `url` is that of its root."""
 
     def __init__(self, folder: Path, data_nodes: int = 2) -> None:
         self._folder = folder
@@ -88,7 +88,7 @@ class Hdfs:
         pytest.fail(f"HDFS did not come up:\n{logs}")
 
     def kill_data_node(self) -> None:
-        """kill -9 of the last DataNode; the NameNode does not know it for ten minutes."""
+        """Kill the last DataNode with SIGKILL; the NameNode keeps naming it for ten minutes."""
         os.kill(self._processes[-1].pid, signal.SIGKILL)
         self._processes.pop().wait(30)
 

@@ -1,4 +1,4 @@
-"""What the tests of Spark's jobs start, and the records they use."""
+"""Processes and records for the tests of Spark jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Running:
-    """A `waylog` command in a process group of its own; what it says is read all the time."""
+    """A `waylog` command in a process group of its own, whose output is read continuously."""
 
     def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -50,15 +50,15 @@ class Running:
 
     @property
     def said(self) -> str:
-        """What it has printed: all of it, once it has ended."""
+        """Return the output so far; all of it, once the process has ended."""
         with self._more:
             if self.process.poll() is not None:
-                # Its last lines may still be on their way.
+                # The last lines may not have been read yet.
                 self._more.wait_for(lambda: self._ended, 10)
             return "".join(self._lines)
 
     def await_line(self, pattern: str, times: int = 1, timeout_s: float = 120) -> str:
-        """Wait for the n-th line with a pattern; returns it."""
+        """Wait for the n-th line that matches a pattern; return it."""
 
         def matching() -> list[str]:
             return [line for line in self._lines if re.search(pattern, line)]
@@ -71,7 +71,7 @@ class Running:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        # Its JVM and the like, too: nobody may get time to tidy up.
+        # Kill its JVM and other helpers too, so that nothing can clean up.
         kill_group(self.process.pid)
         self.process.wait(30)
 
@@ -94,7 +94,7 @@ def kill_group(group: int) -> None:
 
 
 def start_broker(folder: Path, port: int = 0) -> tuple[Running, str]:
-    """Start our broker; returns its process and its address."""
+    """Start our broker; return its process and its address."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "broker.properties"
     config.write_text(
@@ -127,7 +127,7 @@ def append_fixes(servers: str, fixes: Iterable[Fix]) -> None:
 
 
 def append_values(servers: str, values: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-    """Append records to topic `location`; returns when all are acknowledged."""
+    """Append records to topic `location`, and wait until all are acknowledged."""
     producer = Producer(producer_config(servers, "test"))
     failures: list[object] = []
 

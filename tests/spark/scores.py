@@ -1,4 +1,4 @@
-"""How good places are, against the truth of synthetic people."""
+"""The quality of computed places, compared with the known places of synthetic people."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Scores:
             "precision": self.true_visits / self.reported_visits,
             "split": self.visits_split / self.visits,
             "favourites": self.favourites_found / self.favourites,
-            # Of those that fixes were sent from in two visits: of others nobody can know.
+            # Only places from which fixes were sent in two visits: others cannot be found.
             "seen favourites": self.seen_favourites_found / self.seen_favourites,
             "favourites precision": self.true_places / self.reported_places,
             "home": self.homes / self.people,
@@ -69,7 +69,7 @@ class Scores:
                 if haversine_m(visit.lat, visit.lon, *spots[number]) <= 100:
                     covered[number] += overlap[number]
                     true |= bool(overlap[number] >= 0.5 * (visit.end - visit.start))
-                    # A part is a reported visit that lies mostly in this one.
+                    # A part is a reported visit that lies mostly within this one.
                     parts[number] += overlap[number] >= 0.5 * (visit.end - visit.start)
             self.reported_visits += 1
             self.true_visits += true

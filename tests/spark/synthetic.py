@@ -1,6 +1,7 @@
-"""People who live and work, after the generator of Waylog's measurements: seeded, known truth.
+"""Synthetic people with known places and visits, from seeds; after Waylog's measurement generator.
 
-Monday 00:00 of the local clock (UTC+1) starts it. A local plane around Berlin, 111,195 m a degree.
+Time starts on Monday 00:00 local time (UTC+1). Positions are on a local plane around Berlin, with
+111,195 m per degree.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ Point = NDArray[np.float64]  # m east, north of the origin
 
 
 class Profile(NamedTuple):
-    """What kind of people, and of phones."""
+    """The properties of a group of people and of their phones."""
 
     spread_m: float
-    apart_m: float  # two places of one person
-    works: float  # share of the people
+    apart_m: float  # minimum distance between two places of one person
+    works: float  # share of the people who work
     interval_s: float  # between two fixes at rest
     sigma_m: tuple[float, float, float]
-    shares: tuple[float, float, float]  # of phones with these sigmas
+    shares: tuple[float, float, float]  # shares of phones with these sigmas
 
 
 BASE: Final = Profile(5000, 400, 0.85, 60, (6, 15, 35), (0.6, 0.3, 0.1))
@@ -38,7 +39,7 @@ HARD: Final = Profile(1500, 150, 0.60, 120, (8, 20, 50), (0.5, 0.3, 0.2))
 
 
 class Visit(NamedTuple):
-    """Somebody really was there, from `start` to `end` (ms UTC)."""
+    """A true visit, from `start` to `end` (ms UTC)."""
 
     start: int
     end: int
@@ -47,7 +48,7 @@ class Visit(NamedTuple):
 
 @dataclass
 class Person:
-    """What is known about somebody, and what the phone sent."""
+    """A person: the true places and visits, and the fixes of the phone."""
 
     places: list[Point]
     works: bool
@@ -64,7 +65,7 @@ class Person:
 
 
 def degrees(point: Point) -> tuple[float, float]:
-    """(lat, lon) of a point of the plane."""
+    """Return (lat, lon) of a point of the plane."""
     return (
         LAT + float(point[1]) / METRES,
         LON + float(point[0]) / (METRES * np.cos(np.radians(LAT))),
@@ -78,7 +79,7 @@ def make_person(
     night: bool = False,
     interval_s: float | None = None,
 ) -> Person:
-    """One person; `night`: works from 22 to 6 and sleeps at home by day."""
+    """Return one person; with `night`, one who works from 22:00 to 6:00 and sleeps by day."""
     dice = np.random.default_rng(seed)
     places: list[Point] = []
     wanted = 2 + int(dice.integers(3, 9))
@@ -100,7 +101,7 @@ def make_person(
 
 
 class _Journey:
-    """Goes from place to place, leaving fixes."""
+    """A movement from place to place, which leaves fixes."""
 
     def __init__(self, dice: np.random.Generator, places: list[Point], interval_s: float) -> None:
         self._dice = dice
@@ -113,13 +114,13 @@ class _Journey:
         self.points: list[Point] = []
 
     def takes(self, place: int) -> float:
-        """Seconds to a place: on foot up to 1.5 km, else by a vehicle."""
+        """Return the seconds to a place: on foot up to 1.5 km, beyond that by vehicle."""
         straight = float(np.hypot(*(self._places[place] - self._places[self.place])))
         speed = self._dice.uniform(5, 12) if straight > 1500 else 1.4
         return 1.3 * straight / speed
 
     def stay_until(self, end: float) -> None:
-        """Be where one is until `end`."""
+        """Stay at the current place until `end`."""
         if end <= self.clock:
             return
         every = self._interval_s * (6 if self._dice.random() < 1 / 3 else 1)
@@ -133,7 +134,7 @@ class _Journey:
         self.clock = end
 
     def go(self, place: int, seconds: float) -> None:
-        """Travel."""
+        """Travel to a place."""
         start, goal = self._places[self.place], self._places[place]
         times = np.arange(self.clock, self.clock + seconds, min(self._interval_s, 30.0))
         share = ((times - self.clock) / seconds)[:, None]
@@ -146,7 +147,7 @@ class _Journey:
         self.place = place
 
     def visit(self, place: int, arrive: float, dwell: float) -> None:
-        """Leave in time for `arrive` if that is possible, then stay for `dwell`."""
+        """Leave in time for `arrive` if possible, then stay for `dwell`."""
         if place != self.place:
             seconds = self.takes(place)
             self.stay_until(arrive - seconds)
@@ -187,7 +188,7 @@ def _measure(dice: np.random.Generator, journey: _Journey, days: int, profile: P
     time, where = np.concatenate(journey.times), np.concatenate(journey.points)
     sigma = dice.choice(profile.sigma_m, p=profile.shares)
     steps = dice.normal(0, sigma * np.sqrt(1 - 0.9**2), where.shape)
-    # A first-order autoregression; after 200 steps nothing is left of a step.
+    # A first-order autoregression; the effect of a step has vanished after 200 steps.
     decay = 0.9 ** np.arange(200)
     for axis in range(2):
         where[:, axis] += np.convolve(steps[:, axis], decay)[: len(where)]

@@ -1,4 +1,4 @@
-"""A process loads what it uses: large libraries cost each start a tenth of a second and memory."""
+"""Processes load only what they use: large libraries cost 0.1 s of each start, and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an installation keeps is for the account that runs it."""
+"""An installation's files are private to the account that runs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_to_others(folder: Path) -> list[str]:
 
 @pytest.fixture
 def installation(tmp_path: Path) -> DataDirectory:
-    """As an earlier version left it."""
+    """Create the data directory as an earlier version left it."""
     data = DataDirectory(tmp_path / "data")
     for folder in (data.root, data.history, data.history / "date=2026-01-01", data.logs):
         folder.mkdir()

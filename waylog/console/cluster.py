@@ -1,4 +1,4 @@
-"""`waylog cluster`: who is in the cluster, who leads what, and moving it, on any Kafka cluster."""
+"""`waylog cluster`: shows brokers and leaders, elects leaders and moves replicas, on any Kafka."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _POLL_S: Final = 0.5
 _GONE_S: Final = 10.0
 _BOOTSTRAP_MS: Final = 3000
 
-#: So long `describe` asks; then it says what it knows, and what not.
+#: Seconds that `describe` asks; then it prints what it knows, and names what it does not know.
 _DESCRIBE_S: Final = 4.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog cluster`."""
+    """Add the options of `waylog cluster`."""
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     describe = actions.add_parser("describe", help="brokers, controllers, replicas behind")
@@ -83,13 +83,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do one of the actions."""
+    """Run one of the actions."""
     if arguments.action == "describe":
         return _describe(arguments)
     connect(arguments)
     actions = {"elect": _elect, "reassign": _reassign}
-    # A broker that has just gone is named to clients for a while, and may be the one that is
-    # asked. What only looks, or may be done twice, is tried again with another.
+    # For a while the metadata still lists a broker that has just gone, and the client may ask that
+    # one. Actions that only read, or may be repeated, are tried again with another broker.
     deadline = time.monotonic() + (0 if arguments.action == "reassign" else _GONE_S)
     while True:
         with _connect(arguments) as admin:
@@ -259,7 +259,7 @@ def _elect(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
 
 
 def _find(words: Sequence[str], partitions: dict[Place, dict[str, Any]]) -> list[Place]:
-    """The partitions that TOPIC or TOPIC:PARTITION names; raises CommandError."""
+    """Return the partitions that TOPIC or TOPIC:PARTITION names; raises CommandError."""
     found: list[Place] = []
     for word in words:
         topic, separator, number = word.partition(":")
@@ -366,7 +366,7 @@ def _check_brokers(
     moves: Mapping[Place, Sequence[int]],
     partitions: Mapping[Place, Mapping[str, Any]],
 ) -> None:
-    """Raises CommandError unless each replica has a broker of its own that the cluster knows."""
+    """Raise CommandError unless each replica is on a known broker, and no two on the same."""
     running = {each["broker_id"] for each in admin.describe_cluster()["brokers"]}
     known = running.union(*(each["replica_nodes"] for each in partitions.values()))
     for (topic, index), replicas in moves.items():

@@ -1,4 +1,4 @@
-"""An admin client of kafka-python, for what librdkafka's does not offer."""
+"""An admin client of kafka-python, for requests that librdkafka's client does not offer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient
 from waylog.console.common import security
 from waylog.kafka.properties import configured_properties
 
-#: librdkafka's properties, which our commands take, and kafka-python's names for them.
+#: librdkafka's properties, which the commands take, and kafka-python's names for them.
 _OPTIONS: Final = {
     "security.protocol": "security_protocol",
     "sasl.mechanism": "sasl_mechanism",
@@ -28,7 +28,7 @@ _OPTIONS: Final = {
 
 
 def refusal(error: Exception) -> str:
-    """What went wrong as a sentence, without the name of a class."""
+    """Return what went wrong as a sentence, without the name of a class where possible."""
     texts = [str(each) for each in error.args if isinstance(each, str) and each]
     described = getattr(error, "description", None)
     return "; ".join(texts) or (str(described) if described else type(error).__name__)
@@ -36,15 +36,15 @@ def refusal(error: Exception) -> str:
 
 @contextmanager
 def cluster_admin(arguments: argparse.Namespace, **settings: Any) -> Iterator[KafkaAdminClient]:
-    """Connect as the command's options and the environment say.
+    """Connect with the command's options and the environment's settings.
 
-    Raises KafkaError, OSError, ValueError where that cannot be.
+    Raises KafkaError, OSError and ValueError if that fails.
     """
     given = configured_properties() | security(arguments)
     options: dict[str, Any] = {_OPTIONS[name]: given[name] for name in given if name in _OPTIONS}
     if given.get("ssl.endpoint.identification.algorithm") == "none":
         options["ssl_check_hostname"] = False
-    # What it has to say of connections is in the errors that it raises.
+    # Its log messages about connections are in the errors that it raises too.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     admin = KafkaAdminClient(
         bootstrap_servers=arguments.bootstrap_servers.split(","),

@@ -1,8 +1,8 @@
-"""What can be learnt of a cluster in a few seconds, also of one of which a part is dead.
+"""Learns a cluster's state in a few seconds, even when a part of the cluster is dead.
 
-All bootstrap servers are asked at once, each in a thread: one that hangs must not hold up the
-others. Then every broker that the cluster names is asked whether it answers, since the metadata may
-call a broker well for some seconds after its death.
+All bootstrap servers are asked at once, each in a thread, so that one that hangs does not hold up
+the others. Then every broker that the cluster names is asked whether it answers, since the metadata
+may list a broker as alive for some seconds after its death.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from waylog.console.common import connect
 _CONNECT_MS: Final = 1500
 _REQUEST_MS: Final = 2000
 _PAUSE_S: Final = 0.2
-#: How long the first answer may take where nobody says why there is none.
+#: Seconds that the first answer may take as long as no reason for its absence is known.
 _LATE_S: Final = 10.0
 
 Place = tuple[str, int]
 
 
 class ClusterState:
-    """What has been learnt so far; None is not known. Filled by threads."""
+    """The state learnt so far, filled by threads; None is not known."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._changed = threading.Condition()
         self.cluster: dict[str, Any] | None = None
         self.partitions: dict[Place, dict[str, Any]] | None = None
-        #: The metadata log; empty where the cluster has none to show.
+        #: The metadata quorum; empty if the cluster has none to show.
         self.quorum: dict[str, Any] | None = None
-        #: Says whether a broker has answered, by id.
+        #: Whether a broker has answered, by id.
         self.answers: dict[int, bool] = {}
         self._error: Exception | None = None
         self._refusal: CommandError | None = None
         self._deadline = 0.0
 
     def learn(self, timeout_s: float) -> None:
-        """Ask, and return when all is known, or after `timeout_s`; later if nobody answers by then.
+        """Ask, and return when all is known or after `timeout_s`; later if nobody answers by then.
 
-        Raises CommandError where nothing could be learnt.
+        Raises CommandError if nothing could be learnt.
         """
         began = time.monotonic()
         self._deadline = began + max(timeout_s, _LATE_S)
         for address in self._arguments.bootstrap_servers.split(","):
             self._beside(self._ask, address.strip())
-        # It knows best how to say why nobody answers.
+        # This check gives the best reason why no broker answers.
         self._beside(self._reach)
         with self._changed:
             self._wait(lambda: self.cluster is not None, began + timeout_s)
             if self.cluster is None:
-                # On a machine that has much to do a late answer is better than none.
+                # On a busy machine a late answer is better than none.
                 self._wait(lambda: self.cluster is not None or self._refusal is not None)
             if self.cluster is None:
                 raise self._refusal or CommandError(
@@ -78,7 +78,7 @@ class ClusterState:
 
     @property
     def unknown(self) -> list[str]:
-        """What could not be learnt."""
+        """Names of the parts that could not be learnt."""
         parts = {"partitions": self.partitions, "controllers": self.quorum}
         return [name for name, value in parts.items() if value is None]
 
@@ -90,7 +90,7 @@ class ClusterState:
         self._changed.wait_for(condition, max(0.0, deadline - time.monotonic()))
 
     def _beside(self, work: Callable[..., None], *arguments: Any) -> None:
-        # The command ends without those that hang.
+        # The command ends without waiting for threads that hang.
         threading.Thread(target=work, args=arguments, daemon=True).start()
 
     def _learnt(self, **parts: Any) -> None:
@@ -148,7 +148,7 @@ class ClusterState:
 
 
 def partitions_of(admin: KafkaAdminClient) -> dict[Place, dict[str, Any]]:
-    """All partitions by topic and number."""
+    """Return the metadata of all partitions by topic and number."""
     return {
         (topic["name"], each["partition_index"]): each
         for topic in admin.describe_topics()
@@ -164,6 +164,6 @@ def _quorum(admin: KafkaAdminClient) -> dict[str, Any]:
     except KafkaError as error:
         if getattr(error, "retriable", False):
             raise
-        # A cluster before KRaft, or no right to see it.
+        # A cluster from before KRaft, or a client without the right to see the quorum.
         return {}
     return found

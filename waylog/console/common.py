@@ -1,4 +1,4 @@
-"""What the console tools share: where the brokers are, and how answers are printed."""
+"""Shared parts of the console tools: connection options, offsets and times, printing of rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ TIMEOUT_S: Final = 10.0
 _PIPE_COLUMNS: Final = 20_000
 _AGO: Final = re.compile(r"(\d+)(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-#: Thirteen digits are milliseconds; an offset that large would take centuries to reach.
+#: The digits an offset may have: thirteen are a time in milliseconds, and an offset that large
+#: would take centuries to reach.
 _OFFSET_DIGITS_MAX: Final = 12
 
 WHERE_HELP: Final = (
@@ -36,7 +37,7 @@ WHERE_HELP: Final = (
 
 
 def add_bootstrap(parser: argparse.ArgumentParser) -> None:
-    """Where the brokers are, and how to log in there."""
+    """Add the options that name the brokers and the client's properties."""
     group = parser.add_argument_group("connection")
     group.add_argument(
         "--bootstrap-servers",
@@ -62,12 +63,12 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Output for programs."""
+    """Add the option `--json`, output for programs."""
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def pairs(words: Sequence[str], option: str) -> dict[str, str]:
-    """NAME=VALUE words as a dict; raises ConfigError."""
+    """Return NAME=VALUE words as a dict; raises ConfigError."""
     found = {}
     for word in words:
         name, separator, value = word.partition("=")
@@ -78,15 +79,15 @@ def pairs(words: Sequence[str], option: str) -> dict[str, str]:
 
 
 def security(arguments: argparse.Namespace) -> dict[str, str]:
-    """The client's own properties; raises ConfigError, CommandError."""
+    """Return the client properties of the command line; raises ConfigError and CommandError."""
     from_file = load_client_properties(arguments.command_config) if arguments.command_config else {}
     return from_file | client_properties(pairs(arguments.properties, "-X"))
 
 
 def connect(arguments: argparse.Namespace) -> AdminClient:
-    """An admin client of a cluster that answers.
+    """Return an admin client of a cluster that answers.
 
-    Raises CommandError when none does, ConfigError for properties that a client does not have.
+    Raises CommandError if no broker answers, ConfigError for unknown client properties.
     """
     try:
         return reach_cluster(arguments.bootstrap_servers, security(arguments), "waylog-console")
@@ -95,7 +96,7 @@ def connect(arguments: argparse.Namespace) -> AdminClient:
 
 
 def count(text: str) -> int:
-    """A whole number of at least 1, as the type of an option."""
+    """Parse a whole number of at least 1; for use as the type of an option."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: a whole number of at least 1 is expected")
     return int(text)
@@ -104,13 +105,13 @@ def count(text: str) -> int:
 def open_consumer(
     arguments: argparse.Namespace, group: str = "waylog-console", **more: Any
 ) -> Consumer:
-    """A consumer of the cluster."""
+    """Return a consumer with the connection options of the command line."""
     options = consumer_config(arguments.bootstrap_servers, "waylog-console", group, **more)
     return Consumer(options | security(arguments))
 
 
 def partitions_of(client: Any, topic: str) -> list[int]:
-    """The numbers of a topic's partitions; raises CommandError if there is none."""
+    """Return the numbers of a topic's partitions; raises CommandError if there is no topic."""
     metadata = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if metadata.error is not None:
         raise CommandError(f"topic {topic}: {said_by(KafkaException(metadata.error))}")
@@ -118,7 +119,7 @@ def partitions_of(client: Any, topic: str) -> list[int]:
 
 
 def find_offset(consumer: Consumer, topic: str, partition: int, where: str) -> int:
-    """The offset that `WHERE_HELP` describes; raises CommandError."""
+    """Return the offset for a text as in `WHERE_HELP`; raises CommandError."""
     low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
     if where in {"beginning", "earliest"}:
         return low
@@ -134,7 +135,10 @@ def find_offset(consumer: Consumer, topic: str, partition: int, where: str) -> i
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970 from milliseconds, from ISO 8601 (UTC without a zone), or from 2h."""
+    """Parse milliseconds, ISO 8601 (UTC without a zone) or a time ago such as 2h.
+
+    Returns milliseconds since 1970; raises CommandError.
+    """
     if text.isdigit():
         return int(text)
     ago = _AGO.fullmatch(text)
@@ -152,7 +156,7 @@ def parse_time(text: str) -> int:
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    """A table for people, or a JSON object a line for programs."""
+    """Print a table for people, or a JSON object a line for programs."""
     if as_json:
         for row in rows:
             sys.stdout.write(msgspec.json.encode(dict(row)).decode() + "\n")
@@ -164,7 +168,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     if not rows:
         Console(stderr=True).print("nothing to show")
         return
-    # A terminal folds what is too wide for it; a program that reads lines gets all of each.
+    # A terminal gets wide cells folded; a program that reads lines gets each row on one line.
     on_terminal = sys.stdout.isatty()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, value in rows[0].items():
@@ -176,14 +180,14 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
             no_wrap=not on_terminal,
         )
     for row in rows:
-        # Text: square brackets of a name are no markup.
+        # Text, because a string with square brackets would be read as markup.
         table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
     console = Console(width=None if on_terminal else _PIPE_COLUMNS)
     console.print(table)
 
 
 def say(rows: Sequence[Mapping[str, Any]], text: str, *, as_json: bool) -> None:
-    """What has been done: a sentence for people, rows for programs."""
+    """Print the outcome: a sentence for people, rows for programs."""
     if as_json:
         print_rows(rows, as_json=True)
     else:

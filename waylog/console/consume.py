@@ -1,4 +1,4 @@
-"""`waylog consume`: records of a topic as lines."""
+"""`waylog consume`: prints the records of a topic as lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from waylog.kafka.group_membership import leave_group
 from waylog.kafka.topic_reader import next_messages
 from waylog.sealing.sealing import opener
 
-#: Where a member of a group that is new begins.
+#: The values of --from that a group may have, and the `auto.offset.reset` they stand for.
 _FIRST: Final = {
     "beginning": "earliest",
     "earliest": "earliest",
@@ -51,7 +51,7 @@ _EXAMPLES: Final = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog consume`."""
+    """Add the options of `waylog consume`."""
     parser.epilog = _EXAMPLES
     parser.add_argument("topic")
     parser.add_argument("--from", dest="start", metavar="WHERE", help=f"{WHERE_HELP} (default end)")
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print records until the end that was asked for, or Ctrl-C."""
+    """Print records until the requested end or Ctrl-C; return the exit status."""
     line = _line(arguments)
     _check(arguments)
     connect(arguments)
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raises ConfigError for options that would be ignored together."""
+    """Raise ConfigError for options that would be ignored together."""
     places = ("partition", "exit", "until")
     if arguments.group is not None:
         if given := [f"--{name}" for name in places if getattr(arguments, name)]:
@@ -162,7 +162,10 @@ def _run_shared(arguments: argparse.Namespace, line: Callable[[Message], bytes])
 
 
 def _assign(consumer: Consumer, arguments: argparse.Namespace) -> dict[int, int] | None:
-    """Start where it was asked for; returns the ends that are not reached yet, if there are any."""
+    """Assign the partitions at their start offsets.
+
+    Returns the end offsets that are not reached yet, None to go on for ever.
+    """
     topic: str = arguments.topic
     existing = partitions_of(consumer, topic)
     partitions = arguments.partition or existing
@@ -188,7 +191,7 @@ def _print_records(
     ends: dict[int, int] | None,
     line: Callable[[Message], bytes],
 ) -> None:
-    """Print until all `ends` are reached, or for ever where there are none."""
+    """Print until all `ends` are reached, or for ever if `ends` is None."""
     printed = 0
     opened = opener(arguments.bootstrap_servers) or list
     until = dict(ends or {})
@@ -229,18 +232,18 @@ def _commit(consumer: Consumer) -> None:
     try:
         consumer.commit(asynchronous=False)
     except KafkaException as error:
-        # After a rebalance another member prints these again: at least once.
+        # After a rebalance another member prints these again: delivery is at least once.
         if not error.args[0].retriable() and error.args[0].name() != "_NO_OFFSET":
             raise
 
 
 def _line(arguments: argparse.Namespace) -> Callable[[Message], bytes]:
-    """How a record is printed; raises CommandError."""
+    """Return the function that formats a record; raises CommandError."""
     if arguments.format is not None:
         return line_format(arguments.format)
     key_of, value_of = decoder(arguments, "key"), decoder(arguments, "value")
     if arguments.json:
-        # JSON is shown as JSON, whatever it is called: text that is none stays text.
+        # A value that is JSON is shown as JSON even in text format; other text stays text.
         show = _json_or_text if arguments.value_format == "text" else value_of
         return lambda message: _json_line(message, key_of, show)
     separator: bytes = arguments.key_separator.encode()

@@ -1,4 +1,4 @@
-"""Keys and values on a terminal: text, JSON, Avro, hexadecimal, base64; kcat's format strings."""
+"""Converts keys and values: text, JSON, Avro, hexadecimal, base64; kcat's format strings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 FORMATS: Final = ("text", "json", "avro", "hex", "base64")
-#: A schema registry's header: a zero byte and the schema's number.
+#: The length of a schema registry's header: a zero byte and the schema's number.
 _REGISTRY_HEADER_BYTES: Final = 5
 
 Decode = Callable[[bytes], Any]
@@ -27,7 +27,7 @@ Encode = Callable[[bytes], bytes]
 
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
-    """How keys and values are written."""
+    """Add the options for the formats of keys and values."""
     group = parser.add_argument_group("formats")
     for what in ("key", "value"):
         group.add_argument(
@@ -48,7 +48,10 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
 
 
 def decoder(arguments: argparse.Namespace, what: str) -> Decode:
-    """Bytes of a record to what JSON can say; raises CommandError for bytes of another format."""
+    """Return a function from the bytes of a record to a value that JSON can represent.
+
+    The function raises CommandError for bytes of another format.
+    """
     kind = getattr(arguments, f"{what}_format")
     if kind == "avro":
         return _avro_decoder(_schema(arguments, what), has_header=arguments.schema_id is not None)
@@ -59,7 +62,7 @@ def decoder(arguments: argparse.Namespace, what: str) -> Decode:
 
 
 def encoder(arguments: argparse.Namespace, what: str) -> Encode:
-    """What a person writes to the bytes of a record; raises CommandError."""
+    """Return a function from a user's text to the bytes of a record; it raises CommandError."""
     kind = getattr(arguments, f"{what}_format")
     if kind == "avro":
         return _avro_encoder(_schema(arguments, what), arguments.schema_id)
@@ -116,7 +119,7 @@ def _schema(arguments: argparse.Namespace, what: str) -> Any:
         raise CommandError("Avro needs the extra `avro`: pip install fastavro") from None
     try:
         return fastavro.schema.load_schema(str(path))
-    except Exception as error:  # fastavro raises what its JSON and its repository do
+    except Exception as error:  # fastavro also raises errors of its JSON and repository modules
         raise CommandError(f"{path} is not an Avro schema: {error}") from None
 
 
@@ -157,7 +160,7 @@ _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
 def line_format(text: str) -> Callable[[Message], bytes]:
-    r"""A function that writes a record as a format string says; raises CommandError.
+    r"""Return a function that writes a record as a format string says; raises CommandError.
 
     %t topic, %p partition, %o offset, %T timestamp (ms), %k key, %s value, %h headers (a=b,c=d),
     %K and %S length of key and value (-1: null), %% a percent sign; \n \r \t \0 \xHH.

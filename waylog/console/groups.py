@@ -1,4 +1,4 @@
-"""`waylog groups`: list consumer groups, show how far they are behind, set their offsets anew."""
+"""`waylog groups`: lists consumer groups, shows their lag, resets their offsets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _Place = tuple[str, int]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog groups`."""
+    """Add the options of `waylog groups`."""
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="all groups with their state and members")
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do one of the actions."""
+    """Run one of the actions."""
     admin = connect(arguments)
     actions = {"list": _list, "describe": _describe, "reset": _reset, "delete": _delete}
     try:
@@ -113,7 +113,7 @@ def _list(admin: AdminClient, arguments: argparse.Namespace) -> None:
             }
         )
     for name, state in list_share_groups(arguments).items():
-        # How many members it has cannot be asked with any client library yet.
+        # No client library can ask for the number of members yet.
         rows.append({"group": name, "type": "share", "state": state, "members": None})
     rows.sort(key=lambda row: row["group"])
     print_rows(rows, as_json=arguments.json)
@@ -143,7 +143,7 @@ def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
                     "partition": partition,
                     "committed": offset,
                     "end": high,
-                    # What retention has deleted is not waiting for anybody.
+                    # Records that retention has deleted are not part of the lag.
                     "lag": max(0, high - max(offset, low)),
                 }
             )
@@ -176,14 +176,17 @@ def _describe_members(admin: AdminClient, arguments: argparse.Namespace) -> None
 
 def _require_group(admin: AdminClient, name: str) -> ConsumerGroupDescription:
     group = _find_group(admin, name)
-    # A group that only has offsets may count as dead.
+    # A group that has only offsets may be described as dead.
     if group is None or (group.state == ConsumerGroupState.DEAD and not _committed(admin, name)):
         raise CommandError(f"there is no consumer group {name}; `waylog groups list` shows all")
     return group
 
 
 def _find_group(admin: AdminClient, name: str) -> ConsumerGroupDescription | None:
-    """What the coordinator knows of a group; None if there is none. Raises KafkaException."""
+    """Return the coordinator's description of a group, None if there is none.
+
+    Raises KafkaException.
+    """
     try:
         group: ConsumerGroupDescription = admin.describe_consumer_groups([name])[name].result()
     except KafkaException as error:
@@ -233,7 +236,7 @@ def _reset(admin: AdminClient, arguments: argparse.Namespace) -> None:
 def _targets(
     consumer: Consumer, arguments: argparse.Namespace, committed: dict[_Place, int]
 ) -> dict[_Place, int]:
-    """The new offset of each partition; raises CommandError."""
+    """Return the new offset of each partition; raises CommandError."""
     if arguments.file is not None:
         return {
             place: find_offset(consumer, *place, str(offset))
@@ -261,7 +264,7 @@ def _targets(
 
 
 def _read_file(path: Path) -> dict[_Place, int]:
-    """Offsets as Kafka's tools write them, or as `groups describe --json` does."""
+    """Read offsets as Kafka's tools or `groups describe --json` write them."""
     targets: dict[_Place, int] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""`waylog offsets`: the first, the last and a time's offset of each partition."""
+"""`waylog offsets`: prints the first offset, the end and the offset at a time of each partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXAMPLES: Final = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog offsets`."""
+    """Add the options of `waylog offsets`."""
     parser.epilog = _EXAMPLES
     parser.add_argument("topic")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Which replicas go where when partitions are spread over brokers, with few moves."""
+"""Plans which replicas to move when partitions are spread over brokers, with few moves."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def plan_moves(
     brokers: Sequence[int],
     replication_factor: int | None = None,
 ) -> dict[Place, list[int]]:
-    """The partitions whose replicas change, with the new ones, the preferred leader first.
+    """Return the partitions whose replicas change, with the new replicas, preferred leader first.
 
-    A replica stays where it is unless its broker is none of those, or has more than its share;
-    leaders are spread like replicas.
+    A replica stays where it is unless its broker is not among `brokers` or has more than its share.
+    Leaders are spread likewise.
     """
     load = dict.fromkeys(brokers, 0)
     chosen: dict[Place, list[int]] = {}
@@ -37,7 +37,7 @@ def plan_moves(
 
 
 def _level(chosen: dict[Place, list[int]], load: dict[int, int]) -> None:
-    """Move replicas from who has most to who has least, until nobody has two more than another."""
+    """Move replicas from the fullest to the emptiest broker until counts differ by at most one."""
     while True:
         most = sorted(load, key=load.__getitem__, reverse=True)
         move = next(

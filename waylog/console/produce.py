@@ -1,4 +1,4 @@
-"""`waylog produce`: lines of standard input become records of a topic."""
+"""`waylog produce`: writes lines of standard input as records to a topic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Record(NamedTuple):
 
 
 class _JsonRecord(msgspec.Struct):
-    """A line of `waylog consume --json`, as far as it is needed to write the record again."""
+    """The members of a `waylog consume --json` line that are needed to write the record again."""
 
     key: msgspec.Raw = msgspec.Raw(b"null")
     value: msgspec.Raw = msgspec.Raw(b"null")
@@ -44,7 +44,7 @@ class _JsonRecord(msgspec.Struct):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog produce`."""
+    """Add the options of `waylog produce`."""
     parser.epilog = _EXAMPLES
     parser.add_argument("topic")
     parser.add_argument(
@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read lines until the end; returns 0 when all are acknowledged."""
+    """Write lines until their end; return 0 if all records were acknowledged."""
     records = _records(arguments, arguments.input)
     partitions = partitions_of(connect(arguments), arguments.topic)
     if arguments.partition >= 0 and arguments.partition not in partitions:
@@ -140,7 +140,7 @@ def _produce(
 
 
 def _records(arguments: argparse.Namespace, lines: IO[bytes]) -> Iterator[_Record]:
-    """The records of the lines; raises CommandError."""
+    """Return an iterator over the records of the lines; raises CommandError."""
     headers = [
         (name, value.encode()) for name, value in pairs(arguments.header, "--header").items()
     ]
@@ -203,7 +203,7 @@ def _json_records(
 
 
 def _encoded(member: msgspec.Raw, encode: Callable[[bytes], bytes]) -> bytes | None:
-    """A string as its text, anything else as its JSON."""
+    """Return a member's bytes: a string as its text, null as None, anything else as its JSON."""
     text = bytes(member)
     if text == b"null":
         return None
@@ -213,6 +213,6 @@ def _encoded(member: msgspec.Raw, encode: Callable[[bytes], bytes]) -> bytes | N
         try:
             return encode(text)
         except CommandError:
-            # Hexadecimal and base64 are strings in JSON.
+            # Hexadecimal and base64 are given as JSON strings.
             return encode(msgspec.json.decode(text, type=str).encode())
     return encode(text)

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): who there are, and reading as a member of one."""
+"""Share groups (KIP-932): lists them, and consumes as a member of one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from waylog.kafka.properties import configured_properties
 
 
 def list_share_groups(arguments: argparse.Namespace) -> dict[str, str]:
-    """State by name; none where the cluster has no such groups.
+    """Return the states of share groups by name, none if the cluster has no such groups.
 
-    librdkafka's admin client leaves them out.
+    Uses kafka-python, since librdkafka's admin client leaves share groups out.
     """
     from kafka.errors import KafkaError
 
@@ -31,11 +31,11 @@ def list_share_groups(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def consume_shared(arguments: argparse.Namespace, line: Callable[[Message], bytes]) -> None:
-    """Print what the group gives to this member; each record is accepted when it is printed.
+    """Print the records that the group gives to this member, and accept each one printed.
 
-    Raises KafkaException. Ctrl-C ends it; what was not printed goes to others.
+    Raises KafkaException. Ctrl-C ends it; records that were not printed go to other members.
     """
-    # Of other settings librdkafka refuses some here.
+    # A minimum: librdkafka refuses some other settings for a share consumer.
     options = {
         "bootstrap.servers": arguments.bootstrap_servers,
         "client.id": "waylog-console",

@@ -1,4 +1,4 @@
-"""Replicas that are moved keep to a rate while they are (KIP-73), and no longer."""
+"""Throttles the replication of replicas while they are moved (KIP-73)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
 _SIDES: Final = ("leader", "follower")
 
-#: From a partition's replicas to those that it shall have.
+#: The present and the new replicas of each partition, by topic and number.
 Moves = Mapping[tuple[str, int], tuple[Sequence[int], Sequence[int]]]
 
 
 @contextmanager
 def throttled(admin: KafkaAdminClient, moves: Moves, bytes_per_s: int) -> Iterator[None]:
-    """Let no broker give or take more for `moves` within; raises KafkaError."""
+    """Throttle `moves` to this rate on each broker within the context; raises KafkaError."""
     brokers = sorted({each for before, after in moves.values() for each in (*before, *after)})
     topics: dict[str, dict[str, list[str]]] = {}
     for (topic, index), (before, after) in moves.items():

@@ -1,4 +1,4 @@
-"""`waylog topics`: list, create, describe, alter and delete topics of any Kafka cluster."""
+"""`waylog topics`: lists, creates, describes, alters and deletes topics of any Kafka cluster."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _EXAMPLES: Final = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog topics`."""
+    """Add the options of `waylog topics`."""
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="all topics with their partitions and records")
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do one of the actions."""
+    """Run one of the actions."""
     if arguments.action == "ensure":
         return _ensure(arguments)
     admin = connect(arguments)
@@ -227,7 +227,7 @@ def _delete(admin: AdminClient, arguments: argparse.Namespace) -> None:
 def _sort(
     answers: Mapping[str, Future[None]], allowed_error: int | None
 ) -> tuple[list[str], list[str]]:
-    """The topics for which it is done, and a line for each where it was refused."""
+    """Return the topics for which it succeeded, and a message for each that was refused."""
     done, refused = [], []
     for name, future in answers.items():
         try:

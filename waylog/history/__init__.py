@@ -1,1 +1,1 @@
-"""Reading a history, wherever it is stored, and what was erased from it."""
+"""Reads a history, wherever it is stored, and the log of erased devices."""

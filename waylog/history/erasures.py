@@ -1,8 +1,8 @@
-"""Erased devices, as topic `erasure` has them: the record that every writer and reader honours.
+"""Erased devices, as topic `erasure` holds them; every writer and reader honours its records.
 
-A record says that nothing of a device counts any more that it sent, or was, until then. The topic
-is compacted and keeps the newest record of each device for good: a log that is read again, a phone
-that sends an old fix and a job that was away find it there.
+A record erases everything of a device that was sent or received up to a time. The topic is
+compacted and keeps the newest record of each device for good. So it is still known when the log is
+read again, when a phone sends an old fix, and when a job comes back that was away.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _RETRY_S: Final = 1.0
 
 
 class Erasure(msgspec.Struct, frozen=True):
-    """A record of topic `erasure`, key = device."""
+    """A record of topic `erasure`, whose key is the device."""
 
     device: str
-    before: int  # ms: what was sent or received until then
+    before: int  # ms; everything that was sent or received until then is erased
 
 
 class Erasures:
-    """Which devices were erased, and when."""
+    """The known erasures: the time of the newest one of each device."""
 
     def __init__(self) -> None:
         self._before: dict[str, int] = {}
@@ -48,7 +48,7 @@ class Erasures:
         return device in self._before
 
     def take(self, value: bytes | None) -> Erasure | None:
-        """Take the value of a record; returns what it says if that is new."""
+        """Take the value of a record; return its erasure if that is new, else None."""
         if value is None:
             return None
         try:
@@ -59,27 +59,27 @@ class Erasures:
         return erasure if self.add(erasure) else None
 
     def add(self, erasure: Erasure) -> bool:
-        """Note an erasure; returns whether it is new."""
+        """Remember an erasure; return whether it is new."""
         if erasure.before <= self._before.get(erasure.device, -1):
             return False
         self._before[erasure.device] = erasure.before
         return True
 
     def covers(self, device: str, *times_ms: int) -> bool:
-        """Tell whether something of a device is erased that has any of these times."""
+        """Return whether a device was erased at or after any of these times (ms)."""
         before = self._before.get(device)
         return before is not None and any(time_ms <= before for time_ms in times_ms)
 
     def known(self) -> dict[str, int]:
-        """All of them: device -> ms."""
+        """Return all erasures, as the time in ms by device."""
         return dict(self._before)
 
 
 class ErasureLog:
     """Follows the topic in a thread; `erasures` is up to date within a second.
 
-    `on_erasure` is called in that thread with each erasure that is new, also those of before, and
-    again until it succeeds.
+    `on_erasure` is called in that thread with each new erasure, including those that the topic
+    already held, and again until it succeeds.
     """
 
     def __init__(
@@ -105,13 +105,13 @@ class ErasureLog:
         self._thread.start()
 
     def wait(self, timeout_s: float = _SILENCE_MAX_S) -> Erasures:
-        """All that the log had at the start; raises LogUnreachable when it does not say."""
+        """Wait until the topic was read once; return its erasures. Raises LogUnreachable."""
         if not self._loaded.wait(timeout_s):
             raise LogUnreachable(f"topic {ERASURE} did not answer for {timeout_s:.0f} s")
         return self.erasures
 
     def close(self) -> None:
-        """Leave the log."""
+        """Stop following the topic."""
         self._stopping.set()
         self._thread.join(5.0)
 
@@ -123,7 +123,7 @@ class ErasureLog:
                     if looked or (looked := self._look_for_topic()):
                         self._take_next()
                 except Exception:
-                    # Whoever asks here must not go on as if nobody had been erased since.
+                    # Callers must not go on with old erasures, so this is tried for ever.
                     logger.exception("topic %s could not be read; trying again", ERASURE)
                     self._stopping.wait(_RETRY_S)
         finally:
@@ -145,10 +145,10 @@ class ErasureLog:
             self._loaded.set()
 
     def _look_for_topic(self) -> bool:
-        """In the log of an earlier version there is none: nobody was erased yet.
+        """Return True once the log has told whether the topic exists.
 
-        False if the log does not say. That it refuses to, for want of rights for example, is not
-        that there is none.
+        The log of an earlier version has no such topic: nothing was erased yet. Another error, for
+        example missing rights, does not mean that the topic is missing.
         """
         try:
             error = self._consumer.list_topics(ERASURE, timeout=2.0).topics[ERASURE].error
@@ -164,7 +164,7 @@ class ErasureLog:
 
 
 def append_erasures(bootstrap_servers: str, devices: Iterable[str], before_ms: int) -> None:
-    """Say that devices are erased; raises LogUnreachable."""
+    """Write that devices are erased up to a time; raises LogUnreachable."""
     own = [topic for topic in TOPICS if topic.name == ERASURE]
     ensure_topics(bootstrap_servers, own, timeout_s=10.0)
     records = [
@@ -177,7 +177,7 @@ def append_erasures(bootstrap_servers: str, devices: Iterable[str], before_ms: i
 def append_records(
     bootstrap_servers: str, records: Sequence[tuple[str, bytes, bytes | None]]
 ) -> None:
-    """Append (topic, key, value) and wait until all are stored; raises LogUnreachable."""
+    """Append (topic, key, value) records and wait until all are stored; raises LogUnreachable."""
     producer = LibrdkafkaProducer(producer_config(bootstrap_servers, "waylog-erase"))
     failures: list[str] = []
 
@@ -197,7 +197,7 @@ def append_records(
 
 
 def read_erasures(bootstrap_servers: str) -> Erasures:
-    """Those that the log has now; raises LogUnreachable."""
+    """Read the erasures that the log has now; raises LogUnreachable."""
     erasures = Erasures()
     for message in read_topic(bootstrap_servers, ERASURE):
         erasures.take(message.value())

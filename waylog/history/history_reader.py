@@ -1,18 +1,18 @@
-"""Reading a history: which files are in it now, and what they have of a device or of an area.
+"""Reads a history: lists the files that count now, and reads the rows of a device or a period.
 
-A history is a folder, local or elsewhere, with two kinds of Parquet files below `date=YYYY-MM-DD`
+A history is a folder, local or remote, with two kinds of Parquet files below `date=YYYY-MM-DD`
 (the UTC date of the fixes):
 
-- `location-<partition>-<first offset>-<last offset>.parquet`: as fixes came in.
+- `location-<partition>-<first offset>-<last offset>.parquet`: fixes in the order they arrived.
 - `compacted-<...>.parquet`: whole days, or below `date=YYYY-MM` whole months, ordered for reading,
   with positions as whole numbers of 1e-7 degrees (`lat_e7`, `lon_e7`) in place of `lat`, `lon`.
 
-A *period* is a date or, where a month is packed, that month: its name begins its dates' names.
+A *period* is a date, or a month if that month is packed: a month's name is a prefix of its dates.
 
-`_manifest.json` says which compacted files count and which ranges of offsets they hold; files that
-came in and lie within such a range do not count any more, and are deleted a while later. Without a
-manifest, all files count. The manifest is replaced in one step, so a reader that follows it sees
-every fix once at any moment.
+`_manifest.json` lists the compacted files that count and the ranges of offsets they hold. A
+`location` file that lies within such a range does not count any more, and is deleted a while later.
+Without a manifest, all files count. The manifest is replaced atomically, so a reader that follows
+it sees every fix once at any moment.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ if TYPE_CHECKING:
 
 MANIFEST: Final = "_manifest.json"
 
-#: Devices that were erased: the history takes nothing in that was received before.
+#: The list of erased devices: the history takes in nothing that was received before the erasure.
 ERASED: Final = "_erased.json"
 
-#: Positions of compacted files are whole numbers of this part of a degree.
+#: Compacted files store positions as whole numbers of a unit; this many units are one degree.
 UNITS_PER_DEGREE: Final = 10_000_000
 
-#: The footer's key under which a compacted file lists its devices, in the order of its rows.
+#: The footer key under which a compacted file lists its devices, in the order of its rows.
 RUNS_KEY: Final = b"waylog.devices"
 
 _NAME: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/location-(\d+)-(\d+)-(\d+)\.parquet")
-#: Files that count where the manifest names them.
+#: Names of files that count if the manifest lists them.
 COMPACTED_NAME: Final = re.compile(r"date=(\d{4}-\d\d(?:-\d\d)?)/compacted-[^/]+\.parquet")
-#: A period with a name of this length is a month.
+#: The length of a month's name; the name of a date is longer.
 MONTH_LENGTH: Final = len("YYYY-MM")
 _ATTEMPTS: Final = 3
 
 
 class HistoryUnreadable(Exception):
-    """The history exists and cannot be read now; the text says why."""
+    """The history exists and cannot be read now; the message says why."""
 
 
 class TrackTooLong(Exception):
-    """A track has more rows than were asked for."""
+    """A track has more rows than the caller allowed."""
 
 
 class OffsetSpan(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """Offsets first..last of one partition, both inclusive."""
+    """Offsets `first` to `last` of one partition, both inclusive."""
 
     partition: int
     first: int
@@ -70,7 +70,7 @@ class OffsetSpan(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class CompactedFile(msgspec.Struct, frozen=True):
-    """A compacted file that counts."""
+    """A compacted file that the manifest lists."""
 
     path: str
     rows: int
@@ -78,31 +78,31 @@ class CompactedFile(msgspec.Struct, frozen=True):
 
 
 class CompactedDate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is compacted of one period: all rows of a date within these spans."""
+    """The compacted files of one period, which hold all its rows within these spans."""
 
     files: list[CompactedFile]
     spans: list[OffsetSpan]
-    #: Of a month, the spans of each of its dates: those of one date say nothing of another's rows.
+    #: For a month, the spans of each of its dates: a span of one date covers no rows of another.
     days: dict[str, list[OffsetSpan]] = {}
 
     def spans_by_date(self, period: str) -> dict[str, list[OffsetSpan]]:
-        """The spans of each date of the period, which goes by this name."""
+        """Return the spans of each date of the period, given the period's name."""
         return self.days or {period: self.spans}
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The file `_manifest.json`; by period."""
+    """The file `_manifest.json`: the compacted files by period."""
 
     version: int = 0
     dates: dict[str, CompactedDate] = {}
 
     def period_of(self, date: str) -> str:
-        """The period of a date."""
+        """Return the period of a date."""
         month = date[:MONTH_LENGTH]
         return month if month in self.dates else date
 
     def covers(self, date: str, span: OffsetSpan) -> bool:
-        """Tell whether compacted files hold all rows of a date within a span."""
+        """Return whether compacted files hold all rows of a date within a span."""
         period = self.period_of(date)
         compacted = self.dates.get(period)
         return compacted is not None and any(
@@ -115,21 +115,21 @@ class ErasedDevice(msgspec.Struct, frozen=True, omit_defaults=True):
     """A device whose fixes were erased."""
 
     device: str
-    before: int  # those received, or from, before or at this time, ms
-    rewritten: bool = True  # the files have been gone through
+    before: int  # ms; fixes that were sent or received up to this time are erased
+    rewritten: bool = True  # the files have been searched and rewritten
 
 
 class HistoryFile(NamedTuple):
     """A file of the history that counts."""
 
     path: str
-    date: str  # or the month, of a month's compacted file
-    span: OffsetSpan | None  # None: compacted
+    date: str  # a month for a compacted file of a month
+    span: OffsetSpan | None  # None for a compacted file
     bytes: int
 
 
 class DeviceRun(NamedTuple):
-    """Rows start..stop-1 of a compacted file are those of one device, by time."""
+    """The rows `start` to `stop` - 1 of a compacted file: those of one device, by time."""
 
     device: str
     start: int
@@ -137,7 +137,7 @@ class DeviceRun(NamedTuple):
 
 
 class TrackRow(NamedTuple):
-    """One point of a track; what is not known is None."""
+    """One point of a track; unknown values are None."""
 
     time: int  # ms
     lat: float
@@ -149,7 +149,7 @@ class TrackRow(NamedTuple):
 
 
 def parse_name(path: str, size: int = 0) -> HistoryFile | None:
-    """The file behind a path relative to the history; None unless it holds fixes as they came."""
+    """Return the `location` file that a path, relative to the history, names; None for others."""
     match = _NAME.fullmatch(path)
     if match is None:
         return None
@@ -158,7 +158,7 @@ def parse_name(path: str, size: int = 0) -> HistoryFile | None:
 
 
 def merge_spans(spans: Sequence[OffsetSpan]) -> list[OffsetSpan]:
-    """The same offsets in as few spans as possible."""
+    """Return the same offsets in as few spans as possible, sorted."""
     merged: list[OffsetSpan] = []
     for span in sorted(spans):
         last = merged[-1] if merged else None
@@ -170,7 +170,7 @@ def merge_spans(spans: Sequence[OffsetSpan]) -> list[OffsetSpan]:
 
 
 def encode_runs(runs: Sequence[tuple[str, int]]) -> bytes:
-    """A footer's list of devices and their numbers of rows."""
+    """Encode the devices of a file and their numbers of rows for its footer."""
     packed = msgspec.msgpack.encode(([name for name, _ in runs], [count for _, count in runs]))
     return base64.b64encode(zlib.compress(packed, 6))
 
@@ -182,7 +182,7 @@ def _unpack_runs(value: bytes) -> tuple[list[str], list[int]]:
 
 
 def decode_runs(value: bytes) -> list[DeviceRun]:
-    """What `encode_runs` encoded."""
+    """Decode what `encode_runs` has encoded."""
     names, counts = _unpack_runs(value)
     stops = accumulate(counts)
     return [
@@ -192,7 +192,7 @@ def decode_runs(value: bytes) -> list[DeviceRun]:
 
 
 def read_manifest(storage: Storage) -> Manifest:
-    """The manifest; an empty one when there is none. Raises HistoryUnreadable for a broken one."""
+    """Read the manifest, empty if there is none; raises HistoryUnreadable if it is broken."""
     content = storage.read_bytes(MANIFEST)
     if content is None:
         return Manifest()
@@ -203,21 +203,21 @@ def read_manifest(storage: Storage) -> Manifest:
 
 
 def read_erased(storage: Storage) -> list[ErasedDevice]:
-    """The devices that were erased from a history."""
+    """Return the devices that were erased from a history."""
     content = storage.read_bytes(ERASED)
     return [] if content is None else msgspec.json.decode(content, type=list[ErasedDevice])
 
 
 def erased_before(storage: Storage) -> dict[str, int]:
-    """The same by device: until when its fixes were erased (ms)."""
+    """Return the time (ms) up to which the fixes of each erased device were erased."""
     return {each.device: each.before for each in read_erased(storage)}
 
 
 class HistoryReader:
-    """The files of a history at one moment, and what is in them."""
+    """The files of a history at one moment, and their rows."""
 
     def __init__(self, url: str) -> None:
-        """Raises ConfigError for a URL that nothing here can open."""
+        """Raises ConfigError for a URL that cannot be opened."""
         from waylog.history.storage import Storage
 
         self.storage = Storage(url)
@@ -226,9 +226,9 @@ class HistoryReader:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look which files there are now."""
-        # Listed first: what is compacted meanwhile is in the manifest, and its sources are not yet
-        # deleted.
+        """List the files again, and read the manifest."""
+        # Listed before the manifest is read: files that are compacted meanwhile are in the
+        # manifest, and their sources are not deleted yet.
         listed = self.storage.list_sizes()
         self.manifest = read_manifest(self.storage)
         found: dict[str, list[HistoryFile]] = {
@@ -247,7 +247,7 @@ class HistoryReader:
         self._files = dict(sorted(found.items()))
 
     def periods(self, first: str | None = None, last: str | None = None) -> list[str]:
-        """The periods that there are, ascending; those with dates from `first` to `last` only."""
+        """Return the periods, ascending; with `first` or `last`, only those within these dates."""
         return [
             period
             for period in self._files
@@ -256,7 +256,7 @@ class HistoryReader:
         ]
 
     def dates(self) -> list[str]:
-        """The dates that there are, ascending."""
+        """Return the dates that have fixes, ascending."""
         found = {
             date
             for period in self._files
@@ -268,22 +268,22 @@ class HistoryReader:
         return sorted(found)
 
     def files(self, period: str | None = None) -> list[HistoryFile]:
-        """The files that count, of one period or of all; of a date, those of its period."""
+        """Return the files that count: all, or those of a period or of a date's period."""
         if period is not None:
             return list(self._files.get(self.manifest.period_of(period), ()))
         return [file for files in self._files.values() for file in files]
 
     def spans_of(self, file: HistoryFile) -> list[OffsetSpan]:
-        """The offsets that a file, or with compacted ones the files of its period, hold."""
+        """Return the offsets in a file; for a compacted one, those in all files of its period."""
         return [file.span] if file.span is not None else self.manifest.dates[file.date].spans
 
     def compacted_spans(self, period: str) -> dict[str, list[OffsetSpan]]:
-        """By date, the offsets whose rows of that date are in the period's compacted files."""
+        """Return by date the spans that the period's compacted files cover."""
         compacted = self.manifest.dates.get(period)
         return {} if compacted is None else compacted.spans_by_date(period)
 
     def spans(self) -> Iterator[OffsetSpan]:
-        """The offsets of all files."""
+        """Yield the offset spans of all files."""
         for compacted in self.manifest.dates.values():
             yield from compacted.spans
         for file in self.files():
@@ -296,10 +296,10 @@ class HistoryReader:
         devices: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of one period, with `lat` and `lon` in degrees whatever the file has.
+        """Yield the rows of one period, with `lat` and `lon` in degrees whatever the file has.
 
-        With `devices`, files and row groups that have none of them are left out; what is returned
-        has other devices as well.
+        With `devices`, skips files and row groups that have none of them; the batches still contain
+        rows of other devices.
         """
         for file in self.files(period):
             yield from self._scan_file(file, devices, columns)
@@ -323,9 +323,9 @@ class HistoryReader:
     def track(
         self, device: str, from_ms: int, to_ms: int, *, rows_max: int | None = None
     ) -> list[TrackRow]:
-        """Points of a device with from_ms <= time <= to_ms, by time, none twice.
+        """Return points of a device with from_ms <= time <= to_ms, by time, without duplicates.
 
-        Raises HistoryUnreadable when a file cannot be read, TrackTooLong for more than `rows_max`.
+        Raises HistoryUnreadable if a file cannot be read, TrackTooLong for more than `rows_max`.
         """
         table = self.track_table(device, from_ms, to_ms, rows_max=rows_max)
         columns = (column.to_pylist() for column in table.columns)
@@ -334,7 +334,7 @@ class HistoryReader:
     def track_table(
         self, device: str, from_ms: int, to_ms: int, *, rows_max: int | None = None
     ) -> pa.Table:
-        """The same as a table with the members of TrackRow."""
+        """Return the points as `track` does, as a table with the members of TrackRow."""
         import pyarrow as pa
 
         found: list[pa.RecordBatch] = []
@@ -367,7 +367,7 @@ class HistoryReader:
                         found.append(rows.filter(within))
                 return found
             except FileNotFoundError as error:
-                # A compaction has exchanged files since we looked.
+                # A compaction has replaced files since they were listed.
                 if attempt == _ATTEMPTS - 1:
                     raise HistoryUnreadable(f"the history of {period} changes: {error}") from error
                 self.refresh()
@@ -378,7 +378,7 @@ class HistoryReader:
         raise AssertionError
 
     def _own_rows(self, file: HistoryFile, device: str) -> Iterator[pa.RecordBatch]:
-        """The rows of a device in a file, with the members of TrackRow."""
+        """Yield the rows of a device in a file, with the members of TrackRow."""
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
@@ -388,7 +388,7 @@ class HistoryReader:
             return
         with self.storage.open_input(file.path) as stream:
             parquet = pq.ParquetFile(stream)
-            # Whose the rows are is in the footer: names are neither read nor compared.
+            # The footer tells which rows are the device's: names are neither read nor compared.
             own = _run_of(parquet.metadata, device)
             if own is None:
                 return
@@ -406,18 +406,18 @@ class HistoryReader:
 
 
 def _each_once(table: pa.Table) -> pa.Table:
-    """Rows by time; of those with the same time and place the one that came last."""
+    """Sort rows by time; of rows with the same time and place keep the one that came last."""
     import numpy as np
     import pyarrow as pa
 
     keys = [table[name].to_numpy() for name in ("time", "lat", "lon")]
     if (keys[0][1:] > keys[0][:-1]).all():
-        return table  # as packed files have them
+        return table  # already sorted, as in compacted files
     order = np.lexsort(keys[::-1])
     same = np.ones(max(0, len(order) - 1), np.bool_)
     for key in keys:
         same &= key[order][1:] == key[order][:-1]
-    # The sort is stable: the last of equal ones is the one that came last.
+    # The sort is stable: of equal rows, the last one is the one that came last.
     return table.take(pa.array(order[np.append(~same, True)[: len(order)]]))
 
 
@@ -431,14 +431,14 @@ def _run_of(metadata: Any, device: str) -> DeviceRun | None:
 
 
 def device_runs(parquet: Any) -> list[DeviceRun] | None:
-    """The devices of a compacted file in the order of its rows; None for any other file."""
+    """Return the devices of a compacted file in the order of its rows; None for any other file."""
     metadata = parquet.metadata.metadata or {}
     value = metadata.get(RUNS_KEY)
     return None if value is None else decode_runs(value)
 
 
 def _groups_of(parquet: Any, devices: Sequence[str]) -> list[int]:
-    """The row groups that may have rows of some devices."""
+    """Return the row groups that may have rows of some devices."""
     metadata = parquet.metadata
     value = (metadata.metadata or {}).get(RUNS_KEY)
     if value is not None:
@@ -480,7 +480,7 @@ def _physical(parquet: Any, columns: Sequence[str]) -> list[str]:
 
 
 def in_degrees(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with `lat` and `lon` as degrees."""
+    """Return the batch with `lat` and `lon` in degrees."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -493,7 +493,7 @@ def in_degrees(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def period_bounds_ms(period: str) -> tuple[int, int]:
-    """Where a period begins and where the next does, ms since 1970 UTC."""
+    """Return the start of a period and of the next one, in ms since 1970 UTC."""
     from datetime import UTC, datetime, timedelta
 
     if len(period) > MONTH_LENGTH:

@@ -1,4 +1,4 @@
-"""Reading a Parquet file of any size in memory that depends on its row groups alone."""
+"""Reads a Parquet file of any size in memory that depends only on the size of its row groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-#: Rows that are in memory at once, unless the reader says otherwise.
+#: The default number of rows that are in memory at once.
 ROWS: Final = 1 << 17
 
 
@@ -20,10 +20,10 @@ def read_row_groups(
     rows: int = ROWS,
     groups: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of at least `rows` rows, as far as row groups allow, in the order of the file.
+    """Yield batches in file order; row groups are joined to at least `rows` rows.
 
-    Arrow's own iterator keeps something of every row group that it has read (0.3 MB of each), as
-    long as it lives; one that is begun anew every few row groups does not.
+    A row group that is much larger is split. Arrow's own iterator keeps 0.3 MB for every row group
+    that it has read, for as long as it exists; so a new one is created every few row groups.
     """
     metadata = parquet.metadata
     waiting: list[int] = []
@@ -41,5 +41,5 @@ def read_row_groups(
 def _read(
     parquet: pq.ParquetFile, columns: Sequence[str] | None, groups: list[int], rows: int
 ) -> Iterator[pa.RecordBatch]:
-    # Several row groups are a bit more than `rows`; only one that is much larger is cut.
+    # Several row groups hold a bit more than `rows`; only one that is much larger is cut.
     yield from parquet.iter_batches(2 * rows, row_groups=groups, columns=columns, use_threads=False)

@@ -1,4 +1,4 @@
-"""Where Parquet lives: a local folder, S3, HDFS, or what else pyarrow has a file system for."""
+"""Storage of Parquet files: a local folder, S3, HDFS, or any file system that pyarrow supports."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pyarrow import fs
 
 from waylog.config import ConfigError
 
-#: Locally, whoever writes a folder holds this file.
+#: The file that a writer locks; only in local folders.
 LOCK: Final = "_lock"
 
 
 class Storage:
-    """A folder of files, named by paths relative to it. Picklable: tasks get a copy.
+    """A folder of files, named by paths relative to it. Picklable, for tasks in other processes.
 
-    Local: a rename is atomic and a written file survives a power cut. Elsewhere (S3) a rename is a
-    copy under the final name, which appears whole or not at all, and a deletion.
+    Locally a rename is atomic, and a written file survives a power cut. Elsewhere (S3) a rename is
+    a copy under the final name, which appears whole or not at all, followed by a deletion.
     """
 
     def __init__(self, url: str) -> None:
-        """Raises ConfigError for a URL that nothing here can open."""
+        """Raises ConfigError for a URL that cannot be opened."""
         self.url = url
         try:
             if url.startswith("webhdfs://"):
@@ -44,7 +44,7 @@ class Storage:
                 )
             elif "://" in url:
                 self._files, self._base = fs.FileSystem.from_uri(
-                    # Spark's name of the same thing.
+                    # Spark's scheme for S3.
                     url.replace("s3a://", "s3://", 1)
                 )
             else:
@@ -70,20 +70,20 @@ class Storage:
         return self.url.replace("s3://", "s3a://", 1)
 
     def open_folder(self) -> None:
-        """Create the folder if need be; raises ConfigError when it can not be."""
+        """Create the folder if it is missing; raises ConfigError if that fails."""
         try:
             self._files.create_dir(self._base, recursive=True)
         except OSError as error:
-            # Arrow's own text repeats the path and the number of the error.
+            # Arrow's text for this error would repeat the path and the error number.
             reason = "a file is in the way" if isinstance(error, FileExistsError) else str(error)
             raise ConfigError(f"{self.url}: no folder can be made there: {reason}") from error
 
     def list_files(self, folder: str = "") -> list[str]:
-        """All files below `folder`, but not those in folders in it starting with `_` or `.`."""
+        """Return all files below `folder`, except in subfolders that start with `_` or `.`."""
         return list(self.list_sizes(folder))
 
     def list_sizes(self, folder: str = "") -> dict[str, int]:
-        """All files below `folder`, as `list_files` has them, with their sizes in bytes."""
+        """Return the files that `list_files` lists, with their sizes in bytes."""
         return dict(self._walk(f"{self._base}/{folder}".rstrip("/")))
 
     def _walk(self, folder: str) -> Iterator[tuple[str, int]]:
@@ -96,7 +96,7 @@ class Storage:
                 yield entry.path.removeprefix(f"{self._base}/"), entry.size or 0
 
     def write_parquet(self, name: str, table: pa.Table, **options: Any) -> None:
-        """Write a whole file, durably."""
+        """Write a whole file; a local one survives a power cut."""
         path = f"{self._base}/{name}"
         with self._files.open_output_stream(path) as stream:
             pq.write_table(table, stream, **options)
@@ -105,18 +105,18 @@ class Storage:
 
     def read_parquet(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Read a whole file, or some of its columns."""
-        # Opened here: given a path, pyarrow would add columns for `date=` in it.
+        # A stream, because pyarrow would add columns for a `date=` in a path.
         with self._files.open_input_file(f"{self._base}/{name}") as stream:
             return pq.ParquetFile(stream).read(
                 columns=None if columns is None else list(columns), use_threads=False
             )
 
     def open_input(self, name: str) -> Any:
-        """A file to read from, at any place."""
+        """Open a file for reading, with random access."""
         return self._files.open_input_file(f"{self._base}/{name}")
 
     def open_output(self, name: str) -> Any:
-        """A stream to write a file to. Not durable before `flush`."""
+        """Open a stream that writes a file. Not durable before `flush`."""
         return self._files.open_output_stream(f"{self._base}/{name}")
 
     def flush(self, name: str) -> None:
@@ -125,12 +125,12 @@ class Storage:
             _flush(f"{self._base}/{name}")
 
     def exists(self, name: str) -> bool:
-        """Tell whether there is such a file."""
+        """Return whether there is a file of this name."""
         info = self._files.get_file_info(f"{self._base}/{name}")
         return bool(info.type == fs.FileType.File)
 
     def changed_s(self, names: Sequence[str]) -> float:
-        """When the last of some files was written, s since 1970; -inf for none."""
+        """Return the latest modification time of some files, s since 1970; -inf for none."""
         infos = self._files.get_file_info([f"{self._base}/{name}" for name in names])
         return max(
             (info.mtime.timestamp() for info in infos if info.mtime is not None),
@@ -138,7 +138,7 @@ class Storage:
         )
 
     def read_bytes(self, name: str) -> bytes | None:
-        """A small file whole; None when it is not there."""
+        """Read a whole small file; returns None if it does not exist."""
         try:
             with self.open_input(name) as stream:
                 return bytes(stream.read())
@@ -146,7 +146,7 @@ class Storage:
             return None
 
     def replace_bytes(self, name: str, content: bytes) -> None:
-        """Write a small file so that readers see the old or the new one, whole."""
+        """Replace a small file; readers see either the old or the new content, whole."""
         aside = f"{name}.{uuid.uuid4().hex}"
         with self.open_output(aside) as stream:
             stream.write(content)
@@ -155,11 +155,11 @@ class Storage:
         self.flush_folder(name.rpartition("/")[0])
 
     def create_folder(self, name: str) -> None:
-        """Create a folder, unless it is there."""
+        """Create a folder, if it is missing."""
         self._files.create_dir(f"{self._base}/{name}", recursive=True)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file its final name; replaces what has it."""
+        """Rename a file; replaces a file that has the new name."""
         self._files.move(f"{self._base}/{source}", f"{self._base}/{target}")
 
     def copy(self, source: str, target: str) -> None:
@@ -169,14 +169,14 @@ class Storage:
         self.rename(aside, target)
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file, if it exists."""
         try:
             self._files.delete_file(f"{self._base}/{name}")
         except FileNotFoundError:
             return
 
     def delete_folder(self, name: str) -> None:
-        """Delete a folder and what is in it, if it is there."""
+        """Delete everything in a folder, if it exists."""
         self._files.delete_dir_contents(f"{self._base}/{name}", missing_dir_ok=True)
 
     def flush_folder(self, name: str) -> None:
@@ -185,11 +185,12 @@ class Storage:
             _flush(f"{self._base}/{name}")
 
     def lock(self, name: str = LOCK) -> IO[str] | None:
-        """Hold the folder as its only writer until the returned file is closed.
+        """Lock the folder as its only writer until the returned file is closed.
 
-        `name` tells apart kinds of writers that do not disturb each other.
+        Writers with different values of `name` do not exclude each other.
 
-        Raises ConfigError when another process holds it. Not possible elsewhere than locally.
+        Raises ConfigError if another process holds the lock. Returns None, without a lock, for a
+        folder that is not local.
         """
         if not self.local:
             return None

@@ -1,8 +1,8 @@
 """HDFS over its REST interface (WebHDFS), as a file system for pyarrow.
 
-pyarrow's own HDFS client needs native libraries of a Hadoop installation; this needs a NameNode's
-HTTP port. A file is sent when it is closed, whole, and once more to other DataNodes when one of
-them dies meanwhile; a read that a dead DataNode cut is done again.
+pyarrow's own HDFS client needs native libraries of a Hadoop installation; this one needs only the
+NameNode's HTTP port. A file is sent whole when it is closed; if a DataNode dies meanwhile, it is
+sent again to other DataNodes. A read that a dead DataNode interrupted is repeated.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _WAIT_S: Final = 0.25
 _TIMEOUT_S: Final = 30.0
 _MISTRUST_S: Final = 600.0
 
-#: A file is kept in memory until it is larger than this, then on disk, until it is closed.
+#: The size in bytes up to which an open file is kept in memory; beyond, it is on disk.
 _SPOOL_BYTES: Final = 8 << 20
-#: What one read asks for at least: columns of a small file come in one answer.
+#: The least number of bytes that one read asks for: columns of a small file come in one answer.
 _READ_BYTES: Final = 1 << 20
 
 _MISSING: Final = ("FileNotFoundException",)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The NameNode names a DataNode; whom to ask is our decision."""
+    """A handler that follows no redirect: the caller decides which DataNode to ask."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -50,7 +50,7 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         self._address = address
         self._user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
         self._opener = urllib.request.build_opener(_NoRedirect)
-        # DataNodes that did not answer, by transfer address, and until when they are not asked.
+        # The DataNodes that did not answer, by transfer address, and the time when to ask again.
         self._mistrusted: dict[str, float] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -62,11 +62,11 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
     __hash__ = None  # type: ignore[assignment]
 
     def get_type_name(self) -> str:
-        """For messages."""
+        """Return the name of the file system for messages."""
         return "webhdfs"
 
     def normalize_path(self, path: str) -> str:
-        """Paths are as they are."""
+        """Return the path unchanged."""
         return path
 
     def _url(self, path: str, operation: str, options: dict[str, str]) -> str:
@@ -74,9 +74,9 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         return f"http://{self._address}/webhdfs/v1/{quote(path.lstrip('/'))}?{query}"
 
     def _ask(self, method: str, url: str, data: Any = None, size: int = 0) -> bytes | str:
-        """One request; the content of the answer, or the address that it leads to.
+        """Send one request; return the content of the answer, or the address of a redirect.
 
-        Raises OSError: FileNotFoundError, or what a retry may cure.
+        Raises OSError: FileNotFoundError, or another one that a retry may cure.
         """
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         request = urllib.request.Request(  # noqa: S310
@@ -102,13 +102,13 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
             raise OSError(f"{self._address}: {error!r}") from error
 
     def _call(self, method: str, path: str, operation: str, **options: str) -> Any:
-        """Ask the NameNode, a few times."""
+        """Ask the NameNode, with retries."""
         url = self._url(path, operation, options)
         content = _retried(lambda _: self._ask(method, url))
         return json.loads(content) if content else None
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        """What there is at some paths."""
+        """Return what each of some paths names."""
         found = []
         for path in paths:
             try:
@@ -119,7 +119,7 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         return found
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        """What there is in a folder."""
+        """Return the entries of a folder."""
         try:
             answer = self._call("GET", selector.base_dir, "LISTSTATUS")
         except FileNotFoundError:
@@ -135,22 +135,22 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         return found
 
     def create_dir(self, path: str, recursive: bool) -> None:
-        """Create a folder and those above it."""
+        """Create a folder and its parents."""
         self._call("PUT", path, "MKDIRS")
 
     def delete_dir(self, path: str) -> None:
-        """Delete a folder and what is in it."""
+        """Delete a folder and everything in it."""
         self._call("DELETE", path, "DELETE", recursive="true")
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
-        """Delete what is in a folder."""
+        """Delete everything in a folder."""
         for info in self.get_file_info_selector(
             fs.FileSelector(path, allow_not_found=missing_dir_ok)
         ):
             self._call("DELETE", info.path, "DELETE", recursive="true")
 
     def delete_root_dir_contents(self) -> None:
-        """Refused: nobody here means it."""
+        """Always raise PermissionError: no caller wants this."""
         raise PermissionError("everything of a file system is not deleted from here")
 
     def delete_file(self, path: str) -> None:
@@ -159,14 +159,14 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
             raise FileNotFoundError(path)
 
     def move(self, source: str, target: str) -> None:
-        """Rename in one step, over what is there."""
+        """Rename a file in one step, over an existing one."""
         url = self._url(source, "RENAME", {"destination": target, "renameoptions": "OVERWRITE"})
 
         def rename(attempt: int) -> bytes | str:
             try:
                 return self._ask("PUT", url)
             except FileNotFoundError:
-                # The answer to the attempt before was lost.
+                # The previous attempt succeeded, and its answer was lost.
                 if attempt and self.get_file_info([target])[0].type == fs.FileType.File:
                     return b""
                 raise
@@ -174,14 +174,14 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         _retried(rename)
 
     def copy_file(self, source: str, target: str) -> None:
-        """Copy a file, through this process."""
+        """Copy a file through this process."""
         with self.open_input_file(source) as stream:
             content = stream.read()
         with self.open_output_stream(target, {}) as stream:
             stream.write(content)
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        """A file to read from, at any place."""
+        """Open a file for reading, with random access."""
         [info] = self.get_file_info([path])
         if info.type != fs.FileType.File:
             raise FileNotFoundError(path)
@@ -189,19 +189,19 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         return pa.PythonFile(io.BufferedReader(raw, _READ_BYTES), mode="r")
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
-        """A file to read from its start."""
+        """Open a file for reading from its start."""
         return self.open_input_file(path)
 
     def open_output_stream(self, path: str, metadata: dict[str, str]) -> pa.NativeFile:
-        """A file to write; it is there when it is closed."""
+        """Open a file for writing; it exists once it is closed."""
         return pa.PythonFile(_Upload(self, path), mode="w")
 
     def open_append_stream(self, path: str, metadata: dict[str, str]) -> pa.NativeFile:
-        """Files are written once."""
+        """Always raise UnsupportedOperation: files are written once."""
         raise io.UnsupportedOperation("append")
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """Some bytes of a file."""
+        """Return a range of bytes of a file."""
         options = {"offset": str(offset), "length": str(length)}
 
         def fetch(_: int) -> bytes | str:
@@ -236,7 +236,7 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         _retried(send)
 
     def _data_node(self, method: str, path: str, operation: str, options: dict[str, str]) -> str:
-        """Where a file's content goes or comes from, round the DataNodes that did not answer."""
+        """Return the DataNode's URL for a file's content, avoiding those that did not answer."""
         now = time.monotonic()
         self._mistrusted = {
             address: until for address, until in self._mistrusted.items() if until > now
@@ -249,19 +249,19 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         except FileNotFoundError:
             raise
         except OSError:
-            # Perhaps there are no others.
+            # Perhaps there are no other DataNodes.
             self._mistrusted.clear()
             raise
         return str(json.loads(answer)["Location"])
 
     def _mistrust(self, location: str) -> None:
-        """Ask another DataNode for a while: the NameNode takes ten minutes to notice its death."""
+        """Avoid a DataNode for a while: the NameNode takes ten minutes to notice its death."""
         address = self._transfer_address(urlsplit(location).netloc)
         if address is not None:
             self._mistrusted[address] = time.monotonic() + _MISTRUST_S
 
     def _transfer_address(self, http_address: str) -> str | None:
-        """The address by which the NameNode knows the DataNode with an HTTP address."""
+        """Return the NameNode's address of the DataNode that has an HTTP address, if known."""
         query = "jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
         try:
             [bean] = json.loads(self._ask("GET", f"http://{self._address}/{query}"))["beans"]
@@ -271,7 +271,7 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
                 if http_address in {node["infoAddr"], f"{host}:{port}"}:
                     return str(node["xferaddr"])
         except (OSError, ValueError, KeyError, TypeError):
-            # Without it the next attempt may lead to the same DataNode, or to another.
+            # Without the address, the next attempt may lead to the same DataNode or to another.
             return None
         return None
 
@@ -301,7 +301,7 @@ def _info(path: str, status: dict[str, Any]) -> fs.FileInfo:
 
 
 class _RemoteFile(io.RawIOBase):
-    """Reads a file piece by piece."""
+    """A remote file that is read piece by piece."""
 
     def __init__(self, system: WebHdfs, path: str, size: int) -> None:
         self._system = system
@@ -332,7 +332,7 @@ class _RemoteFile(io.RawIOBase):
 
 
 class _Upload(io.RawIOBase):
-    """Gathers a file, and sends it when it is closed."""
+    """A file that is written to a spool, and sent when it is closed."""
 
     def __init__(self, system: WebHdfs, path: str) -> None:
         self._system = system

@@ -1,1 +1,1 @@
-"""Clients of Kafka: producers, readers, topics, requests and errors."""
+"""Kafka clients: producers, readers, topics, requests and errors."""

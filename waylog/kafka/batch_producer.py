@@ -1,12 +1,12 @@
-"""Our own producer: all partitions of a broker in one request, without a thread.
+"""A producer of our own: one request to a broker for all its partitions, without a thread.
 
-librdkafka asks for each partition by itself and works record by record in threads of its own; at a
-gateway that was the greatest part of what a fix costs (docs/decisions/0016). It is still used where
+librdkafka sends a request for each partition and works record by record in threads of its own; in a
+gateway that was the largest part of the cost of a fix (docs/decisions/0016). It is still used where
 clients have to log in or to speak TLS: `open_producer` chooses.
 
-What it promises is what `waylog.kafka.clients.producer_config` asks of librdkafka: acks=all, and never
-doubled (idempotent: each batch carries the producer's id and a sequence number, and the broker
-knows a repetition). One batch of a partition is under way at a time, so that nothing overtakes.
+The guarantees are those that `waylog.kafka.clients.producer_config` asks of librdkafka: acks=all,
+and idempotence (each batch carries the producer's id and a sequence number, by which the broker
+recognises a repetition). Only one batch of a partition is in flight, so that order is kept.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
 
-#: Records that wait and records under way, together. No less than what whoever appends lets in of
-#: all its users, so that it is them who are refused by their shares, and nobody for others.
+#: Bytes of the records that wait or are in flight. At least as many as the caller accepts from all
+#: its users together, so that a user meets the limit of its own share before this one, and nobody
+#: is refused because of others.
 BYTES_MAX: Final = 144 * 1024 * 1024
 _REQUEST_BYTES_MAX: Final = 8 * 1024 * 1024
 _DELIVERY_TIMEOUT_MS: Final = 30_000
-#: How long a broker may wait for the replicas, and we for the broker.
+#: Time that a broker may wait for the replicas; below it, the time that we wait for the broker.
 _APPEND_TIMEOUT_MS: Final = 10_000
 _ANSWER_TIMEOUT_S: Final = 12.0
-#: Records wait longer than LINGER_MS, up to this, while earlier ones are unacknowledged: each
-#: request costs the log a sync, and its readers a turn.
+#: While earlier records are unacknowledged, records wait up to this instead of LINGER_MS: each
+#: request costs the log a sync, and its readers a fetch.
 _HOLD_S: Final = 0.1
 _BACKOFF_S: Final = 0.05
 _BACKOFF_MAX_S: Final = 1.0
@@ -44,7 +45,8 @@ _REFRESH_S: Final = 30.0
 _LOOK_AFTER_S: Final = 0.5
 _SAY_AGAIN_S: Final = 10.0
 _REQUESTS_UNDER_WAY_MAX: Final = 5
-#: A leader whose disk failed is replaced in less; where there is no other, it goes on refusing.
+#: Refusals for longer than this are trouble: a leader whose disk failed is replaced in less time;
+#: without another replica it goes on refusing.
 _REFUSED_S: Final = 1.0
 _REFUSED_FOR_S: Final = 3.0
 _REFUSED_PATIENCE_MS: Final = 1_000
@@ -54,29 +56,30 @@ _TIMED_OUT: Final = -192  # librdkafka's code for a record that was not delivere
 # Kafka's error codes.
 _DUPLICATE_SEQUENCE: Final = 46
 _STORAGE_ERROR: Final = 56
-#: The broker knows this producer no more, or takes it for another: it goes on with a new id.
+#: The broker does not know this producer id any more, or takes it for another: get a new id.
 _IDENTITY_LOST: Final = frozenset({45, 47, 49, 59, 90})
-#: Nothing wrong with the batch: corrupt on the way, no leader, time-outs, too few replicas, ...
+#: Errors that are not the batch's fault: corrupt message, no leader, time-outs, too few replicas...
 _RETRIABLE: Final = frozenset({2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56, 72, 74, 75, 89, 51})
-#: After these somebody else leads, or nobody.
+#: After these another broker leads, or none.
 _LEADER_WRONG: Final = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 75})
-#: The leader has the batch, the replicas perhaps: only a repetition tells.
+#: The leader has the batch, the replicas may have it: only a repetition tells.
 _PERHAPS_STORED: Final = frozenset({7, 20})
 
 
 def open_producer(
     bootstrap_servers: str, client_id: str, loop: asyncio.AbstractEventLoop
 ) -> Producer | BatchProducer:
-    """A producer for the event loop; librdkafka's where clients have to log in."""
+    """Return a producer for the event loop; librdkafka's if clients have to log in."""
     if configured_properties():
         return Producer(bootstrap_servers, client_id, loop)
     return BatchProducer(bootstrap_servers, client_id, loop)
 
 
 class BatchProducer:
-    """Appends records and says on one event loop when the log has acknowledged them.
+    """A producer that reports on one event loop when the log has acknowledged its records.
 
-    As waylog.kafka.clients.Producer. All methods are called on the event loop's thread.
+    Its interface is that of waylog.kafka.clients.Producer. All methods are called on the event
+    loop's thread.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class BatchProducer:
         self._bootstrap_servers = bootstrap_servers
         self._bootstrap = addresses(bootstrap_servers)
         self._linger_s = linger_ms / 1000
-        #: What takes the records; for Cython, too, that has no objects to give to `send`.
+        #: Takes the records; Cython code, which has no Python objects for `send`, uses it directly.
         self.accumulator = RecordAccumulator(BYTES_MAX, self._first_waits, self._ask_for_metadata)
         #: Queue one record; raises as waylog.kafka.clients.Producer.send.
         self.send = self.accumulator.send
@@ -100,7 +103,7 @@ class BatchProducer:
         self._connections: dict[int, BrokerConnection] = {}
         self._connecting: set[int] = set()
         self._identity: tuple[int, int] | None = None
-        # Requests of an older identity change no sequence number any more.
+        # Answers to requests of an older identity must not change sequence numbers.
         self._generation = 0
         self._waiting_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -120,21 +123,21 @@ class BatchProducer:
         key: bytes | None = None,
         headers: Headers | None = None,
     ) -> asyncio.Future[RecordPosition]:
-        """Queue one record; the future has its position, or AppendError. Raises as `send`."""
+        """Queue one record; the future gets its position or AppendError. Raises as `send` does."""
         return append_with(self.send, self._loop, topic, value, key, headers)
 
     def __len__(self) -> int:
-        """Records that wait for their acknowledgement."""
+        """Return the number of records that wait for their acknowledgement."""
         return self.accumulator.records
 
     @property
     def fatal(self) -> str | None:
-        """Why this producer can never append again; None while it can."""
+        """The reason why this producer can never append again; None while it can."""
         return self.accumulator.refusing
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be appended now, as far as known; None while it can."""
+        """The reason why nothing can be appended now, if one is known; else None."""
         if self.accumulator.refusing is not None:
             return self.accumulator.refusing
         return "the log refuses to store: its disk may be full" if self._is_refused() else None
@@ -146,7 +149,7 @@ class BatchProducer:
         return now - self._refused_since > _REFUSED_S and now - self._refused_at < _REFUSED_FOR_S
 
     async def close(self, timeout_s: float = 10.0) -> int:
-        """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
+        """Wait up to `timeout_s` for all acknowledgements; return how many are missing."""
         deadline = self._loop.time() + timeout_s
         self._closing = True
         while len(self) and self._loop.time() < deadline:
@@ -171,7 +174,7 @@ class BatchProducer:
             self._timer = self._loop.call_later(self._linger_s, self._flush)
 
     def _flush(self) -> None:
-        """Send what is due and can be sent now; comes back for the rest."""
+        """Send what is due and can be sent now; set a timer for the rest."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -209,7 +212,7 @@ class BatchProducer:
             elif connection.waiting < _REQUESTS_UNDER_WAY_MAX:
                 self._send_to(connection, node, partitions)
         if self.accumulator.waiting:
-            # What could not go with this request waits for the next one.
+            # Records that did not fit into this request wait for the next one.
             self._waiting_since = now
 
     def _send_to(self, connection: BrokerConnection, node: int, ready: list[Partition]) -> None:
@@ -254,7 +257,7 @@ class BatchProducer:
                 logger.error("broker %d: %s", node, problem)
                 body = None
         for partition, batch in under_way.values():
-            # No word about it: it may be stored. The same sequence number again does no harm.
+            # No answer for it: it may be stored. Repeating the sequence number does no harm.
             batch.attempted = True
             self._again(partition, batch)
         if body is None:
@@ -314,12 +317,12 @@ class BatchProducer:
         for connection in list(self._connections.values()):
             connection.look_after()
         if self.accumulator.waiting and self._timer is None:
-            # A turn that failed has set no other.
+            # A flush that failed has not set the timer again.
             self._flush()
-        # A disk that is full stays so: who waits had better keep what it has, and come again.
+        # A full disk stays full: fail the records soon, so that their senders keep them for later.
         patience_ms = _REFUSED_PATIENCE_MS if self._is_refused() else _DELIVERY_TIMEOUT_MS
         if self.accumulator.fail_before(monotonic_ms() - patience_ms, _TIMED_OUT):
-            # A number that was perhaps used cannot be given to another batch.
+            # A sequence number that may have been used cannot be given to another batch.
             self._new_identity()
 
     # --- brokers --------------------------------------------------------------------------------
@@ -355,7 +358,7 @@ class BatchProducer:
         task.add_done_callback(self._tasks.discard)
 
     async def _keep_metadata(self) -> None:
-        """Know who leads, and under which id we append, for as long as we live."""
+        """Keep the leaders and the producer id up to date, for ever."""
         backoff_s = _BACKOFF_S
         while True:
             try:
@@ -371,13 +374,13 @@ class BatchProducer:
                 backoff_s = _BACKOFF_S
                 await asyncio.sleep(backoff_s)
                 continue
-            # No broker, a leader that is being elected, a topic that is being made.
+            # No broker answers, a leader is being elected, or a topic is being created.
             self._metadata_wanted.set()
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
 
     def _is_settled(self) -> bool:
-        """Tell whether everything that waits could be sent."""
+        """Return whether everything that waits could be sent."""
         records = self.accumulator
         if records.refusing is not None:
             return True

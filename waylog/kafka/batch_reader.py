@@ -1,8 +1,8 @@
-"""Our own reader of whole topics: on the event loop, without a thread and an object of a library
-for every record.
+"""A reader of whole topics on the event loop, without a thread or an object of a library for each
+record.
 
-As waylog.kafka.clients.LogReader, which is still used where clients have to log in or values are sealed:
-`open_reader` chooses.
+Its interface is that of waylog.kafka.clients.LogReader, which is still used where clients have to
+log in or values are sealed: `open_reader` chooses.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
 
-#: Of one answer: small enough that taking its records does not keep others waiting for long.
+#: Bytes of one answer: small enough that handling its records does not block others for long.
 _ANSWER_BYTES: Final = 512 * 1024
 _PARTITION_BYTES: Final = 128 * 1024
-#: After an answer without records: the next record is told at once, and nothing is asked meanwhile.
+#: Wait after an answer without records. The broker answers as soon as there is a record, so no
+#: further request is needed meanwhile.
 _IDLE_WAIT_MS: Final = 500
-#: After some records: more are on their way, and an answer costs a turn of everybody.
+#: Pause after some records: more are on their way, and each answer takes time on the event loop.
 _GATHER_S: Final = 0.005
-#: An answer as large as this is one of many: nothing is waited for.
+#: Bytes of an answer above which the reader is behind and asks again without a pause.
 _BEHIND_BYTES: Final = 32 * 1024
 _ANSWER_TIMEOUT_S: Final = 10.0
 _BACKOFF_S: Final = 0.05
@@ -46,7 +47,7 @@ Record = FetchedRecord | Message
 
 
 class _Elsewhere(Exception):
-    """A partition is led by somebody else now, or not served: ask again who leads."""
+    """Another broker leads a partition now, or none: the metadata must be asked again."""
 
 
 def open_reader(
@@ -63,8 +64,9 @@ def open_reader(
     opened: Callable[[Sequence[Message]], list[Message]] | None = None,
     **fetching: Any,
 ) -> LogReader | BatchReader:
-    """A reader for the event loop; librdkafka's where clients have to log in, or read what is
-    sealed.
+    """Return a reader for the event loop.
+
+    It is librdkafka's if clients have to log in or values are sealed.
     """
     if opened is not None or configured_properties():
         return LogReader(
@@ -91,14 +93,14 @@ def open_reader(
 class BatchReader:
     """Reads all partitions of a topic in order, outside of any group, for views.
 
-    `on_records` gets batches on the event loop; `on_caught_up` is called once, when everything that
-    was in the log at the start has been handed over. Only what is committed is read.
+    `on_records` gets batches on the event loop; `on_caught_up` is called once, when all records
+    that the log had at the start have been handed over. Only committed records are read.
 
-    `tail`: None reads from the beginning, 0 what comes from now on, n also the newest n records of
-    each partition. `starts` names the offsets instead; a partition that it does not name is read
-    from its beginning. With `ends` only the partitions that it names are read, and only so far:
-    then the reader has caught up, and reads no more. `leisurely`: at least as long as the records
-    of an answer took, the event loop is left to others.
+    `tail`: None reads from the beginning, 0 only new records, n also the newest n records of each
+    partition. `starts` gives the start offsets instead; a partition that it does not name is read
+    from its beginning. With `ends` only the partitions that it names are read, up to those offsets;
+    then the reader has caught up, and stops. `leisurely`: after each answer the reader pauses for
+    as long as its records took, to leave the event loop to others.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class BatchReader:
         self._leisurely = leisurely
         self._min_bytes = fetch_min_bytes
         self._wait_ms = fetch_wait_max_ms
-        # Next offset of each partition, and where those ended at the start that are still behind.
+        # The next offset of each partition, and the end offsets at the start not reached yet.
         self._positions: dict[int, int] = {}
         self._ends: dict[int, int] | None = None
         self._brokers: dict[int, Broker] = {}
@@ -161,7 +163,7 @@ class BatchReader:
             except MalformedAnswer as error:
                 logger.error("%s: %s", self._topic, error)
             except Exception:
-                # A view must not stand still for good.
+                # A view must not stop for good.
                 logger.exception("records of %s could not be taken", self._topic)
                 backoff_s = _BACKOFF_MAX_S
             await asyncio.sleep(backoff_s)
@@ -170,7 +172,7 @@ class BatchReader:
     # --- who leads ------------------------------------------------------------------------------
 
     async def _leaders(self) -> dict[int, list[int]]:
-        """Partitions by the broker that leads them; raises _Elsewhere, OSError."""
+        """Return partitions by the broker that leads them; raises _Elsewhere and OSError."""
         for broker in [*self._brokers.values(), *self._bootstrap]:
             try:
                 connection = await self._connect(broker)
@@ -200,7 +202,7 @@ class BatchReader:
     # --- reading --------------------------------------------------------------------------------
 
     async def _read(self, leaders: dict[int, list[int]]) -> None:
-        """Read from all leaders until something changes; raises what made it stop."""
+        """Read from all leaders for a while or until one fails; raises the error of that one."""
         connections: dict[int, BrokerConnection] = {}
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -211,7 +213,7 @@ class BatchReader:
                 self._loop.create_task(self._fetch(connections[node], partitions))
                 for node, partitions in leaders.items()
             ]
-            # Partitions may be added to a topic: look now and then.
+            # Partitions may be added to a topic, so the metadata is asked again now and then.
             done, _ = await asyncio.wait(
                 tasks, timeout=_REFRESH_S, return_when=asyncio.FIRST_COMPLETED
             )
@@ -227,7 +229,7 @@ class BatchReader:
     async def _begin(
         self, leaders: dict[int, list[int]], connections: dict[int, BrokerConnection]
     ) -> None:
-        """Find out where to begin in partitions that are new here."""
+        """Find the start offsets of partitions that have none yet."""
         first_time = self._ends is None
         ends: dict[int, int] = {}
         for node, partitions in leaders.items():
@@ -273,7 +275,7 @@ class BatchReader:
         return offsets
 
     async def _fetch(self, connection: BrokerConnection, partitions: list[int]) -> None:
-        # In turns, so that none is always the last to get room in an answer.
+        # The order rotates, so that no partition is always the last to get room in an answer.
         order = list(partitions)
         idle = False
         while True:
@@ -298,7 +300,7 @@ class BatchReader:
             taken = 0
             for _, partition, error, aborted, batches in requests.read_fetch(body):
                 if error == _OFFSET_OUT_OF_RANGE:
-                    # Retention was quicker than we.
+                    # Retention has deleted records before they were read.
                     starts = await self._offsets(connection, [partition], EARLIEST)
                     self._positions[partition] = starts[partition]
                 elif error:
@@ -342,7 +344,7 @@ class BatchReader:
             caught_up()
 
     def _read_compressed(self, partition: int, start: int, end: int) -> list[Message]:
-        """Records that some other program has compressed in its own way: librdkafka knows all."""
+        """Read records in a codec that another program chose; librdkafka knows all codecs."""
         consumer = Consumer(
             consumer_config(self._bootstrap_servers, self._client_id, f"{self._client_id}-view")
         )

@@ -1,4 +1,4 @@
-"""One connection to a broker: requests out, answers in the order of the requests."""
+"""A connection to a broker: it sends requests, and gets answers in the order of the requests."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final, cast
 
 from waylog.kafka.requests import Broker, request
 
-#: Longer answers are not meant for us.
+#: Bytes; a longer answer cannot be one to our requests.
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 _CONNECT_TIMEOUT_S: Final = 5.0
 
-#: Called with the body of an answer, or with None when the connection ended before it came.
+#: Called with the body of an answer, or with None if the connection ended before it came.
 AnswerCallback = Callable[[bytes | None], object]
 
 
 def addresses(bootstrap_servers: str) -> list[Broker]:
-    """The brokers of a list `host:port,...`."""
+    """Parse a list `host:port,...` of brokers."""
     brokers = []
     for written in bootstrap_servers.split(","):
         host, _, port = written.strip().rpartition(":")
@@ -27,7 +27,7 @@ def addresses(bootstrap_servers: str) -> list[Broker]:
 
 
 class BrokerConnection(asyncio.Protocol):
-    """A connection that was made by `connect`."""
+    """A connection to one broker; `connect` makes it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client_id: str) -> None:
         self._loop = loop
@@ -35,32 +35,32 @@ class BrokerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._correlation_id = 0
-        # Correlation id, who waits, and until when.
+        # Correlation id, callback and deadline of each request without an answer.
         self._waiting: deque[tuple[int, AnswerCallback, float]] = deque()
 
     @classmethod
     async def connect(
         cls, loop: asyncio.AbstractEventLoop, host: str, port: int, client_id: str
     ) -> BrokerConnection:
-        """Raises OSError (TimeoutError among them)."""
+        """Connect to a broker; raises OSError (which includes TimeoutError)."""
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             _, connection = await loop.create_connection(lambda: cls(loop, client_id), host, port)
         return connection
 
     @property
     def is_open(self) -> bool:
-        """Tell whether requests can be sent."""
+        """True while requests can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
     def waiting(self) -> int:
-        """Requests without an answer."""
+        """The number of requests without an answer."""
         return len(self._waiting)
 
     def request(
         self, api: int, parts: Sequence[bytes], timeout_s: float, callback: AnswerCallback
     ) -> None:
-        """Send a request; without an answer within `timeout_s` the connection ends."""
+        """Send a request; `look_after` closes the connection if no answer comes in `timeout_s`."""
         if self._transport is None or self._transport.is_closing():
             callback(None)
             return
@@ -69,7 +69,10 @@ class BrokerConnection(asyncio.Protocol):
         self._transport.write(request(api, self._correlation_id, self._client_id, parts))
 
     async def ask(self, api: int, parts: Sequence[bytes], timeout_s: float) -> bytes:
-        """The same as a coroutine; raises OSError (ConnectionError, TimeoutError)."""
+        """Send a request and wait for the answer's body.
+
+        Raises OSError (ConnectionError, TimeoutError).
+        """
         future: asyncio.Future[bytes | None] = self._loop.create_future()
 
         def answered(body: bytes | None) -> None:
@@ -84,12 +87,12 @@ class BrokerConnection(asyncio.Protocol):
         return body
 
     def look_after(self) -> None:
-        """End the connection if an answer is late."""
+        """Close the connection if an answer is late."""
         if self._waiting and self._waiting[0][2] < self._loop.time():
             self.close()
 
     def close(self) -> None:
-        """End the connection; whoever waits is told None."""
+        """Close the connection; callbacks that wait for an answer get None."""
         if self._transport is not None:
             self._transport.abort()
         self._end()

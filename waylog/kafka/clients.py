@@ -1,8 +1,8 @@
-"""Ordinary Kafka clients, set up the way this platform needs them.
+"""Ordinary Kafka clients, configured for this platform.
 
-Nothing here knows which broker it speaks to. Logic that produces or consumes on an asyncio event
-loop uses `Producer` and `LogReader`; a consumer group uses `consumer_config` with confluent_kafka's
-own Consumer.
+Nothing here depends on which broker it talks to. Logic that produces or consumes on an asyncio
+event loop uses `Producer` and `LogReader`; a consumer group uses `consumer_config` with
+confluent_kafka's own Consumer.
 """
 
 from __future__ import annotations
@@ -36,49 +36,50 @@ from waylog.process.background import BACKGROUND
 
 logger = logging.getLogger(__name__)
 
-#: Waiting this long lets one request carry many records; the time budget of an acknowledgement
-#: allows it, and the broker's cost is by request, not by record.
+#: Waiting this long lets one request carry many records. The time budget of an acknowledgement
+#: allows it, and a broker's cost depends on requests more than on records.
 LINGER_MS: Final = 20
 
 _SAY_AGAIN_S: Final = 10.0
-#: Records gathered for LINGER_MS wait longer, up to this, while earlier ones are unacknowledged.
+#: While earlier records are unacknowledged, gathered records wait up to this instead of LINGER_MS.
 _HOLD_S: Final = 0.1
 _GATHERED_MAX: Final = 10_000
-#: What librdkafka waits itself: until all gathered records are in its queues. Its thread measures
-#: this in whole milliseconds and spins through the last: with 2 a record cost 2 us more.
+#: librdkafka's own linger, while all gathered records are put into its queues. Its thread measures
+#: it in whole milliseconds and spins through the last: with 2 a record cost 2 us more.
 _BURST_LINGER_MS: Final = 5
-_POLL_S: Final = 0.002  # between two looks for acknowledgements while some are missing
-_IDLE_POLL_S: Final = 0.5  # while none are: only errors can come
-#: After the first record of a batch has come: those of other partitions are on their way too, and
-#: what a batch costs by itself (two threads that want the interpreter) is shared by more records.
+_POLL_S: Final = 0.002  # between two polls for delivery reports while some are missing
+_IDLE_POLL_S: Final = 0.5  # while none are missing: only errors can come
+#: Wait after the first record of a batch: records of other partitions are on their way too, and
+#: more records share the cost of a batch (two threads that compete for the GIL).
 _GATHER_S: Final = 0.005
-#: A reader without anything to read asks so often whether somebody answers, and waits so long.
+#: How often a reader without records asks whether a broker answers, and how long it waits then.
 _ASK_AGAIN_S: Final = 3.0
 _ASK_S: Final = 2.0
-#: librdkafka tells so often at least that all brokers are down.
+#: While all brokers are down, librdkafka reports it again within this time.
 _DOWN_S: Final = 5.0
-#: librdkafka repeats in silence what a broker refuses for now, as one whose disk is full. A leader
-#: that is gone is replaced in less.
+#: Time without any acknowledgement after which the log counts as full. librdkafka repeats requests
+#: silently that a broker refuses for now, for example because its disk is full. A failed leader is
+#: replaced in less time.
 _SILENT_S: Final = 1.5
-#: A view asks for this much, or for what has come within this time: else the log would answer it
-#: once for every append to any partition.
+#: A view's fetch waits for this many bytes or for this time; else the log would answer it once for
+#: every append to any partition.
 FETCH_MIN_BYTES: Final = 16 * 1024
 FETCH_WAIT_MS: Final = 25
 
 Headers = Sequence[tuple[str, bytes]]
-#: Pairs, or a `traceparent` alone.
+#: Pairs of name and value, or the value of a `traceparent` header alone.
 RecordHeaders = list[tuple[str, str | bytes | None]] | bytes
 
 
 class RecordPosition(NamedTuple):
-    """Where the log keeps a record."""
+    """The place of a record in the log."""
 
     topic: str
     partition: int
     offset: int
 
 
-#: Called with an error, or with None and where the record is.
+#: Called with an error and None, or with None and the record's position.
 DeliveryCallback = Callable[[KafkaError | None, Any], None] | Delivery
 
 _Gathered = tuple[str, bytes | None, bytes | None, RecordHeaders | None, DeliveryCallback]
@@ -89,7 +90,7 @@ class AppendError(Exception):
 
 
 class AppendQueueFull(AppendError):
-    """More records wait for the log than the producer may hold. Nothing was queued."""
+    """The producer already holds as many records as it may. Nothing was queued."""
 
 
 class LogUnreachable(Exception):
@@ -97,21 +98,22 @@ class LogUnreachable(Exception):
 
 
 def client_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[str, Any]:
-    """What all clients have in common. Names of `more` have `_` where Kafka's have a dot.
+    """Return the properties that all clients have; names of `more` have `_` for Kafka's dots.
 
-    How a client logs in stands in the file that `WAYLOG_KAFKA_CONFIG` names (kafka_properties.py).
+    The properties for logging in are in the file that `WAYLOG_KAFKA_CONFIG` names
+    (waylog.kafka.properties).
     """
     return (
         {
             "bootstrap.servers": bootstrap_servers,
             "client.id": client_id,
-            # A broker that is restarted is back within a second: find it as quickly.
+            # A restarted broker is back within a second, and is found as quickly.
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1000,
             "topic.metadata.refresh.interval.ms": 30_000,
             "allow.auto.create.topics": False,
             "log.connection.close": False,
-            # What goes wrong arrives as errors; a line for every refused connection helps nobody.
+            # Failures arrive as errors; a log line for every refused connection is of no use.
             "log_level": 2,
         }
         | configured_properties()
@@ -120,7 +122,7 @@ def client_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[s
 
 
 def producer_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[str, Any]:
-    """For a producer whose records are acknowledged by all in-sync replicas and never doubled."""
+    """Return properties of an idempotent producer that waits for all in-sync replicas."""
     return client_config(
         bootstrap_servers,
         client_id,
@@ -129,7 +131,7 @@ def producer_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict
             "enable_idempotence": True,
             "linger_ms": LINGER_MS,
             "compression_type": "lz4",
-            # Java's default partitioner, so that every client agrees where a key lives.
+            # Java's default partitioner, so that every client puts a key into the same partition.
             "partitioner": "murmur2_random",
             "delivery_timeout_ms": 30_000,
             "retry_backoff_ms": 50,
@@ -145,7 +147,7 @@ def producer_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict
 def consumer_config(
     bootstrap_servers: str, client_id: str, group_id: str, **more: Any
 ) -> dict[str, Any]:
-    """For a member of a consumer group that commits its offsets itself."""
+    """Return properties of a member of a consumer group that commits its offsets itself."""
     return client_config(
         bootstrap_servers,
         client_id,
@@ -153,15 +155,16 @@ def consumer_config(
             "group_id": group_id,
             "enable_auto_commit": False,
             "enable_auto_offset_store": False,
+            # A group without offsets begins at the oldest record: with `latest`, the time at which
+            # it joins would decide which records it gets.
             "auto_offset_reset": "earliest",
             "partition_assignment_strategy": "cooperative-sticky",
             "session_timeout_ms": 10_000,
             "fetch_wait_max_ms": 100,
             "fetch_error_backoff_ms": 50,
-            # librdkafka pauses a second when its queue is full: catching up would crawl.
+            # librdkafka pauses for a second when its queue is full: catching up would be slow.
             "fetch_queue_backoff_ms": 10,
             "queued_max_messages_kbytes": 16 * 1024,
-            # A reset to the beginning or to the end is a decision, never an accident of timing.
             "isolation_level": "read_committed",
         }
         | more,
@@ -176,12 +179,12 @@ def ensure_topics(
     timeout_s: float = 60.0,
     security: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Create what is missing of `topics`; returns the names of those that were created.
+    """Create those of `topics` that are missing; return the names of those that were created.
 
-    Those that are there get the settings that an earlier version did not give them.
+    Existing topics get the settings that an earlier version did not give them.
 
     Waits until the log can be reached. Raises LogUnreachable after `timeout_s`, KafkaException
-    when the log refuses. `replication_factor` -1 is the broker's default; `security` has the
+    if the log refuses. `replication_factor` -1 is the broker's default; `security` has the
     properties with which a client logs in.
     """
     admin = AdminClient(client_config(bootstrap_servers, "waylog-topics") | dict(security or {}))
@@ -224,20 +227,19 @@ def ensure_topics(
 
 
 class Producer:
-    """Appends records and says on one event loop when the log has acknowledged them.
+    """A producer that reports on one event loop when the log has acknowledged its records.
 
-    `append` gives a future; where thousands of records a second make futures dear, `send` takes a
-    plain callback.
+    `append` returns a future; `send` takes a plain callback, which is cheaper at thousands of
+    records a second.
 
-    Records are gathered for `linger_ms` and given to librdkafka together: it sends one request for
-    each partition, and were each partition's time of its own, the log would sync, and wake every
-    reader, for each of them. While earlier records are unacknowledged the next ones go on gathering
-    for a while: with more than five requests under way librdkafka's thread spins.
+    Records are gathered for `linger_ms` and given to librdkafka together. librdkafka sends one
+    request for each partition; if each partition had its own timer, the log would sync, and wake
+    every reader, for each of them. While earlier records are unacknowledged, the next ones are
+    gathered for longer: with more than five requests in flight librdkafka's thread spins.
 
-    librdkafka's delivery reports are served by a timer of the event loop. A thread that waits for
-    them would take the interpreter's lock from the event loop once for each record, and wait for it
-    up to the interpreter's switch interval (5 ms) each time. All methods are called on the event
-    loop's thread.
+    A timer of the event loop polls librdkafka's delivery reports. A thread that waits for them
+    would take the GIL from the event loop once for each record, and wait for it up to the switch
+    interval (5 ms) each time. All methods are called on the event loop's thread.
     """
 
     def __init__(
@@ -256,11 +258,11 @@ class Producer:
             producer_config(bootstrap_servers, client_id, linger_ms=_BURST_LINGER_MS, **more),
             self._on_error,
         )
-        # What librdkafka does not have yet, and since when the first of it waits.
+        # Records that librdkafka does not have yet, and since when the first of them waits.
         self._gathered: deque[_Gathered] = deque()
         self._gathering_since = 0.0
         self._closing = False
-        # When the log has acknowledged something last, or nothing was missing.
+        # When the log last acknowledged something, or nothing was missing.
         self._heard_at = loop.time()
         self._acknowledged = 0
         self._idle = True
@@ -276,10 +278,10 @@ class Producer:
     ) -> None:
         """Queue one record; `on_delivery` is called when the log has acknowledged or refused it.
 
-        `value` None is a tombstone: it ends what the key names in a compacted topic.
+        A `value` of None is a tombstone: it deletes the key from a compacted topic.
 
-        Raises AppendQueueFull at once when too much is waiting already, AppendError when this
-        producer can never append again.
+        Raises AppendQueueFull if too many records wait already, AppendError if this producer can
+        never append again.
         """
         if self._fatal is not None:
             raise AppendError(self._fatal)
@@ -304,22 +306,23 @@ class Producer:
         key: bytes | None = None,
         headers: Headers | None = None,
     ) -> asyncio.Future[RecordPosition]:
-        """Queue one record; the future has its position, or AppendError. Raises as `send`."""
+        """Queue one record; the future gets its position or AppendError. Raises as `send` does."""
         return append_with(self.send, self._loop, topic, value, key, headers)
 
     def __len__(self) -> int:
-        """Records that wait for their acknowledgement."""
+        """Return the number of records that wait for their acknowledgement."""
         return len(self._gathered) + len(self._producer)
 
     @property
     def fatal(self) -> str | None:
-        """Why this producer can never append again; None while it can."""
+        """The reason why this producer can never append again; None while it can."""
         return self._fatal
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be appended now, as far as known; librdkafka tells of clusters that are
-        away, and that nothing is acknowledged is seen here.
+        """The reason why nothing can be appended now, if one is known; else None.
+
+        librdkafka reports that all brokers are down; missing acknowledgements are noticed here.
         """
         if self._down_since is not None:
             return "no broker can be reached"
@@ -328,7 +331,7 @@ class Producer:
         return None
 
     async def close(self, timeout_s: float = 10.0) -> int:
-        """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
+        """Wait up to `timeout_s` for all acknowledgements; return how many are missing."""
         deadline = self._loop.time() + timeout_s
         self._closing = True
         while len(self) and self._loop.time() < deadline:
@@ -340,7 +343,7 @@ class Producer:
         try:
             self._producer.poll()
             if self._down_since is not None and time.monotonic() - self._down_since > _DOWN_S:
-                self._down_since = None  # it is said again for as long as it lasts
+                self._down_since = None  # librdkafka reports it again for as long as it lasts
             if self._gathered and self._is_due():
                 self._hand_over()
         except Exception:
@@ -358,7 +361,7 @@ class Producer:
         )
 
     def _hand_over(self) -> None:
-        """Give librdkafka what has been gathered; what it has no room for goes on waiting."""
+        """Give gathered records to librdkafka; those it has no room for go on waiting."""
         self._producer.take(self._gathered)
 
     def _on_error(self, code: int, text: str) -> None:
@@ -381,7 +384,7 @@ def append_with(
     key: bytes | None,
     headers: Headers | None,
 ) -> asyncio.Future[RecordPosition]:
-    """Hand a record to a producer's `send`; the future has its position, or AppendError."""
+    """Hand a record to a producer's `send`; the future gets its position or AppendError."""
     future: asyncio.Future[RecordPosition] = loop.create_future()
     send(topic, value, key, list(headers) if headers else None, partial(_resolve, future))
     return future
@@ -399,22 +402,22 @@ def _resolve(
         future.set_result(RecordPosition(*position))
     else:
         future.set_exception(AppendError(error.str()))
-        # Whoever gave up waiting (a closed connection) does not retrieve the exception.
+        # Callers that gave up waiting (a closed connection) do not retrieve the exception.
         future.exception()
 
 
 class LogReader:
     """Reads all partitions of some topics in order, outside of any group, for views.
 
-    `on_records` gets each batch on the event loop; `on_caught_up` is called once, when everything
-    that was in the log at the start has been handed over. At most four batches wait, so that a slow
+    `on_records` gets each batch on the event loop; `on_caught_up` is called once, when all records
+    that the log had at the start have been handed over. At most four batches wait, so that a slow
     view slows its reader down instead of filling the memory.
 
-    `tail`: None reads from the beginning, 0 what comes from now on, n also the newest n records of
-    each partition. `starts` names the offsets instead; a partition that it does not name is read
-    from its beginning. With `ends` only the partitions that it names are read, and only so far:
-    then the reader has caught up, and reads no more. `opened` makes of sealed records what can be
-    read (waylog.sealing.value_keys); records that it leaves out are not handed over.
+    `tail`: None reads from the beginning, 0 only new records, n also the newest n records of each
+    partition. `starts` gives the start offsets instead; a partition that it does not name is read
+    from its beginning. With `ends` only the partitions that it names are read, up to those offsets;
+    then the reader has caught up, and stops. `opened` decrypts sealed records
+    (waylog.sealing.value_keys); records that it leaves out are not handed over.
     """
 
     BATCH_RECORDS: Final = 5000
@@ -496,14 +499,14 @@ class LogReader:
             self._consumer.close()
 
     def _failed(self, error: Exception) -> None:
-        # A view that stands still for good must not go unnoticed.
+        # A view that has stopped for good must not go unnoticed.
         name = f"reading {', '.join(self._topics)}"
         self._loop.call_exception_handler(
             {"message": f"{name} has ended", "exception": error, BACKGROUND: name}
         )
 
     def _next_records(self) -> list[Message]:
-        # `consume` alone waits for its whole time unless a batch is full.
+        # `consume` alone would wait for its whole timeout unless a batch is full.
         first = self._consumer.poll(0.1)
         if first is None:
             self._look_whether_it_answers()
@@ -515,7 +518,7 @@ class LogReader:
         return records if self._opened is None else self._open(records, self._opened)
 
     def _look_whether_it_answers(self) -> None:
-        """Nothing to read may also be nobody to read from."""
+        """Ask the log for metadata from time to time: without records, it may be unreachable."""
         if time.monotonic() - self.heard_at < _ASK_AGAIN_S:
             return
         with suppress(KafkaException):
@@ -533,7 +536,7 @@ class LogReader:
         return []
 
     def _assign(self) -> dict[tuple[str, int], int]:
-        """Assign every partition; returns the end offset of each that has something to catch up."""
+        """Assign every partition; return the end offset of each that has records to catch up."""
         waiting_for: dict[tuple[str, int], int] = {}
         assignment: list[TopicPartition] = []
         for topic in self._topics:
@@ -587,7 +590,7 @@ class LogReader:
             [TopicPartition(topic, partition) for topic, partition in waiting_for]
         )
         for position in positions:
-            # Compaction and transactions leave holes: only the position tells, not a record.
+            # Compaction and transactions leave gaps in the offsets: only the position is reliable.
             if position.offset >= waiting_for[(position.topic, position.partition)]:
                 del waiting_for[(position.topic, position.partition)]
 

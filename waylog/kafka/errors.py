@@ -1,4 +1,4 @@
-"""What Kafka's clients raise, in words for people."""
+"""Turns errors of Kafka clients into text for people."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 
 def said_by(error: BaseException) -> str:
-    """The reason that librdkafka or a broker gives, as a sentence without names of classes.
+    """Return the reason that librdkafka or a broker gives, as a sentence without class names.
 
-    The text of a KafkaException is the representation of an object. Of any other exception it is
-    that exception's text.
+    The text of a KafkaException would be the representation of an object. For any other exception
+    this is the exception's text.
     """
     cause = error.args[0] if isinstance(error, KafkaException) and error.args else error
     if isinstance(cause, KafkaError):

@@ -1,4 +1,4 @@
-"""Records out of the batches that a broker sends (version 2; record_batch.pyx has the layout)."""
+"""Parses the record batches that a broker sends (version 2; record_batch.pyx has the layout)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -8,7 +8,7 @@ import lz4.frame
 
 from waylog.kafka.requests import MalformedAnswer
 
-#: What the records of one batch may expand to.
+#: The bytes that the records of one batch may expand to.
 EXPANDED_BYTES_MAX = 32 * 1024 * 1024
 
 cdef enum:
@@ -29,7 +29,7 @@ cdef enum:
     NO_COMPRESSION = 0
     LZ4 = 3
     MAGIC = 2
-    EXPANDED_RATIO = 16        # more than records of fixes have
+    EXPANDED_RATIO = 16        # higher than for records of fixes
     EXPANDED_BYTES_MIN = 4096
 
 
@@ -59,7 +59,7 @@ cdef const unsigned char* read_varint(
 cdef const unsigned char* read_bytes(
     const unsigned char* at, const unsigned char* end, const unsigned char** start, int64_t* size
 ) except NULL:
-    """A length (-1: none) and the bytes."""
+    """Read a length (-1 for none) and find that many bytes."""
     at = read_varint(at, end, size)
     if size[0] < -1 or size[0] > end - at:
         raise MalformedAnswer("a record is longer than its batch")
@@ -68,31 +68,34 @@ cdef const unsigned char* read_bytes(
 
 
 cdef class FetchedRecord:
-    """As much of confluent_kafka.Message as views read."""
+    """A record with those methods of confluent_kafka.Message that views use."""
 
     def key(self):
-        """The record's key; None if it has none."""
+        """Return the record's key, None if it has none."""
         return self._key
 
     def value(self):
-        """The record's value; None for a tombstone."""
+        """Return the record's value, None for a tombstone."""
         return self._value
 
     def partition(self):
-        """Where the record is."""
+        """Return the record's partition."""
         return self._partition
 
     def offset(self):
-        """Where in its partition."""
+        """Return the record's offset."""
         return self._offset
 
     def timestamp(self):
-        """Its kind (1 given by the producer, 2 by the broker) and ms since 1970."""
+        """Return the kind (1 set by the producer, 2 by the broker) and ms since 1970."""
         return self._timestamp_kind, self._timestamp
 
 
 cdef class AbortedTransactions:
-    """Leaves out what was never committed. `listed`: producer ids and first offsets, of Fetch."""
+    """A filter for records of aborted transactions.
+
+    `listed` has the producer ids and first offsets from a Fetch response.
+    """
 
     def __init__(self, listed):
         self._listed = sorted(listed, key=_first_offset)
@@ -108,7 +111,7 @@ cdef class AbortedTransactions:
         while self._listed and self._listed[0][1] <= base_offset:
             self._open.add(self._listed.pop(0)[0])
         if attributes & CONTROL:
-            # Of a control record's key the second number is its type: 0 aborts.
+            # The second number of a control record's key is its type: 0 is an abort.
             records = read_varint(records, end, &ignored)
             records = read_varint(read_varint(records + 1, end, &ignored), end, &ignored)
             read_bytes(records, end, &key, &key_size)
@@ -123,10 +126,10 @@ def _first_offset(listed):
 
 
 def read_batches(bytes data, int32_t partition, int64_t position, AbortedTransactions aborted):
-    """Records from `position` on, the position behind them, and the end of a batch with a codec
-    that is not read here (None: there was none); what is behind that batch is left.
+    """Return the records from `position` on, the next position, and an end offset or None.
 
-    Raises MalformedAnswer. A batch at the end that is not whole is left, too.
+    Parsing stops at a batch whose codec is not supported here: the end offset is that batch's.
+    A batch at the end that is not whole is ignored. Raises MalformedAnswer.
     """
     cdef const unsigned char* start = <const unsigned char*> PyBytes_AS_STRING(data)
     cdef const unsigned char* end = start + PyBytes_GET_SIZE(data)
@@ -176,7 +179,7 @@ def read_batches(bytes data, int32_t partition, int64_t position, AbortedTransac
 
 
 cdef bytes expand(bytes compressed):
-    # The decompressor takes as much memory as it may fill, at once: little that grows, then.
+    # The decompressor allocates all the room it is given at once: begin small, and grow.
     cdef Py_ssize_t room = EXPANDED_RATIO * PyBytes_GET_SIZE(compressed) + EXPANDED_BYTES_MIN
     cdef Py_ssize_t left = EXPANDED_BYTES_MAX
     cdef list pieces = []

@@ -1,4 +1,4 @@
-"""Leaving a consumer group."""
+"""Leaves a consumer group without a deadlock in librdkafka."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from waylog.kafka.errors import said_by
 
 logger = logging.getLogger(__name__)
 
-#: A callback is due at once. What is assigned after so many polls is assigned by hand.
+#: The most polls. A due callback runs at the first one, so a partition that is still assigned after
+#: all of them was assigned by hand.
 _POLLS_MAX: Final = 20
 _POLL_S: Final = 0.05
-#: A poll whose time a callback takes ends though another one is due.
+#: Idle polls in a row that end the wait. One is not enough: a poll whose time a callback took ends
+#: although another callback is due.
 _QUIET_POLLS: Final = 2
 
 
 def leave_group(consumer: Consumer) -> None:
-    """Give back what the group has assigned, then close the consumer. It must have subscribed.
+    """Give the assigned partitions back, then close the consumer. It must have subscribed.
 
-    `close` alone serves the rebalance callbacks too. If an assignment has come since the last poll,
-    librdkafka may end the group beneath them and drop what they ask of it: they, and `close`, wait
-    for ever, some of them with the interpreter's lock (`rd_kafka_cgrp_op_serve` once terminated,
-    2.16; its issue 4884). Here they are served while the group lives.
+    `close` serves the rebalance callbacks too. But if an assignment has come since the last poll,
+    librdkafka may end the group while they run and drop their requests: they and `close` wait for
+    ever, some of them with the GIL (`rd_kafka_cgrp_op_serve` once terminated, 2.16; its issue
+    4884). So the callbacks are served here, while the group is alive.
 
-    Records that were not polled are not taken for read. Raises RuntimeError if the consumer is
+    Records that were not polled do not count as read. Raises RuntimeError if the consumer is
     closed already.
     """
     try:
-        # What was read ahead would come out of the polls below, and be committed automatically.
+        # Else records read ahead would come out of the polls below, and be committed automatically.
         consumer.pause(consumer.assignment())
         consumer.unsubscribe()
         quiet = 0

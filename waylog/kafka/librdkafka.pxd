@@ -1,7 +1,7 @@
-"""librdkafka's producer by its C interface; see librdkafka.pyx."""
+"""librdkafka's producer through its C interface; see librdkafka.pyx."""
 
 
 cdef class Delivery:
-    """Told when the log has answered a record: a callback without the cost of one."""
+    """A cheap delivery callback: `delivered` is called when the log has answered a record."""
 
     cdef int delivered(self, int code) except -1

@@ -3,10 +3,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 class Delivery:
-    """Told when the log has answered a record: a callback without the cost of one."""
+    """A cheap delivery callback, called when the log has answered a record."""
 
 class RecordProducer:
-    """Takes records and says how each fared."""
+    """A producer that takes records in batches and reports the outcome of each."""
 
     acknowledged: int
 

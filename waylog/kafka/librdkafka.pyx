@@ -1,8 +1,8 @@
-"""librdkafka's producer by its C interface.
+"""librdkafka's producer through its C interface.
 
-confluent_kafka's own producer makes several Python objects for a record and again for its delivery
-report, which at thousands of records a second is most of what a record costs. This is the same
-library (the one that confluent_kafka has loaded), with its reports taken in batches.
+confluent_kafka's producer creates several Python objects for a record and again for its delivery
+report; at thousands of records a second that is most of the cost of a record. This uses the same
+library (the one that confluent_kafka has loaded), and takes its reports in batches.
 """
 
 cimport cython
@@ -24,7 +24,7 @@ cdef extern from "dlfcn.h" nogil:
     int RTLD_NOLOAD
 
 cdef enum:
-    # Of rdkafka.h, whose values never change.
+    # From rdkafka.h, whose values never change.
     PRODUCER = 0
     CONF_OK = 0
     EVENT_DR = 0x1
@@ -118,13 +118,13 @@ cdef void* symbol(void* library, bytes name) except NULL:
 
 
 def _loaded_library():
-    """The path of the librdkafka that confluent_kafka has loaded."""
+    """Return the path of the librdkafka that confluent_kafka has loaded."""
     cimpl.libversion()
     with open("/proc/self/maps", encoding="utf-8") as maps:
         for line in maps:
             path = line.rstrip("\n").partition("/")[2]
             name = path.rpartition("/")[2]
-            # Not this very module.
+            # Not this module, whose name begins likewise.
             if name.startswith("librdkafka") and "cpython" not in name:
                 return f"/{path}"
     raise ImportError("confluent_kafka has not loaded librdkafka as a shared library")
@@ -170,26 +170,27 @@ bind()
 @cython.no_gc
 cdef class Delivery:
     cdef int delivered(self, int code) except -1:
-        """The log has a record (code 0), or an error of librdkafka says why not.
+        """Called when the log has stored a record (code 0) or librdkafka gave up (its error code).
 
-        Here nobody wants to know.
+        This implementation does nothing; subclasses override it.
         """
         return 0
 
 
 cdef class RecordProducer:
-    """Takes records and says how each fared. `on_error(code, text)` hears of the client's own
-    errors. Everything is called on one thread.
+    """A producer that takes records in batches and reports the outcome of each.
+
+    `on_error(code, text)` gets the client's own errors. All methods are called on one thread.
     """
 
     cdef void* _client
     cdef void* _queue
     cdef dict _topics  # name -> address of librdkafka's handle
     cdef object _on_error
-    cdef readonly long long acknowledged  # records that the log has
+    cdef readonly long long acknowledged  # the number of records that the log has
 
     def __init__(self, properties: Mapping[str, object], on_error):
-        """Raises KafkaException for properties that are none."""
+        """Raises KafkaException for properties that librdkafka refuses."""
         cdef char[TEXT_BYTES] text
         cdef void* configuration = conf_new()
         self._topics = {}
@@ -213,7 +214,7 @@ cdef class RecordProducer:
         self._queue = queue_get_main(self._client)
 
     def __len__(self):
-        """Records that librdkafka has and has not reported on."""
+        """Return the number of records that librdkafka holds and has not reported on."""
         return outq_len(self._client) if self._client is not NULL else 0
 
     def __dealloc__(self):
@@ -223,7 +224,7 @@ cdef class RecordProducer:
         for topic in self._topics.values():
             topic_destroy(<void*> topic)
         queue_destroy(self._queue)
-        # Without waiting for what could not be delivered: its reports have nobody to go to.
+        # Do not wait for undelivered records: nobody is left to get their reports.
         with nogil:
             destroy(self._client)
 
@@ -231,7 +232,7 @@ cdef class RecordProducer:
         """Take records off the front of a deque, as long as there is room.
 
         Each is a tuple of topic, value, key, headers (a `traceparent`, or a list of pairs) and a
-        Delivery or a function of an error and a position, which is called later.
+        callback: a Delivery, or a function that takes an error and a position.
         """
         cdef tuple record
         cdef int code
@@ -240,7 +241,7 @@ cdef class RecordProducer:
             try:
                 code = self._produce(record)
             except (KafkaException, TypeError, ValueError):
-                # It must not keep the records behind it from their way.
+                # This record must not block those behind it.
                 logger.exception("a record cannot be given to librdkafka")
                 code = ERROR_INVALID_ARG
             if code == ERROR_QUEUE_FULL:
@@ -318,7 +319,7 @@ cdef class RecordProducer:
         return code
 
     def poll(self):
-        """Deliver the reports that have come, and errors of the client."""
+        """Deliver the reports and client errors that have come."""
         cdef void* event
         cdef const Message* message
         cdef int kind
@@ -351,7 +352,7 @@ cdef class RecordProducer:
                 event_destroy(event)
 
     def fatal(self):
-        """Why this producer can never append again; None while it can."""
+        """Return the reason why this producer can never append again; None while it can."""
         cdef char[TEXT_BYTES] text
         if not fatal_error(self._client, text, TEXT_BYTES):
             return None
@@ -367,6 +368,6 @@ cdef int report(object callback, int code, void* topic, int32_t partition, int64
         else:
             callback(None, (topic_name(topic).decode(), partition, offset))
     except Exception:
-        # One callback's mistake must not keep the others from being called.
+        # An error in one callback must not keep the others from being called.
         logger.exception("a callback of a delivery failed")
     return 0

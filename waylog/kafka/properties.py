@@ -1,8 +1,8 @@
-"""A client's own properties: how it logs in, whom it trusts.
+"""Properties of Kafka clients: how they log in, and which certificates they trust.
 
-They come from a property file, in librdkafka's names or in those of Kafka's Java clients, so that a
-file that `kafka-topics --command-config` takes serves here too. `WAYLOG_KAFKA_CONFIG` names the
-file of all processes of the platform.
+They come from a property file, with librdkafka's names or those of Kafka's Java clients, so that a
+file for `kafka-topics --command-config` works here too. `WAYLOG_KAFKA_CONFIG` names the file for
+all processes of the platform.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SAME: Final = {
     "ssl.keystore.key": "ssl.key.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
 }
-#: Of Java's clients alone: what they say has no counterpart, or is written otherwise below.
+#: Properties of Java clients that have no counterpart, or are translated separately below.
 _DROPPED: Final = frozenset(
     {
         "sasl.jaas.config", "ssl.keystore.type", "ssl.truststore.type", "ssl.keystore.location",
@@ -36,7 +36,7 @@ _CREDENTIAL: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)
 
 
 def client_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's properties from those of either kind; raises ConfigError."""
+    """Translate properties of either kind to librdkafka's; raises ConfigError."""
     properties = {
         _SAME.get(name, name): value for name, value in given.items() if name not in _DROPPED
     }
@@ -46,7 +46,7 @@ def client_properties(given: Mapping[str, str]) -> dict[str, str]:
         if (kind is not None and kind.upper() != "PEM") or location.endswith((".jks", ".p12")):
             raise ConfigError(f"ssl.{store}: PEM is expected, not {kind or location}")
     if "ssl.keystore.location" in given:
-        # One file with key and certificates, as Kafka's PEM key stores are.
+        # Kafka's PEM key stores have the key and the certificates in one file.
         properties["ssl.certificate.location"] = given["ssl.keystore.location"]
         properties["ssl.key.location"] = given["ssl.keystore.location"]
     if "ssl.endpoint.identification.algorithm" in given:
@@ -61,11 +61,11 @@ def client_properties(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def load_client_properties(path: Path) -> dict[str, str]:
-    """The properties of a file; raises ConfigError."""
+    """Read a client's properties from a file; raises ConfigError."""
     return client_properties(load_properties(path))
 
 
 def configured_properties() -> dict[str, str]:
-    """The properties of the file that the environment names; none without it."""
+    """Return the properties of the file that the environment names; none without it."""
     path = os.environ.get(ENVIRONMENT)
     return load_client_properties(Path(path)) if path else {}

@@ -1,7 +1,8 @@
-"""Finds out if there is a Kafka cluster at an address, and if not, what is there instead.
+"""Finds out whether a Kafka cluster is at an address, and if not, what is there instead.
 
-librdkafka tells a connection that is refused from one that breaks, and no more. Whoever starts a
-command wants to know whether the port is wrong, or a login is missing: that is asked by hand.
+librdkafka only distinguishes a refused connection from one that breaks. A user who starts a command
+needs to know whether the port is wrong or a login is missing, so this module asks with requests of
+its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from waylog.config import ConfigError, Endpoint, check_bootstrap_servers, parse_
 from waylog.kafka.clients import LogUnreachable, client_config
 from waylog.kafka.errors import said_by
 
-#: All of a failed start is said within five seconds.
+#: Seconds to wait for a cluster; the message about a failed start comes within five seconds.
 REACH_S: Final = 3.0
 _PROBE_S: Final = 1.0
 _LOGIN: Final = (
@@ -43,10 +44,10 @@ _TLS_ALERT: Final = b"\x15\x03"
 def reach_cluster(
     bootstrap_servers: str, properties: Mapping[str, str] | None = None, client_id: str = "waylog"
 ) -> AdminClient:
-    """An admin client of a cluster that has answered.
+    """Return an admin client of a cluster that has answered.
 
-    `properties` are those with which the client logs in. Raises ConfigError for properties that
-    there are not, LogUnreachable with a line that says what is wrong and what to do.
+    `properties` are those with which the client logs in. Raises ConfigError for unknown
+    properties, LogUnreachable with one line about the reason and the remedy.
     """
     check_bootstrap_servers(bootstrap_servers)
     _resolve(bootstrap_servers)
@@ -59,7 +60,7 @@ def reach_cluster(
     try:
         admin.list_topics(timeout=REACH_S)
     except KafkaException as error:
-        admin.poll(0.1)  # what librdkafka has to say of it
+        admin.poll(0.1)  # calls error_cb with librdkafka's errors
         why = next((text for text in said if "uthenticat" in text or "SASL" in text), None)
         if why is not None:
             raise LogUnreachable(f"{bootstrap_servers} does not let us in: {_brief(why)}") from None
@@ -81,7 +82,7 @@ def _endpoints(bootstrap_servers: str) -> list[Endpoint]:
 
 
 def _resolve(bootstrap_servers: str) -> None:
-    """Raises LogUnreachable when no name is known: librdkafka asks again and again for it."""
+    """Raise LogUnreachable if no name resolves: librdkafka would try again and again."""
     for endpoint in _endpoints(bootstrap_servers):
         try:
             socket.getaddrinfo(endpoint.host, endpoint.port)
@@ -97,7 +98,7 @@ def _resolve(bootstrap_servers: str) -> None:
 
 
 def what_is_at(bootstrap_servers: str) -> str:
-    """What the first of these addresses does that does something, as a sentence."""
+    """Return a sentence about the first of these addresses that does not refuse connections."""
     found = [_probe(endpoint) for endpoint in _endpoints(bootstrap_servers)[:3]]
     return next((text for text in found if "refused" not in text), found[0])
 
@@ -121,7 +122,7 @@ def _probe(endpoint: Endpoint) -> str:
 
 
 def _ask(connection: socket.socket, request: bytes, correlation_id: int) -> str | None:
-    """None when the answer is one to this request, else what came instead."""
+    """Return None if the request is answered, else a sentence about what came instead."""
     connection.sendall(struct.pack(">i", len(request)) + request)
     received = b""
     try:
@@ -131,7 +132,7 @@ def _ask(connection: socket.socket, request: bytes, correlation_id: int) -> str 
                 break
             received += more
             if received.startswith(_TLS_ALERT):
-                break  # shorter than the head of an answer, and not every server hangs up then
+                break  # shorter than an answer's head, and some servers keep the connection open
     except TimeoutError:
         return "it accepts connections and says nothing; is that the port of a Kafka broker?"
     except ConnectionError:
@@ -154,6 +155,6 @@ def _ask(connection: socket.socket, request: bytes, correlation_id: int) -> str 
 
 
 def _brief(text: str) -> str:
-    """Without the address, which is named already, and the state of the connection."""
+    """Remove the address, which is named already, and the state of the connection."""
     text = text.rpartition("/bootstrap: ")[2]
     return text.partition(" (after ")[0].strip()

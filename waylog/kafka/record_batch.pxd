@@ -10,15 +10,15 @@ cdef class RecordBatch:
     cdef unsigned char* _start
     cdef size_t _size
     cdef size_t _capacity
-    cdef bytes _sealed           # the records as they travel, compressed or not
+    cdef bytes _sealed           # the records as they are sent, compressed or not
     cdef int _codec
     cdef int64_t _base_timestamp
     cdef int64_t _max_timestamp
     cdef readonly int count
-    cdef readonly int64_t created  # when its first record came, ms of the monotonic clock
+    cdef readonly int64_t created  # time of its first record, ms of the monotonic clock
     cdef readonly list deliveries
     cdef readonly size_t bytes_held
-    cdef public bint attempted   # sent, with an outcome that is not known
+    cdef public bint attempted   # sent, with an unknown outcome
 
     cdef int add(
         self, int64_t timestamp, bytes key, const char* value, Py_ssize_t value_size,
@@ -30,7 +30,7 @@ cdef class RecordBatch:
 cdef class RecordAccumulator:
     cdef dict _topics            # name -> list of Partition, by index
     cdef dict _unplaced          # name -> records of a topic whose partitions are not known yet
-    cdef readonly dict waiting   # partitions with batches to send, the one that waits longest first
+    cdef readonly dict waiting   # partitions with batches to send, the longest waiting first
     cdef readonly Py_ssize_t records
     cdef readonly size_t bytes_held
     cdef size_t _bytes_max
@@ -38,7 +38,7 @@ cdef class RecordAccumulator:
     cdef object _on_unknown_topic
     cdef unsigned int _keyless
     cdef public str refusing
-    cdef object _headers          # of the last record, and as they are written
+    cdef object _headers          # those of the last record, and below as they are encoded
     cdef bytes _encoded_headers
 
     cpdef send(self, str topic, bytes value, bytes key, headers, delivery)

@@ -1,7 +1,7 @@
-"""What a producer has to send: records in batches (version 2), a queue of them for each partition.
+"""The send buffer of a producer: record batches (version 2), a queue of them for each partition.
 
-A record is written where it will be sent from as soon as it is given: nothing is kept of it but
-these bytes and whom to tell. Layout of a batch (big-endian), `DefaultRecordBatch` of Apache Kafka:
+A record is encoded into its batch as soon as it is given; only these bytes and its delivery
+callback are kept. Layout of a batch (big-endian), `DefaultRecordBatch` of Apache Kafka:
 base offset 8, length 4 (of what follows), partition leader epoch 4, magic 1, CRC-32C 4 (of what
 follows), attributes 2, last offset delta 4, base timestamp 8, max timestamp 8, producer id 8,
 producer epoch 2, base sequence 4, record count 4, then the records.
@@ -27,20 +27,20 @@ from waylog.kafka.clients import AppendError, AppendQueueFull
 
 logger = logging.getLogger(__name__)
 
-#: A batch is closed when it has this many bytes; a larger record is a batch by itself.
+#: A batch is closed at this many bytes; a larger record is a batch by itself.
 BATCH_BYTES = 256 * 1024
 
 cdef enum:
     SMALL_BATCH_BYTES = 4096
     NO_COMPRESSION = 0
     LZ4 = 3
-    COMPRESSED_FROM = 200      # bytes of records: below it is not worth the while
-    RECORD_OVERHEAD = 40       # lengths, deltas, counts: never more
+    COMPRESSED_FROM = 200      # bytes of records; below, compression is not worth its cost
+    RECORD_OVERHEAD = 40       # upper bound for the lengths, deltas and counts of a record
     TRACE_NAME_BYTES = 13
     MESSAGE_TOO_LARGE = 10     # Kafka's error codes
     INVALID_ARGUMENT = -186
 
-# Of what a broker takes by itself (message.max.bytes 1 MB).
+# A bit less than a broker accepts by default (message.max.bytes 1 MB).
 cdef Py_ssize_t RECORD_BYTES_MAX = 1_000_000
 cdef size_t BATCH_BYTES_MAX = BATCH_BYTES
 
@@ -59,12 +59,12 @@ cdef inline int64_t milliseconds(int clock) noexcept:
 
 
 def monotonic_ms():
-    """The clock of `RecordBatch.created`."""
+    """Return the time on the clock of `RecordBatch.created`."""
     return milliseconds(CLOCK_MONOTONIC)
 
 
 cdef inline unsigned char* put_varint(unsigned char* out, int64_t value) noexcept:
-    """Zigzag, at most ten bytes."""
+    """Write a zigzag varint, at most ten bytes; return the end."""
     cdef uint64_t raw = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
     while raw >= 0x80:
         out[0] = <unsigned char> (raw | 0x80)
@@ -86,7 +86,7 @@ cdef inline int varint_size(int64_t value) noexcept:
 cdef inline unsigned char* put_text(
     unsigned char* out, const char* text, Py_ssize_t size
 ) noexcept:
-    """A length (-1: none) and the bytes."""
+    """Write a length (-1 for none) and the bytes; return the end."""
     out = put_varint(out, size)
     if size <= 0:
         return out
@@ -101,7 +101,7 @@ cdef inline unsigned char* put_bytes(unsigned char* out, bytes value) noexcept:
 
 
 cdef uint32_t murmur2(const unsigned char* data, Py_ssize_t size) noexcept nogil:
-    """`org.apache.kafka.common.utils.Utils.murmur2`."""
+    """Compute `org.apache.kafka.common.utils.Utils.murmur2`."""
     cdef uint32_t m = 0x5bd1e995
     cdef uint32_t h = <uint32_t> 0x9747b28c ^ <uint32_t> size
     cdef uint32_t k
@@ -129,14 +129,14 @@ cdef uint32_t murmur2(const unsigned char* data, Py_ssize_t size) noexcept nogil
 
 
 cpdef int partition_of(bytes key, int partitions) noexcept:
-    """Where Kafka's own clients put a record with this key."""
+    """Return the partition into which Kafka's own clients put a record with this key."""
     return <int> ((
         murmur2(<const unsigned char*> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) & 0x7fffffff
     ) % <uint32_t> partitions)
 
 
 cdef bytes encode_headers(headers):
-    """As they stand in a record: their count, then name and value of each."""
+    """Encode headers as in a record: their count, then the name and value of each."""
     cdef bytes name, value
     cdef bytes encoded
     cdef unsigned char* out
@@ -148,7 +148,7 @@ cdef bytes encode_headers(headers):
         size = PyBytes_GET_SIZE(headers)
         encoded = PyBytes_FromStringAndSize(NULL, TRACE_NAME_BYTES + varint_size(size) + size)
         out = <unsigned char*> PyBytes_AS_STRING(encoded)
-        # One header, and its name.
+        # The count, 1, and the name with its length.
         memcpy(out, b"\x02\x16traceparent", TRACE_NAME_BYTES)
         put_bytes(out + TRACE_NAME_BYTES, headers)
         return encoded
@@ -165,7 +165,7 @@ cdef bytes encode_headers(headers):
 
 
 cdef class RecordBatch:
-    """Records of one partition. Nothing is added any more once it was `sealed`."""
+    """Records of one partition. No record can be added once the batch is sealed."""
 
     def __cinit__(self):
         self.deliveries = []
@@ -195,7 +195,7 @@ cdef class RecordBatch:
         self, int64_t timestamp, bytes key, const char* value, Py_ssize_t value_size,
         bytes headers, object delivery,
     ) except -1:
-        """Write a record (`value_size` -1: without a value); returns how many bytes it has."""
+        """Add a record (`value_size` -1: without a value); return its number of bytes."""
         cdef Py_ssize_t key_size = 0 if key is None else PyBytes_GET_SIZE(key)
         cdef Py_ssize_t headers_size = PyBytes_GET_SIZE(headers)
         cdef Py_ssize_t size
@@ -223,7 +223,7 @@ cdef class RecordBatch:
         return <int> (self._size - before)
 
     def seal(self):
-        """Compress the records, unless that is done; none can be added afterwards."""
+        """Compress the records, if not done yet; none can be added afterwards."""
         if self._sealed is not None:
             return
         self._sealed = PyBytes_FromStringAndSize(<char*> self._start, self._size)
@@ -231,7 +231,7 @@ cdef class RecordBatch:
         self._start = NULL
         self._capacity = 0
         if self._size >= COMPRESSED_FROM:
-            # Kafka's Java clients read no blocks that depend on those before them.
+            # Kafka's Java clients cannot read LZ4 blocks that depend on previous ones.
             compressed = lz4.frame.compress(
                 self._sealed, block_size=lz4.frame.BLOCKSIZE_MAX256KB, block_linked=False,
                 compression_level=-1, store_size=False,
@@ -242,11 +242,11 @@ cdef class RecordBatch:
 
     @property
     def is_sealed(self):
-        """Whether no record can be added."""
+        """True once no record can be added any more."""
         return self._sealed is not None
 
     def encoded(self, int64_t producer_id, int producer_epoch, int base_sequence):
-        """The batch as it is sent; seals it."""
+        """Seal the batch and return it as it is sent."""
         self.seal()
         after = _after_crc.pack(
             self._codec, self.count - 1, self._base_timestamp, self._max_timestamp, producer_id,
@@ -257,7 +257,7 @@ cdef class RecordBatch:
         return b"".join((_before_crc.pack(0, length, -1, 2, crc), after, self._sealed))
 
     def tell(self, str topic, int partition, int64_t base_offset, int code):
-        """Tell everyone who waits: stored (code 0), or why not (an error code of librdkafka)."""
+        """Call all delivery callbacks: stored (code 0), or an error code of librdkafka."""
         cdef Py_ssize_t index
         for index in range(len(self.deliveries)):
             tell(self.deliveries[index], topic, partition, base_offset + index, code)
@@ -273,13 +273,13 @@ cdef int tell(delivery, str topic, int partition, int64_t offset, int code) exce
         else:
             delivery(None, (topic, partition, offset))
     except Exception:
-        # One callback's mistake must not keep the others from being called.
+        # An error in one callback must not keep the others from being called.
         logger.exception("a callback of a delivery failed")
     return 0
 
 
 cdef class Partition:
-    """What waits for one partition, and who leads it (-1: nobody, or not known)."""
+    """The batches that wait for one partition, and its leader (-1: none, or not known)."""
 
     def __init__(self, str topic, int index):
         self.topic = topic
@@ -288,22 +288,22 @@ cdef class Partition:
         self.leader = -1
 
     def take(self):
-        """The oldest batch, to be sent."""
+        """Remove and return the oldest batch, to be sent."""
         batch = self.batches.popleft()
         if batch is self._open:
             self._open = None
         return batch
 
     def put_back(self, RecordBatch batch):
-        """A batch that was not stored: it is the next one again."""
+        """Put a batch that was not stored back to the front of the queue."""
         self.batches.appendleft(batch)
 
 
 cdef class RecordAccumulator:
-    """Takes records until they can be sent.
+    """Holds records until they can be sent.
 
-    `on_first()` is called when there is something to send and was nothing before,
-    `on_unknown_topic(name)` for a topic whose partitions are to be found out and `placed`.
+    `on_first()` is called when a record comes and no batch waits. `on_unknown_topic(name)` is
+    called for a topic whose number of partitions is unknown; the owner reports it with `placed`.
     """
 
     def __init__(self, size_t bytes_max, on_first, on_unknown_topic):
@@ -313,11 +313,14 @@ cdef class RecordAccumulator:
         self._bytes_max = bytes_max
         self._on_first = on_first
         self._on_unknown_topic = on_unknown_topic
-        #: Why nothing can be appended any more.
+        #: The reason why nothing can be appended any more, or None.
         self.refusing = None
 
     cpdef send(self, str topic, bytes value, bytes key, headers, delivery):
-        """Queue one record; raises AppendQueueFull or AppendError as waylog.kafka.clients.Producer.send."""
+        """Queue one record; raises AppendQueueFull or AppendError.
+
+        The arguments are those of waylog.kafka.clients.Producer.send.
+        """
         if value is None:
             self.append(topic, NULL, -1, key, headers, delivery)
         else:
@@ -328,12 +331,12 @@ cdef class RecordAccumulator:
     cdef int append(
         self, str topic, const char* value, Py_ssize_t value_size, bytes key, headers, delivery
     ) except -1:
-        """`send` of a value that need not be an object (`value_size` -1: none)."""
+        """Queue a record whose value is in memory, without an object (`value_size` -1: none)."""
         cdef list partitions
         cdef bytes encoded
         cdef int64_t timestamp = milliseconds(CLOCK_REALTIME)
         cdef Py_ssize_t size
-        # All records of one request have the same: one trace.
+        # All records of one request have the same headers object, which carries its trace.
         if headers is not None and headers is self._headers:
             encoded = self._encoded_headers
         else:
@@ -389,16 +392,16 @@ cdef class RecordAccumulator:
         return 0
 
     def partitions(self, str topic):
-        """The partitions of a topic, as far as they are known."""
+        """Return the known partitions of a topic."""
         return self._topics.get(topic, ())
 
     @property
     def topics(self):
-        """Names of all topics that records were given for."""
+        """The names of all topics that records were given for."""
         return [*self._topics, *self._unplaced]
 
     def placed(self, str topic, int count):
-        """A topic has this many partitions; it may have got more."""
+        """Set the number of partitions of a topic, which may have grown."""
         cdef list known = self._topics.setdefault(topic, [])
         while len(known) < count:
             known.append(Partition(topic, len(known)))
@@ -414,7 +417,7 @@ cdef class RecordAccumulator:
             )
 
     def refused(self, str topic, int code):
-        """There will be no such topic: whoever has given records for it is told."""
+        """Fail all records that wait for a topic: the log will not provide it."""
         for record in self._unplaced.pop(topic, ()):
             self.bytes_held -= record[6]
             self.records -= 1
@@ -422,37 +425,37 @@ cdef class RecordAccumulator:
 
     @property
     def unplaced(self):
-        """Whether records wait for the partitions of their topics."""
+        """True while records wait for the partitions of their topics."""
         return bool(self._unplaced)
 
     def renumber(self):
-        """The next batch of each partition is the first of a new producer id."""
+        """Restart sequence numbers at 0, for a new producer id."""
         for known in self._topics.values():
             for partition in known:
                 partition.next_sequence = 0
 
     def taken(self, Partition partition):
-        """The next batch of a partition that waits; it counts until it is `done`."""
+        """Take the next batch of a partition; it counts as held until it is `done`."""
         batch = partition.take()
         if not partition.batches:
             del self.waiting[partition]
-        # Records without a key go where the last request did not.
+        # Records without a key go to another partition than those of the last request.
         self._keyless += 1
         return batch
 
     def put_back(self, Partition partition, RecordBatch batch):
-        """A batch is to be sent again."""
+        """Queue a batch that is to be sent again."""
         partition.put_back(batch)
         self.waiting[partition] = None
 
     def done(self, Partition partition, RecordBatch batch, int64_t base_offset, int code):
-        """The fate of a batch is known: stored (code 0) or not."""
+        """Report that a batch was stored (code 0) or has failed, and release its memory."""
         self.bytes_held -= batch.bytes_held
         self.records -= batch.count
         batch.tell(partition.topic, partition.index, base_offset, code)
 
     def fail_before(self, int64_t created, int code):
-        """Give up what waits since before `created`; True if some of that may have been stored."""
+        """Fail everything older than `created`; return True if some of it may have been stored."""
         cdef RecordBatch batch
         cdef bint unsure = False
         for topic in list(self._unplaced):

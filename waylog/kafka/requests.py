@@ -1,7 +1,7 @@
-"""The few requests of Kafka's protocol that our own clients send, and their answers.
+"""The requests of Kafka's protocol that our own clients send, and parsers of the responses.
 
-Versions without tagged fields that Apache Kafka 2.1 to 4.x and broker_core serve: Produce 7,
-Fetch 4, ListOffsets 2, Metadata 7, InitProducerId 1. Numbers are big-endian.
+The versions are those without tagged fields that Apache Kafka 2.1 to 4.x and broker_core serve:
+Produce 7, Fetch 4, ListOffsets 2, Metadata 7, InitProducerId 1. Numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ METADATA: Final = 3
 INIT_PRODUCER_ID: Final = 22
 _VERSIONS: Final = {PRODUCE: 7, FETCH: 4, LIST_OFFSETS: 2, METADATA: 7, INIT_PRODUCER_ID: 1}
 
-#: For `list_offsets`.
+#: Timestamps that `list_offsets` takes: the first offset, or the end.
 EARLIEST: Final = -2
 LATEST: Final = -1
 
 _NO_TEXT: Final = b"\xff\xff"
 _ALL_IN_SYNC: Final = -1
-_CONSUMER: Final = -1  # and no replica
+_CONSUMER: Final = -1  # the replica id of clients that are not replicas
 _READ_COMMITTED: Final = 1
 
 
 class MalformedAnswer(Exception):
-    """A broker's answer is not what the protocol says."""
+    """A broker's answer violates the protocol."""
 
 
 class Broker(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     host: str
     port: int
 
 
 class PartitionLeader(NamedTuple):
-    """Of Metadata: who leads a partition; -1 nobody."""
+    """From Metadata: the leader of a partition, -1 for none."""
 
     partition: int
     leader: int
 
 
 class TopicMetadata(NamedTuple):
-    """Of Metadata: a topic, or Kafka's error code."""
+    """From Metadata: a topic, or Kafka's error code."""
 
     name: str
     error: int
@@ -54,14 +54,14 @@ class TopicMetadata(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """An answer to `metadata`."""
+    """The response to `metadata`."""
 
     brokers: dict[int, Broker]
     topics: list[TopicMetadata]
 
 
 class ProducerIdentity(NamedTuple):
-    """An answer to `init_producer_id`: error code, id and epoch."""
+    """The response to `init_producer_id`: error code, id and epoch."""
 
     error: int
     producer_id: int
@@ -69,7 +69,7 @@ class ProducerIdentity(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Of Produce: how one partition fared."""
+    """From Produce: the outcome for one partition."""
 
     topic: str
     partition: int
@@ -78,7 +78,7 @@ class Appended(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """Of ListOffsets."""
+    """From ListOffsets: an offset of a partition."""
 
     topic: str
     partition: int
@@ -87,7 +87,10 @@ class Offset(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """Of Fetch: batches of a partition, and who aborted transactions in them from which offset."""
+    """From Fetch: batches of a partition, and the aborted transactions in them.
+
+    `aborted` has the producer id and the first offset of each transaction.
+    """
 
     topic: str
     partition: int
@@ -97,7 +100,7 @@ class Fetched(NamedTuple):
 
 
 class _Reader:
-    """Reads an answer; raises MalformedAnswer where it ends too early."""
+    """A cursor over a response; raises MalformedAnswer if the response ends too early."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -112,7 +115,7 @@ class _Reader:
         return values
 
     def text(self) -> str:
-        """A string; "" for none."""
+        """Read a string; null is returned as ""."""
         (size,) = self.unpack(_INT16)
         if size < 0:
             return ""
@@ -123,7 +126,7 @@ class _Reader:
         return text.decode("utf-8", "replace")
 
     def sized(self) -> bytes:
-        """Bytes with their length; none for null."""
+        """Read bytes with their length; null is returned as b""."""
         (size,) = self.unpack(_INT32)
         if size <= 0:
             return b""
@@ -134,15 +137,15 @@ class _Reader:
         return data
 
     def count(self) -> int:
-        """The length of an array."""
+        """Read the length of an array."""
         (count,) = self.unpack(_INT32)
-        # Every element has two bytes at least: no list is made of what cannot be there.
+        # Every element has at least two bytes: a forged count must not make a huge list.
         if count > (len(self._data) - self._at) // 2:
             raise MalformedAnswer("an array is longer than the answer")
         return max(0, count)
 
     def pair(self) -> tuple[int, int]:
-        """Two int64."""
+        """Read two int64."""
         first, second = self.unpack(_ABORTED)
         return first, second
 
@@ -165,27 +168,27 @@ _HEAD: Final = struct.Struct(">ihhih")
 
 
 def text(value: str) -> bytes:
-    """A string with its length."""
+    """Encode a string with its length."""
     encoded = value.encode()
     return _INT16.pack(len(encoded)) + encoded
 
 
 def request(api: int, correlation_id: int, client_id: bytes, parts: Sequence[bytes]) -> bytes:
-    """A whole request with its length in front."""
+    """Return a whole request with its length in front."""
     size = 10 + len(client_id) + sum(map(len, parts))
     head = _HEAD.pack(size, api, _VERSIONS[api], correlation_id, len(client_id))
     return b"".join((head, client_id, *parts))
 
 
 def metadata(topics: Sequence[str]) -> list[bytes]:
-    """Ask who leads; creates no topic."""
+    """Ask for the leaders of topics; creates no topic."""
     return [_INT32.pack(len(topics)), *map(text, topics), b"\0"]
 
 
 def read_metadata(data: bytes) -> Metadata:
-    """Raises MalformedAnswer."""
+    """Parse a Metadata response; raises MalformedAnswer."""
     reader = _Reader(data)
-    reader.unpack(_INT32)  # throttled
+    reader.unpack(_INT32)  # throttle time
     brokers: dict[int, Broker] = {}
     for _ in range(reader.count()):
         (node,) = reader.unpack(_INT32)
@@ -211,18 +214,18 @@ def read_metadata(data: bytes) -> Metadata:
 
 
 def init_producer_id() -> list[bytes]:
-    """Ask for an id, outside of any transaction."""
+    """Ask for a producer id, outside of any transaction."""
     return [_NO_TEXT, _INT32.pack(0)]
 
 
 def read_init_producer_id(data: bytes) -> ProducerIdentity:
-    """Raises MalformedAnswer."""
+    """Parse an InitProducerId response; raises MalformedAnswer."""
     _, error, producer_id, epoch = _Reader(data).unpack(_IDENTITY)
     return ProducerIdentity(error, producer_id, epoch)
 
 
 def produce(batches: Iterable[tuple[str, int, bytes]], timeout_ms: int) -> list[bytes]:
-    """Append a batch to each of some partitions, each named once (acks=all)."""
+    """Append a batch to each of some partitions (acks=all); each may be named only once."""
     by_topic: dict[str, list[tuple[int, bytes]]] = {}
     for topic, partition, batch in batches:
         by_topic.setdefault(topic, []).append((partition, batch))
@@ -235,7 +238,7 @@ def produce(batches: Iterable[tuple[str, int, bytes]], timeout_ms: int) -> list[
 
 
 def read_produce(data: bytes) -> list[Appended]:
-    """Raises MalformedAnswer."""
+    """Parse a Produce response; raises MalformedAnswer."""
     reader = _Reader(data)
     appended: list[Appended] = []
     for _ in range(reader.count()):
@@ -247,7 +250,7 @@ def read_produce(data: bytes) -> list[Appended]:
 
 
 def list_offsets(partitions: Iterable[tuple[str, int]], which: int) -> list[bytes]:
-    """Ask where partitions begin (EARLIEST) or end (LATEST, of what is committed)."""
+    """Ask for the first offset (EARLIEST) or the end (LATEST, of committed records)."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -259,9 +262,9 @@ def list_offsets(partitions: Iterable[tuple[str, int]], which: int) -> list[byte
 
 
 def read_list_offsets(data: bytes) -> list[Offset]:
-    """Raises MalformedAnswer."""
+    """Parse a ListOffsets response; raises MalformedAnswer."""
     reader = _Reader(data)
-    reader.unpack(_INT32)  # throttled
+    reader.unpack(_INT32)  # throttle time
     offsets: list[Offset] = []
     for _ in range(reader.count()):
         topic = reader.text()
@@ -292,9 +295,9 @@ def fetch(
 
 
 def read_fetch(data: bytes) -> list[Fetched]:
-    """Raises MalformedAnswer."""
+    """Parse a Fetch response; raises MalformedAnswer."""
     reader = _Reader(data)
-    reader.unpack(_INT32)  # throttled
+    reader.unpack(_INT32)  # throttle time
     fetched: list[Fetched] = []
     for _ in range(reader.count()):
         topic = reader.text()

@@ -1,4 +1,4 @@
-"""Which topic it is, and from where to where the log has it."""
+"""The identity of a topic, and the offsets that the log holds of it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True)
 class TopicExtent:
-    """Of one topic: the offset of the first record of each partition, and that behind the last."""
+    """The offset of the first record of each partition of a topic, and the one after the last."""
 
-    #: Of the cluster and the topic: another one of the same name has another.
+    #: Identifies cluster and topic; a topic that is created again under the name has another.
     identity: str
     first: Mapping[int, int]
     end: Mapping[int, int]

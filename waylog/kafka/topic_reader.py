@@ -1,4 +1,4 @@
-"""Reading a topic once, from its beginning to its end, as the log has it."""
+"""Reads a topic once, from its beginning to its present end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _END_MS: Final = 10
 
 
 def read_topic(bootstrap_servers: str, topic: str) -> Iterator[Message]:
-    """All records that a topic has now, as they are; none where there is no such topic.
+    """Yield all records that a topic has now, unchanged; none if there is no such topic.
 
     Raises LogUnreachable.
     """
@@ -25,7 +25,7 @@ def read_topic(bootstrap_servers: str, topic: str) -> Iterator[Message]:
             "waylog-erase",
             "waylog-erase",
             enable_partition_eof=True,
-            # The end is told by an answer without records, for which a broker takes its time.
+            # The end is signalled by an empty answer, which a broker delays by this time.
             fetch_wait_max_ms=_END_MS,
         )
     )
@@ -44,8 +44,9 @@ def read_topic(bootstrap_servers: str, topic: str) -> Iterator[Message]:
 
 
 def next_messages(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
-    """What has come, as soon as anything has: `consume` waits until it has `most`, or for all of
-    its time.
+    """Return the messages that have come, once there is one.
+
+    `consume` alone waits until it has `most`, or for all of its timeout.
     """
     first = consumer.poll(timeout_s)
     return [] if first is None else [first, *consumer.consume(most - 1, timeout=0)]

@@ -1,7 +1,7 @@
-"""Bringing topics that are there already to the settings that the platform relies on.
+"""Updates the settings of existing topics to those that the platform relies on.
 
-What somebody has set on a topic stays as it is; only what a topic takes from its broker's defaults
-is set. So an installation of an earlier version comes to what this one promises.
+A setting that somebody has made on a topic stays; only settings that the topic takes from its
+broker's defaults are set. So an installation of an earlier version gets this version's guarantees.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _OF_THE_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG
 
 
 def bring_settings(admin: AdminClient, topics: Sequence[Topic]) -> dict[str, dict[str, str]]:
-    """Set what existing topics lack; returns what was set, by topic.
+    """Set what existing topics lack; return the settings made, by topic.
 
-    A log that refuses, to a client without the right to alter, gets a warning and stays as it is.
+    A log that refuses, for example for lack of rights, is left as it is, with a warning.
     """
     resources = {
         ConfigResource(ConfigResource.Type.TOPIC, topic.name): topic
@@ -56,9 +56,9 @@ def bring_settings(admin: AdminClient, topics: Sequence[Topic]) -> dict[str, dic
 
 
 def missing_settings(topic: Topic, own: Mapping[str, str]) -> dict[str, str]:
-    """What a topic should have and does not, given what was set on it itself.
+    """Return the settings that a topic should have and lacks, given those made on the topic.
 
-    Segments follow the retention that somebody has chosen, not the one that we would have chosen.
+    If somebody has chosen another retention, `segment.ms` follows that one.
     """
     wanted = dict(topic.config)
     retention = own.get("retention.ms", "")

@@ -19,22 +19,22 @@ ERASURE = "erasure"
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
-#: A segment leaves a log when its newest record is too old, so that its oldest is older by as much
-#: as the segment lasted: by the 24th part of the retention at most.
+#: A segment is deleted when its newest record is too old; its oldest record is then older by the
+#: time during which the segment was written. That is at most this fraction of the retention.
 _SEGMENTS_OF_RETENTION = 24
 _SEGMENT_MS_MIN = 60_000
 
-#: What newer records replace, or an erasure ends, is out of the files within a day.
+#: Records that were replaced or erased leave the files within a day.
 _SOON_COMPACTED = {"max.compaction.lag.ms": str(_DAY_MS), "segment.ms": str(_DAY_MS)}
 
-#: Few partitions keep batches large, which is what the cost of a broker and of a producer depends
-#: on; four leave room for four resolvers.
+#: Few partitions keep batches large, on which the cost of a broker and of a producer depends; four
+#: leave room for four resolvers.
 KEYED_PARTITIONS = 4
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it is created when it does not exist yet. `config` has Kafka's property names."""
+    """A topic to create if it does not exist yet. `config` has Kafka's property names."""
 
     name: str
     partitions: int
@@ -42,12 +42,12 @@ class Topic:
 
 
 def segment_ms(retention_ms: int) -> int:
-    """How long a segment may be written, so that a reader finds what `retention.ms` promises."""
+    """Return the time after which a segment ends, so that `retention.ms` is kept closely."""
     return max(_SEGMENT_MS_MIN, retention_ms // _SEGMENTS_OF_RETENTION)
 
 
 def kept_for(days: int) -> dict[str, str]:
-    """The settings of a topic whose records go after some days."""
+    """Return the settings of a topic whose records are deleted after some days."""
     retention_ms = days * _DAY_MS
     return {"retention.ms": str(retention_ms), "segment.ms": str(segment_ms(retention_ms))}
 
@@ -63,18 +63,18 @@ TOPICS = (
             "cleanup.policy": "compact,delete",
             "retention.ms": str(30 * _DAY_MS),
             **_SOON_COMPACTED,
-            # Of a device that was erased, as long as `location` may have its fixes: a view that
-            # is built again must not show them.
+            # Tombstones of erased devices stay as long as `location` may have their fixes: a view
+            # that is built again must not show them.
             "delete.retention.ms": str(8 * _DAY_MS),
             # Compaction works on closed segments: small ones keep it near one record a device.
             "segment.bytes": str(64 * 1024 * 1024),
         },
     ),
     Topic(EVENT, KEYED_PARTITIONS, kept_for(30)),
-    # What the places job found, key = device, and what users say of it, key = device LF place.
+    # Results of the places job, key = device, and what users say of them, key = device LF place.
     Topic(PLACE, KEYED_PARTITIONS, {"cleanup.policy": "compact", **_SOON_COMPACTED}),
     Topic(PLACE_EDIT, 1, {"cleanup.policy": "compact", **_SOON_COMPACTED}),
-    # Sessions of MQTT clients, and retained messages that are no fixes or addresses.
+    # Sessions of MQTT clients, and retained messages other than fixes and addresses.
     Topic(
         MQTT_STATE,
         1,
@@ -84,7 +84,7 @@ TOPICS = (
             **_SOON_COMPACTED,
         },
     ),
-    # Which devices were erased, and when (waylog.history.erasures): whoever writes or reads honours it.
+    # When each device was erased (waylog.history.erasures): all writers and readers honour it.
     Topic(ERASURE, 1, {"cleanup.policy": "compact", **_SOON_COMPACTED}),
     Topic(ERROR, 1, kept_for(30)),
     Topic(PERFORMANCE, 1, kept_for(1)),
@@ -92,7 +92,7 @@ TOPICS = (
     Topic(LOG, 1, kept_for(7)),
 )
 
-#: The keys of sealed values (docs/decisions/0010); made where values are sealed. A key that is
+#: The keys of sealed values (docs/decisions/0010); created where values are sealed. A key that is
 #: destroyed leaves the files when its segment is compacted, so segments end soon.
 VALUE_KEY_TOPIC = Topic(
     VALUE_KEY,

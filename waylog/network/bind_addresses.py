@@ -1,7 +1,7 @@
-"""The addresses that a server binds which is told a name, as far as the machine can have them.
+"""Finds the addresses that a server binds for a host name, without those the machine cannot have.
 
-/etc/hosts of most systems has `::1 localhost`, with IPv6 switched off too: the name has an address
-then that nobody can bind.
+/etc/hosts of most systems has `::1 localhost`, even with IPv6 switched off: the name then has an
+address that cannot be bound.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 
 def bind_addresses(endpoint: Endpoint) -> list[str]:
-    """All addresses of the endpoint's host, without those of a family that the machine has not.
+    """Return all addresses of the endpoint's host, without those of a missing address family.
 
-    An address stands for itself, no host for all. Where none would be left all of them are
-    returned, so that binding says what is wrong. Raises OSError for a name that nobody knows.
+    A host that is an address is returned as it is; an empty host means all interfaces. If no
+    address would be left, all are returned, so that binding reports the error. Raises OSError for
+    an unknown name.
     """
     if _is_address(endpoint.host):
         return [endpoint.host]

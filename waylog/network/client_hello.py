@@ -1,4 +1,4 @@
-"""The first message of a TLS client, of which it is only asked whether it has come whole. Sans-IO.
+"""Collects the first message of a TLS client, and tells when it is complete. Sans-IO.
 
 TLS records: RFC 8446, section 5.1; handshake messages: section 4.
 """
@@ -16,25 +16,25 @@ _RECORD_BYTES_MAX: Final = 2**14
 
 
 class ClientHelloTooLong(Exception):
-    """No client of ours says so much before it has been answered."""
+    """A client has sent more than any ClientHello needs, before it got an answer."""
 
 
 class ClientHello:
-    """Collects bytes until a ClientHello is whole, or it is clear that there is none."""
+    """Collects bytes until a ClientHello is complete, or cannot be one."""
 
-    #: Of real ones the largest have 2 kB, with keys that quantum computers do not break.
+    #: The largest real ones have 2 kB, with post-quantum keys.
     BYTES_MAX: Final = 16 * 1024
 
     __slots__ = ("_message", "_next_record", "data")
 
     def __init__(self) -> None:
-        #: All that has come, as it came.
+        #: All bytes received so far.
         self.data = bytearray()
         self._message = bytearray()
         self._next_record = 0
 
     def add(self, data: bytes) -> bool:
-        """Take what has come; tell whether TLS can answer it now, be it with a refusal.
+        """Add received bytes; return whether TLS can answer now, even if with an alert.
 
         Raises ClientHelloTooLong.
         """

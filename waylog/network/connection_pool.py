@@ -1,7 +1,7 @@
-"""Connections that a process, or a part of it, may hold; none of those who connect takes them all.
+"""Limits the connections of a process, or of a part of it, so that no client takes them all.
 
-A connection is a file that the process has open, and costs whoever opens it nothing. So accounts of
-this machine have shares as addresses have: ports of loopback are open to all of them.
+A connection takes a file descriptor of the process, and costs the client nothing. Local accounts
+have shares as addresses have, because ports of loopback are open to all accounts.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from waylog.process.seldom import SeldomSaid
 
 logger = logging.getLogger(__name__)
 
-#: Names the party of a connection; one whose name is empty may have all (waylog.network.peer_parties).
+#: Returns the party (account or address) of a connection; a party with an empty name has no limit
+#: (waylog.network.peer_parties).
 PartyOf = Callable[[asyncio.BaseTransport], str]
 
 
 class ConnectionPool:
-    """So many connections.
+    """A bounded number of connections, shared between parties.
 
-    Up to half of them nobody is asked who it is: that is where a pool is nearly always. From there
-    on a party holds no more than it leaves free for all others, a dynamic threshold (Choudhury and
-    Hahne, 1998). Alone it ends at three quarters of the pool, and whoever comes next finds room.
+    Up to half of the total no party is determined, since that takes time and is rarely needed.
+    Above it a party may hold no more connections than are free for all others, a dynamic threshold
+    (Choudhury and Hahne, 1998). A single party gets at most three quarters of the pool, so that
+    other parties still find room.
     """
 
     def __init__(
@@ -35,31 +37,30 @@ class ConnectionPool:
         name: str = "this process",
         within: ConnectionPool | None = None,
     ) -> None:
-        """Without `party_of` nobody is asked; `name` is for lines of the log."""
+        """Without `party_of`, parties have no limits; `name` appears in log messages."""
         #: May change at any time.
         self.total = total
         self.used = 0
         self._party_of = party_of
         self._name = name
         self._within = within
-        # Of the connections that were asked.
+        # The connections of each party that was determined.
         self._held: dict[str, int] = {}
         self._refusals = SeldomSaid()
 
     def part(self, total: int, name: str) -> ConnectionPool:
-        """A pool whose connections take up room in this one, too."""
+        """Return a pool whose connections count in this one, too."""
         return ConnectionPool(total, self._party_of, name=name, within=self)
 
     @property
     def is_full(self) -> bool:
-        """Tell whether nobody finds room any more."""
+        """True if there is no room for any connection."""
         return self.used >= self.total or (self._within is not None and self._within.is_full)
 
     def enter(self, transport: asyncio.BaseTransport) -> str | None:
-        """Count a connection; None (and not counted) where there is no room for it.
+        """Count a connection; return its party for `leave`, or None if there is no room for it.
 
-        Returns the party that `leave` has to be told. A party that has its share already is named
-        in the log.
+        A connection without room is not counted. If its party is at its limit, the log names it.
         """
         if self.is_full:
             return None
@@ -74,11 +75,11 @@ class ConnectionPool:
         return party
 
     def leave(self, party: str) -> None:
-        """A connection that was counted has ended."""
+        """Stop counting a connection that has ended."""
         self._change(party, -1)
 
     def party_of(self, transport: asyncio.BaseTransport) -> str:
-        """The party of a connection, whether it is counted or not."""
+        """Return the party of a connection, whether it is counted or not."""
         return "" if self._party_of is None else self._party_of(transport)
 
     def _is_pressed(self) -> bool:
@@ -86,7 +87,7 @@ class ConnectionPool:
         return 2 * self.used >= self.total or (within is not None and within._is_pressed())
 
     def _crowded_by(self, party: str) -> ConnectionPool | None:
-        """This pool or one around it, of which a party has its share already."""
+        """Return this pool or one around it in which the party is at its limit, if any."""
         if self._held.get(party, 0) >= self.total - self.used:
             return self
         return None if self._within is None else self._within._crowded_by(party)

@@ -1,4 +1,4 @@
-"""Ports that nobody listens on, for processes that must find theirs free again after a restart."""
+"""Finds free ports, for processes that must find theirs still free after a restart."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Final
 from waylog.config import Endpoint
 
 _LOWEST: Final = 10_000
-#: Linux gives outgoing connections ports of this range.
+#: The range of ports that Linux gives to outgoing connections.
 _EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _TRIES: Final = 1_000
 
 
 class PortTaken(OSError):
-    """The address cannot be listened on; `strerror` says why."""
+    """The address cannot be bound; `strerror` says why."""
 
 
 class FreePorts:
-    """Settles the ports of processes that are to be started; gives none out twice.
+    """Chooses ports for processes that are to be started; chooses none twice.
 
-    A port is free when it is given out, and lies below those of outgoing connections, so that it
-    stays free while its process is started again.
+    A port is free when it is chosen, and lies below those of outgoing connections, so that it
+    stays free while its process is restarted.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,11 @@ class FreePorts:
 
     @property
     def given(self) -> frozenset[Endpoint]:
-        """What has been given out."""
+        """The endpoints that were chosen."""
         return frozenset(self._given)
 
     def settle(self, wanted: Endpoint) -> Endpoint:
-        """The address, with a free port in place of port 0. Raises PortTaken."""
+        """Return the address, with a free port in place of port 0. Raises PortTaken."""
         if wanted.port:
             if wanted in self._given:
                 raise PortTaken(0, "another part of this platform listens there")
@@ -54,7 +54,7 @@ class FreePorts:
                 self.take(found)
             except PortTaken as error:
                 if error.errno != errno.EADDRINUSE:
-                    raise  # no other port would be better
+                    raise  # another port would not help
                 refusal = error
                 continue
             self._given.add(found)
@@ -62,19 +62,19 @@ class FreePorts:
         raise PortTaken(*(refusal.args if refusal else (0, "no free port was found")))
 
     def settle_near(self, wanted: Endpoint) -> Endpoint:
-        """The address if it is free, else one with another port. Raises PortTaken."""
+        """Return the address if it is free, else one with another port. Raises PortTaken."""
         try:
             return self.settle(wanted)
         except PortTaken:
             return self.settle(Endpoint(wanted.host, 0))
 
     def take(self, endpoint: Endpoint) -> None:
-        """See that it is free; raises PortTaken."""
+        """Check that an address is free; raises PortTaken."""
         bound_socket(endpoint).close()
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports that nobody listens on now on loopback."""
+    """Return this many different ports of 127.0.0.1 that are free now."""
     ports = FreePorts()
     return [ports.settle(Endpoint("127.0.0.1", 0)).port for _ in range(count)]
 
@@ -84,12 +84,12 @@ def _lowest_ephemeral() -> int:
 
 
 def bound_socket(endpoint: Endpoint) -> socket.socket:
-    """A socket that is bound to an address where nobody else listens; raises PortTaken."""
+    """Return a socket that is bound to an address, if nothing listens there; raises PortTaken."""
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     bound: socket.socket | None = None
     try:
         bound = socket.socket(family, socket.SOCK_STREAM)
-        # As servers do: what is left of connections that are over does not matter.
+        # As servers do: connections in TIME_WAIT do not matter.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

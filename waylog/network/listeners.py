@@ -1,4 +1,4 @@
-"""Finds the process that listens on a port, as far as this account may know (Linux's /proc)."""
+"""Finds the process that listens on a port, if this account may see it (Linux's /proc)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LISTENING: Final = "0A"
 
 
 def listener_of(port: int) -> str | None:
-    """A process that listens on the TCP port, `name (process 123)`; None if it cannot be told."""
+    """Return a process that listens on the TCP port, `name (process 123)`; None if unknown."""
     sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
     if not sockets:
         return None
@@ -29,13 +29,13 @@ def listener_of(port: int) -> str | None:
 
 
 def _open_files(process: Path) -> Iterator[str]:
-    """What the process has open; nothing if it has ended, or is another account's."""
+    """Yield the open files of a process; none if it has ended or belongs to another account."""
     try:
         descriptors = list((process / "fd").iterdir())
     except OSError:
         return
     for each in descriptors:
-        with contextlib.suppress(OSError):  # it has been closed meanwhile, the others have not
+        with contextlib.suppress(OSError):  # closed meanwhile; the others are still open
             yield str(each.readlink())
 
 

@@ -1,4 +1,4 @@
-"""Accounts of this machine that may connect to a broker over loopback, as a setting names them."""
+"""Parses the setting for the local accounts that may connect to a broker over loopback."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Final
 
 from waylog.config import ConfigError
 
-#: The account of the process alone; root may always.
+#: Only the account of the process itself, and root.
 SELF: Final = "self"
-#: Every account: nobody is asked for.
+#: Every account: connections are not checked.
 ALL: Final = "all"
 
 _ROOT: Final = 0
-#: The kernel's word for "none", (uid_t) -1.
+#: The kernel's value for "none", (uid_t) -1.
 _NO_UID: Final = 2**32 - 1
 _UID_MAP: Final = Path("/proc/self/uid_map")
 _OVERFLOW_UID: Final = Path("/proc/sys/kernel/overflowuid")
 
 
 def parse_local_accounts(text: str) -> frozenset[int] | None:
-    """The uids that may connect, root's and this process's among them; None is everybody.
+    """Return the uids that may connect, with root's and this process's; None allows everybody.
 
-    `text` has names and uids with commas between, or `self`, or `all`; nothing is everybody, too.
+    `text` has names and uids with commas between, or `self`, or `all`; if empty, it means `all`.
     Raises ConfigError for an account that this machine does not have.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
@@ -43,16 +43,16 @@ def parse_local_accounts(text: str) -> frozenset[int] | None:
 
 
 def is_distinct(uid: int) -> bool:
-    """Tell whether a uid is one account's alone in this process's user namespace.
+    """Return whether a uid stands for a single account in this process's user namespace.
 
-    All accounts that are not mapped there have one uid together, the kernel's overflow uid
+    All accounts that are not mapped there share one uid, the kernel's overflow uid
     (user_namespaces(7)).
     """
     try:
         lines = _UID_MAP.read_text(encoding="ascii").splitlines()
         overflow = int(_OVERFLOW_UID.read_text(encoding="ascii"))
     except OSError:
-        return True  # no namespaces, no such uid
+        return True  # without user namespaces there is no overflow uid
     ranges = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
     if sum(count for _, count in ranges) >= _NO_UID:
         return True

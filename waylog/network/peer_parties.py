@@ -1,7 +1,7 @@
-"""Names the party that a connection counts for: an account of this machine, or an address.
+"""Names the party that a connection counts for: a local account, or an address.
 
-An address is an IPv4 address or the /64 network of an IPv6 address: whoever has one of those has
-all of it.
+An address is an IPv4 address or the /64 network of an IPv6 address: the owner of one address in it
+has all of them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from waylog.network.local_peers.connection_ends import ESTABLISHED, ConnectionEn
 from waylog.network.local_peers.netlink import MalformedAnswerError, SocketDiagnosis, SocketOwner
 from waylog.network.local_peers.peers import LocalAddresses, working_diagnosis
 
-#: The party of whoever is not counted: root and the account that runs this process.
+#: The party of connections that are not limited: of root and the account that runs this process.
 OWN: Final = ""
-#: The party of all whose account the kernel does not tell.
+#: The shared party of local connections whose account the kernel does not tell.
 _UNTOLD: Final = "an account of this machine"
 _ROOT: Final = 0
 
 
 def party_of(address: str) -> str:
-    """What is counted as one party: the address itself, or the /64 of IPv6."""
+    """Return the party of an address: the address itself, or the /64 of IPv6."""
     if ":" not in address:
         return address
     try:
@@ -36,36 +36,36 @@ def party_of(address: str) -> str:
 
 
 class PeerParties:
-    """Asks the kernel who connects, in about 40 us.
+    """Asks the kernel for the account of a connection, in about 40 us.
 
-    Before it is opened, and where the kernel does not tell, all accounts of this machine are one
-    party, root's and our own too.
+    Before it is opened, and where the kernel does not tell, all local accounts are one party,
+    including root's and our own.
     """
 
     def __init__(self, *, count_addresses: bool = True) -> None:
-        """Without `count_addresses` other machines are not counted, as root is not."""
+        """Without `count_addresses`, connections from other machines are not limited either."""
         self._count_addresses = count_addresses
         self._own = frozenset((_ROOT, os.geteuid()))
         self._diagnosis: SocketDiagnosis | None = None
         self._addresses = LocalAddresses(None)
 
     def open(self) -> Self:
-        """Find out what this system answers."""
+        """Use what this system offers to look up accounts."""
         self._diagnosis = working_diagnosis()
         self._addresses = LocalAddresses.open()
         return self
 
     def of(self, transport: asyncio.BaseTransport) -> str:
-        """The party of a connection, or OWN."""
+        """Return the party of a connection, or OWN."""
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         try:
             ends = ConnectionEnds.of_names(peer, own)
         except (TypeError, ValueError, IndexError):
-            return _UNTOLD  # it has gone, and has no names any more
+            return _UNTOLD  # the peer has gone, and its address is not known any more
         if not self._addresses.may_have(ends):
             return self._address_party(peer[0])
         owner = self._owner(ends)
-        # The kernel may name root as the owner of a socket that no process has any more.
+        # The kernel may name root as the owner of a socket that no process holds any more.
         if owner is not None and owner.state == ESTABLISHED and owner.inode:
             return OWN if owner.uid in self._own else f"uid {owner.uid}"
         return _UNTOLD if ends.is_of_this_machine else self._address_party(peer[0])
@@ -82,7 +82,7 @@ class PeerParties:
             return None
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Close the netlink sockets."""
         if self._diagnosis is not None:
             self._diagnosis.close()
         self._addresses.close()

@@ -1,4 +1,4 @@
-"""The PROXY protocol, versions 1 and 2: a proxy's word about whose connection it passes on.
+"""The PROXY protocol, versions 1 and 2: a proxy names the client whose connection it passes on.
 
 https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt. Sans-IO.
 """
@@ -17,17 +17,17 @@ _ADDRESS_BYTES: Final = {1: 4, 2: 16}  # AF_INET, AF_INET6
 
 
 class ProxyHeader(NamedTuple):
-    """A header that has been read."""
+    """A header that has been parsed."""
 
-    address: str | None  # None: the proxy speaks for itself (health checks)
+    address: str | None  # None: the proxy's own connection (health checks)
     size: int
 
 
 class ProxyHeaderReader:
-    """Looks for a header at the start of a connection."""
+    """A parser for the header at the start of a connection."""
 
     def read(self, data: bytes) -> ProxyHeader | str | None:
-        """The header; None while it is not whole; what is wrong with it as text."""
+        """Return the header, None while it is incomplete, or a text about its error."""
         start = data[: len(_SIGNATURE)]
         if start == _SIGNATURE[: len(start)]:
             return self._version_2(data)

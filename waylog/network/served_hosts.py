@@ -1,8 +1,8 @@
-"""The names by which an HTTP listener is asked for: every other Host is refused.
+"""The host names that an HTTP listener answers to; it refuses requests with any other Host.
 
 A page of another site can have its own name resolve to this machine (DNS rebinding); the browser
-then takes our answers for that site's. What the browser cannot change is the name it sends in
-Host (RFC 9110, section 7.2). An address there is no danger: addresses are not resolved.
+then takes our answers for that site's. But the name in Host (RFC 9110, section 7.2) is that site's.
+An address in Host is no danger, because addresses are not resolved.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ _WILDCARDS = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 compared with, not l
 
 
 def host_of(authority: str) -> str:
-    """The host in `HOST`, `HOST:PORT` or `[IPV6]:PORT`, in lower case."""
+    """Return the host of `HOST`, `HOST:PORT` or `[IPV6]:PORT`, in lower case."""
     if authority.startswith("["):
         return authority[1:].partition("]")[0].lower()
     return authority.partition(":")[0].lower().removesuffix(".")
 
 
 class ServedHosts:
-    """What may stand in Host for a listener on `listening`, and the origins of its own pages.
+    """The accepted values of Host for a listener on `listening`, and the origins of its own pages.
 
-    Without more names: loopback, the machine's own name, and the address that is listened on; any
-    address where that is all of them.
+    Always accepted: loopback, the machine's own name, and the address that is listened on; any
+    address if that is a wildcard.
     """
 
     def __init__(self, listening: str = "127.0.0.1", more: Iterable[str] = ()) -> None:
-        """`more` are NAME or NAME:PORT. Raises ValueError for what is neither."""
+        """`more` are NAME or NAME:PORT. Raises ValueError for anything else."""
         self._any_address = listening in _WILDCARDS
         self._authorities = frozenset(each.lower() for each in more)
         for each in self._authorities:
@@ -37,13 +37,13 @@ class ServedHosts:
                 raise ValueError(f"{each!r} is not the name of a host, with or without :PORT")
         machine = socket.gethostname().lower()
         short = machine.partition(".")[0]
-        # By its name with .local a machine is found by mDNS.
+        # mDNS finds a machine by its name with .local.
         self._names = frozenset(("localhost", machine, short, f"{short}.local")) | {
             host_of(each) for each in (listening, *self._authorities)
         }
 
     def serves(self, authority: str | None) -> bool:
-        """True if a request with this Host is for us. One without Host comes from no browser."""
+        """Return whether a request with this Host is accepted; browsers never omit Host."""
         if authority is None:
             return True
         host = host_of(authority)
@@ -55,9 +55,9 @@ class ServedHosts:
             return False
 
     def is_own_origin(self, origin: str, authority: str) -> bool:
-        """Tell whether an Origin (RFC 6454) is that of our page, asked for as `authority`.
+        """Return whether an Origin (RFC 6454) is that of our page, requested as `authority`.
 
-        A proxy may have put its own idea into Host; the names we were told of count as well.
+        A proxy may have changed Host, so the names given at the start count as well.
         """
         _, separator, from_where = origin.partition("://")
         return bool(separator) and (

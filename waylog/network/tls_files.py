@@ -1,4 +1,4 @@
-"""PEM files that options name: each mistake is one line that names the file."""
+"""Loads PEM files that options name; each error is one line that names the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from waylog.config import ConfigError
 def load_certificate(
     context: ssl.SSLContext, certificate: Path, key: Path | None, *, option: str, key_option: str
 ) -> None:
-    """Have a context show a certificate; raises ConfigError.
+    """Load the certificate that a context presents; raises ConfigError.
 
     The key may be in the certificate's file.
     """
@@ -19,7 +19,7 @@ def load_certificate(
     if key is not None:
         check_readable(key, key_option)
     try:
-        # Without a password OpenSSL would ask the terminal for that of an encrypted key.
+        # With no password given, OpenSSL would ask on the terminal for an encrypted key's.
         context.load_cert_chain(certificate, key, password=lambda: b"")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None)
@@ -36,7 +36,7 @@ def load_certificate(
 
 
 def load_authority(context: ssl.SSLContext, path: Path, option: str) -> None:
-    """Have a context read what it trusts, or what a list revokes; raises ConfigError."""
+    """Load trusted certificates, or a revocation list, into a context; raises ConfigError."""
     check_readable(path, option)
     try:
         context.load_verify_locations(path)
@@ -45,7 +45,7 @@ def load_authority(context: ssl.SSLContext, path: Path, option: str) -> None:
 
 
 def check_readable(path: Path, option: str) -> None:
-    """Raises ConfigError for a file that cannot be read."""
+    """Raise ConfigError for a file that cannot be read."""
     try:
         with path.open("rb") as file:
             file.read(1)

@@ -1,9 +1,9 @@
 """TLS on connections that a server has accepted and counted already.
 
-A server that is made with TLS (`ssl=` of create_server) hears of a connection when its handshake is
-over: whoever does not end it, or says nothing at all, holds files and memory that nobody counts.
-Here a connection belongs to the server from accept on. It costs no TLS before its ClientHello is
-whole, which is where the work begins: one of some 100 bytes has a server sign.
+A server that is created with TLS (`ssl=` of create_server) learns of a connection only after its
+handshake: a client that does not finish it holds files and memory that nobody counts. Here a
+connection belongs to the server from accept on. TLS starts only when the ClientHello is complete,
+because that is where the cost begins: some 100 bytes make the server compute a signature.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from typing import Any, Final, Protocol, cast
 
 from waylog.network.client_hello import ClientHello, ClientHelloTooLong
 
-#: What handshakes may have of the event loop before everybody else has a turn, and how many.
+#: Seconds of the event loop that a turn of handshakes may take, and the handshakes in a turn.
 _TURN_S: Final = 0.002
 _TOGETHER_MAX: Final = 8
 
 
 class Newcomer(Protocol):
-    """A connection on which TLS begins, for the server that has it. One of both is called, once."""
+    """The server's part of a connection that begins with TLS; one of its methods is called once."""
 
     def encrypted(self, transport: asyncio.Transport) -> asyncio.BaseProtocol:
-        """Take the connection; returns the protocol of all that comes, which has been made."""
+        """Take over the connection; return its protocol, with `connection_made` already done."""
         ...
 
     def failed(self, reason: str | None) -> None:
-        """The connection is gone, or going; without a reason it was the client that left."""
+        """Handle a connection that has ended or is ending; no reason means that the client left."""
         ...
 
 
 class TlsHandshakes:
-    """Begins handshakes, of which those of a party wait for each other more than others do.
+    """Schedules handshakes: parties take turns, so a party with many waits longer than others.
 
-    Together they have about half of the event loop's time: after a turn they rest for as long as it
-    has taken. What is counted is the answer to a ClientHello, which is most of it.
+    Together they get about half of the event loop's time: after each turn there is a pause as long
+    as the turn. Only the answer to a ClientHello is measured, which is most of the work.
     """
 
     def __init__(self, timeout_s: float, *, shutdown_timeout_s: float | None = None) -> None:
-        """A handshake may take `timeout_s` from `begin` on, with all waiting."""
+        """A handshake may take `timeout_s` from `begin` on, waiting included."""
         self._loop = asyncio.get_running_loop()
         self._timeout_s = timeout_s
         self._shutdown_timeout_s = shutdown_timeout_s
         self._waiting: OrderedDict[str, OrderedDict[TlsHandshake, None]] = OrderedDict()
-        # Of the turn that goes on: how many are not answered yet, how many were, what it took.
+        # In the current turn: handshakes not answered yet, those answered, and their time.
         self._unanswered = 0
         self._answered = 0
         self._spent_s = 0.0
@@ -60,14 +60,14 @@ class TlsHandshakes:
         party: Callable[[], str],
         newcomer: Newcomer,
     ) -> TlsHandshake:
-        """Have a connection that has been accepted begin with TLS; it may just be being made.
+        """Start TLS on an accepted connection; may be called within its `connection_made`.
 
-        `party` is asked for who takes turns, where there is somebody to wait for.
+        `party` is only called if the handshake has to wait.
         """
         return TlsHandshake(self, plain, context, party, newcomer, self._timeout_s)
 
     def ready(self, handshake: TlsHandshake) -> None:
-        """A ClientHello is there to be answered."""
+        """Schedule a handshake whose ClientHello is complete."""
         if self._unanswered or self._resting:
             party = handshake.party
             self._waiting.setdefault(party, OrderedDict())[handshake] = None
@@ -75,14 +75,14 @@ class TlsHandshakes:
             self._turn([handshake])
 
     def forget(self, handshake: TlsHandshake) -> None:
-        """A handshake that waited is over."""
+        """Remove a handshake that waited and is over."""
         waiting = self._waiting[handshake.party]
         del waiting[handshake]
         if not waiting:
             del self._waiting[handshake.party]
 
     def answered(self, spent_s: float) -> None:
-        """A ClientHello of this turn has been answered, or will never be."""
+        """Count a handshake of this turn whose ClientHello was answered, or never will be."""
         self._spent_s += spent_s
         self._answered += 1
         self._unanswered -= 1
@@ -93,7 +93,7 @@ class TlsHandshakes:
     def start_tls(
         self, plain: asyncio.Transport, context: ssl.SSLContext, protocol: asyncio.Protocol
     ) -> asyncio.Task[asyncio.Transport | None]:
-        """Put TLS in the place of the protocol of a transport, in the next turn of the loop."""
+        """Replace a transport's protocol by TLS; the task begins in the loop's next iteration."""
         return self._loop.create_task(
             self._loop.start_tls(
                 plain,
@@ -127,10 +127,10 @@ class TlsHandshakes:
 
 
 class TlsHandshake(asyncio.Transport, asyncio.Protocol):
-    """One connection from accept to the end of its handshake.
+    """A connection from accept to the end of its handshake.
 
-    It is the protocol of the plain transport, and stands in for that of TLS, which is not there
-    yet: to abort it, or to pause it, which is to answer no ClientHello until it is resumed.
+    It is the protocol of the plain transport, and stands in for the TLS transport, which does not
+    exist yet: it can be aborted, or paused, which delays the answer to the ClientHello.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class TlsHandshake(asyncio.Transport, asyncio.Protocol):
 
     @property
     def party(self) -> str:
-        """With whom it takes turns."""
+        """The party with whose other handshakes this one takes turns."""
         if self._party is None:
             self._party = self._party_of()
         return self._party
@@ -173,7 +173,7 @@ class TlsHandshake(asyncio.Transport, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         if self._is_whole:
-            self._hello.data += data  # read before the pause
+            self._hello.data += data  # was read before the pause
             return
         try:
             self._is_whole = self._hello.add(data)
@@ -181,14 +181,14 @@ class TlsHandshake(asyncio.Transport, asyncio.Protocol):
             self._give_up(f"its ClientHello is longer than {ClientHello.BYTES_MAX} bytes")
             return
         if self._is_whole:
-            # Not before, in connection_made: uvloop, and asyncio before Python 3.11.3, forget that.
+            # Not earlier, in connection_made: uvloop, and asyncio before 3.11.3, forget the pause.
             self._plain.pause_reading()
             self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.BaseProtocol."""
         if self._starting is not None:
-            self._starting.cancel()  # nobody would tell it that there is no connection any more
+            self._starting.cancel()  # start_tls would not learn that the connection is gone
         else:
             self._end(self._reason)
 
@@ -203,7 +203,7 @@ class TlsHandshake(asyncio.Transport, asyncio.Protocol):
         return self._plain.is_closing()
 
     def pause_reading(self) -> None:
-        """Answer no ClientHello before `resume_reading`; one that waits for its turn waits on."""
+        """Answer no ClientHello before `resume_reading`; one that is scheduled stays scheduled."""
         self._is_held = True
 
     def resume_reading(self) -> None:
@@ -212,7 +212,7 @@ class TlsHandshake(asyncio.Transport, asyncio.Protocol):
         self._go_on()
 
     def close(self) -> None:
-        """Close at once: nothing has been written."""
+        """Close at once, since nothing has been written."""
         self.abort()
 
     def abort(self) -> None:
@@ -222,13 +222,13 @@ class TlsHandshake(asyncio.Transport, asyncio.Protocol):
     # ------------------------------------------------------------------------------ the handshake
 
     def start(self) -> None:
-        """It has its turn, and tells when it is over."""
+        """Start TLS, now that it is this handshake's turn."""
         self._is_waiting = False
         self._starting = self._turns.start_tls(self._plain, self._context, self._early)
         self._starting.add_done_callback(self._has_ended)
-        # Behind the first step of start_tls, which puts the protocol of TLS in our place, and
-        # behind what that step has called soon: reading goes on in the same turn of the loop,
-        # and what is read comes in a later one.
+        # To run after the first step of start_tls, which makes TLS the protocol, and after the
+        # callbacks which that step schedules: reading is resumed in the same iteration of the
+        # loop, and new data arrives in a later one.
         self._loop.call_soon(self._loop.call_soon, self._give_hello)
 
     def _go_on(self) -> None:
@@ -260,7 +260,7 @@ class TlsHandshake(asyncio.Transport, asyncio.Protocol):
         except OSError:
             pass  # the client has gone
         finally:
-            # Of a connection that was aborted meanwhile uvloop returns a transport all the same.
+            # uvloop returns a transport even for a connection that was aborted meanwhile.
             if encrypted is None or self._early.lost or self._plain.is_closing():
                 self._plain.abort()
                 self._end(self._reason)
@@ -299,15 +299,15 @@ class TlsHandshake(asyncio.Transport, asyncio.Protocol):
 
 
 class _Early(asyncio.Protocol):
-    """Keeps what a client sends together with the end of its handshake, before start_tls returns.
+    """Keeps what a client sends with the end of its handshake, before start_tls returns.
 
-    That is a turn or two of the loop, and no more than one read of the socket each.
+    That takes an iteration or two of the loop, with at most one read of the socket each.
     """
 
     def __init__(self) -> None:
         self.data = b""
         self.lost = False
-        #: The protocol that has taken its place: the event loop may have meant to tell this one.
+        #: The protocol that has replaced this one: the loop may still call this one.
         self.successor: asyncio.BaseProtocol | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -320,8 +320,8 @@ class _Early(asyncio.Protocol):
 
 
 def _give(transport: asyncio.Transport, protocol: asyncio.BaseProtocol, data: bytes) -> None:
-    """Have a protocol take what was read before it was there."""
-    if not hasattr(protocol, "get_buffer"):  # as event loops ask: uvloop's have no such base
+    """Pass a protocol the data that was read before it was set."""
+    if not hasattr(protocol, "get_buffer"):  # uvloop's protocols have no common base class
         if data and not transport.is_closing():
             cast(asyncio.Protocol, protocol).data_received(data)
         return

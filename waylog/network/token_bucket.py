@@ -1,10 +1,10 @@
-"""A token bucket: how often something may happen. Sans-IO."""
+"""A token bucket: limits how often something may happen. Sans-IO."""
 
 from __future__ import annotations
 
 
 class TokenBucket:
-    """`rate` a second, with bursts of as many; what exceeds it is counted in `refused`."""
+    """Allows `rate` events a second, with bursts of as many; counts the others in `refused`."""
 
     __slots__ = ("_left", "_rate", "_then", "refused")
 
@@ -15,7 +15,7 @@ class TokenBucket:
         self.refused = 0
 
     def take(self, now: float) -> bool:
-        """Tell whether it may happen at `now` (s)."""
+        """Return whether an event may happen at `now` (s); take a token if so."""
         self._left = min(self._rate, self._left + (now - self._then) * self._rate)
         self._then = now
         if self._left < 1:

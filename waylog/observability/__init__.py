@@ -1,1 +1,1 @@
-"""Metrics, log lines and interceptors."""
+"""Metrics, log messages and interceptors."""

@@ -1,10 +1,10 @@
 """Interceptors: `@performance_logged` and `@parameter_logged`.
 
-They stand on methods of objects that have an attribute `telemetry`, and feed the topics
+They decorate methods of objects that have an attribute `telemetry`, and feed the topics
 `performance` and `parameter`. At thousands of calls a second a record for each would cost more than
-the call, so each method writes at most RECORDS_PER_S records a second; every record says how many
-calls it stands for, and none goes uncounted. Of calls that end later than they return (futures),
-only as many are followed to their end; `measured` says how many.
+the call, so each method writes at most RECORDS_PER_S records a second. Every record has the number
+of calls since the last one, so none goes uncounted. Of calls that return a future, only
+RECORDS_PER_S a second are measured to the end; `measured` says how many.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ R = TypeVar("R")
 RECORDS_PER_S: Final = 20
 _INTERVAL_S: Final = 1 / RECORDS_PER_S
 
-#: Parameters whose values never leave the process.
+#: Names of parameters whose values never leave the process.
 SECRET_NAMES: Final = frozenset(
     {"password", "token", "secret", "authorization", "api_key", "credentials", "passphrase"}
 )
 
-#: What a record of topic `parameter` tells of a message: how it came, never where somebody was,
-#: when, or what else the device said. Of every other member only the kind is told.
+#: The members of a message whose values a record of topic `parameter` has: how the message came,
+#: but no position, time of a fix or other data of the device. Other members are given by kind only.
 TOLD_OF_MESSAGES: Final = frozenset(
     {"device", "user", "source", "trigger", "received", "type", "reason"}
 )
 
 
 class Telemetry(Protocol):
-    """Where the records of interceptors go. Must not block and must not raise."""
+    """The destination of interceptor records. Must not block and must not raise."""
 
     def record(self, topic: str, value: bytes) -> None:
-        """Take one record; it may be dropped when there are too many."""
+        """Take one record; it may be dropped if there are too many."""
 
 
 class _Window:
@@ -79,7 +79,7 @@ def _window(telemetry: Telemetry, name: str) -> _Window:
 
 
 def count_calls(telemetry: Telemetry, method: str, calls: int) -> None:
-    """Count calls that went past a method's interceptors: the next record stands for them too.
+    """Count calls that bypassed a method's interceptors, so that the next record includes them.
 
     For loops that cannot afford a Python call for each item and send only samples through the
     method itself.
@@ -116,9 +116,9 @@ def _measured(
 
 
 def performance_logged(function: Callable[P, R]) -> Callable[P, R]:
-    """Record how long a method takes, until it returns or until what it returns is done.
+    """Record how long a method takes, until it returns or until its result is done.
 
-    The latter is a future, or anything else with `add_done_callback`.
+    The latter applies to a future, or to any other result with `add_done_callback`.
     """
     method = function.__qualname__
     name = f"{PERFORMANCE} {method}"
@@ -173,7 +173,7 @@ def performance_logged(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def without_secrets(value: Any, name: str = "") -> Any:
-    """A copy of `value` that can be written to a log: secrets replaced, bytes shortened."""
+    """Return a copy of `value` for a log: secrets replaced, bytes shortened."""
     if name.lower() in SECRET_NAMES:
         return "[secret]"
     if isinstance(value, msgspec.Struct):
@@ -194,13 +194,13 @@ def without_secrets(value: Any, name: str = "") -> Any:
 
 
 def _kind(value: Any) -> str:
-    """What a value is, and how large, without saying it."""
+    """Return the type and length of a value, without the value."""
     size = f" of {len(value)}" if isinstance(value, str | bytes | list | tuple | dict) else ""
     return f"[{type(value).__name__}{size}]"
 
 
 def parameter_logged(function: Callable[P, R]) -> Callable[P, R]:
-    """Record the arguments of a method, secrets removed, and of messages TOLD_OF_MESSAGES alone."""
+    """Record a method's arguments, without secrets; of messages only TOLD_OF_MESSAGES."""
     method = function.__qualname__
     name = f"{PARAMETER} {method}"
     names = list(inspect.signature(function).parameters)[1:]

@@ -1,6 +1,6 @@
-"""The token of whoever fetches metrics, which is good for nothing else.
+"""The token for fetching metrics, which grants nothing else.
 
-It stands in a file that its owner alone reads; Prometheus takes it from there.
+It is in a file that only its owner can read; Prometheus reads it from there.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ _CHARACTERS_MIN: Final = 16
 
 
 def ensure_metrics_token(path: Path) -> str:
-    """The token in a file; a file that is missing is made, for its owner alone.
+    """Return the token in a file; create the file, for its owner alone, if it is missing.
 
-    Several processes may do so at once. Raises OSError, and ValueError for a file with something
-    too short.
+    Several processes may do so at once. Raises OSError, and ValueError if the token is too short.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        # Whole before it has its name: somebody else may read it at once.
+        # Complete before it gets its name, since another process may read it at once.
         aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         descriptor = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
@@ -43,14 +42,14 @@ def ensure_metrics_token(path: Path) -> str:
 
 
 def is_metrics_token(secret: str, token: str | None) -> bool:
-    """Tell whether a secret is the token; nothing is where there is none."""
+    """Return whether a secret is the token; False if there is no token."""
     return token is not None and hmac.compare_digest(
         secret.encode("utf-8", "surrogatepass"), token.encode()
     )
 
 
 def shown_secret(authorization: str) -> str:
-    """The secret in an Authorization header, Bearer or Basic (with any name); empty if none is."""
+    """Return the secret of an Authorization header, Bearer or Basic (with any name), else ""."""
     scheme, _, value = authorization.strip().partition(" ")
     value = value.strip()
     if scheme.lower() == "bearer":

@@ -1,7 +1,7 @@
-"""The way of interceptor records and log lines into their topics.
+"""Writes interceptor records and log messages into their topics.
 
-What a program says about itself must never slow it down or stop it: the queue is bounded, what does
-not fit is counted and dropped, and only one acknowledgement is asked for.
+Telemetry must never slow a program down or stop it: the queue is bounded, records that do not fit
+are counted and dropped, and only the leader's acknowledgement is asked for.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class KafkaTelemetry:
             self.dropped += 1
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """Send what is queued, for at most `timeout_s`."""
+        """Send the queued records, for at most `timeout_s`."""
         self._producer.flush(timeout_s)
 
 
@@ -61,11 +61,11 @@ class KafkaLogHandler(logging.Handler):
     def __init__(self, telemetry: KafkaTelemetry, level: int = logging.INFO) -> None:
         super().__init__(level)
         self._telemetry = telemetry
-        # Lines about the sending of lines would feed themselves.
+        # Messages about sending messages would cause more of them.
         self.addFilter(lambda record: not record.name.startswith("waylog.observability.telemetry"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue one line; never raises."""
+        """Queue one message; never raises."""
         try:
             line: dict[str, Any] = {
                 "time": int(record.created * 1000),
@@ -83,12 +83,12 @@ class KafkaLogHandler(logging.Handler):
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970-01-01 UTC, the unit of all times in messages."""
+    """Return milliseconds since 1970-01-01 UTC, the unit of all times in messages."""
     return time.time_ns() // 1_000_000
 
 
 def configure_logging(level: int = logging.INFO) -> None:
-    """Log lines of a process to its standard error."""
+    """Write the log of a process to its standard error."""
     logging.basicConfig(
         level=level,
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",

@@ -1,1 +1,1 @@
-"""What every process of the platform needs: background work, readiness, children."""
+"""Parts that every process of the platform needs: background work, readiness, child processes."""

@@ -1,4 +1,4 @@
-"""A process of our own that answers questions: it reads them from its input, one after the other.
+"""A helper process that answers questions, which it reads one after the other from its input.
 
 It starts with the first question and ends when none came for a while.
 """
@@ -14,13 +14,13 @@ from typing import Final
 
 from waylog.process.background import TaskSet
 
-#: A process that nobody has asked for so long ends.
+#: Seconds without a question after which the process is ended.
 IDLE_S: Final = 60.0
 _END_S: Final = 5.0
 
 
 class AnsweringProcess:
-    """`python -m MODULE ARGUMENTS`. Whoever asks sees to it that nobody else does meanwhile."""
+    """A process `python -m MODULE ARGUMENTS`. Callers ensure that only one asks at a time."""
 
     def __init__(self, module: str, *arguments: str, idle_s: float = IDLE_S) -> None:
         self._command = (sys.executable, "-m", module, *arguments)
@@ -33,7 +33,7 @@ class AnsweringProcess:
     async def asked(
         self,
     ) -> AsyncIterator[tuple[asyncio.StreamWriter, asyncio.StreamReader]]:
-        """Give the streams for a question and for its answer. Raises OSError."""
+        """Yield the streams for a question and for its answer. Raises OSError."""
         if self._ending is not None:
             self._ending.cancel()
         try:
@@ -44,12 +44,12 @@ class AnsweringProcess:
             self._ending = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
 
     async def end(self) -> None:
-        """End it now; the next question starts another."""
+        """End the process now; the next question starts another."""
         process, self._process = self._process, None
         await _ended(process)
 
     async def close(self) -> None:
-        """End it for good, if it runs."""
+        """End the process for good, if it runs."""
         if self._ending is not None:
             self._ending.cancel()
         await self.end()
@@ -65,26 +65,26 @@ class AnsweringProcess:
         return self._process
 
     def _end_idle(self) -> None:
-        # Whoever asks from here on has another process.
+        # From here on a question starts another process.
         process, self._process = self._process, None
         self._ends.start(_ended(process))
 
 
 def _has_died(process: asyncio.subprocess.Process) -> bool:
-    """Ask the kernel: the event loop hears of it a little later."""
+    """Ask the kernel whether it has ended, since the event loop learns that a little later."""
     if process.returncode is not None:
         return True
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
-        return True  # somebody has waited for it already
+        return True  # it has been waited for already
 
 
 async def _ended(process: asyncio.subprocess.Process | None) -> None:
     if process is None:
         return
     assert process.stdin is not None
-    # It ends when nobody can ask any more.
+    # The process ends at the end of its input.
     process.stdin.close()
     try:
         async with asyncio.timeout(_END_S):

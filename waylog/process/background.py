@@ -1,10 +1,10 @@
-"""What runs beside everything else: its unexpected end is logged, and somebody acts on it.
+"""Background tasks: their unexpected end is logged, and may end the process.
 
-A task that dies of an exception says nothing until it is collected, and one that its owner keeps
-never says anything. `spawn` reports the end of a task at once to its event loop's exception
-handler, where exceptions of callbacks arrive too; `end_on_failure` is a handler that ends the
-process with a traceback in its log, so that a supervisor starts it again. `TaskSet` is for tasks of
-single clients, `Rounds` for work that may fail and is tried again at its next time.
+asyncio reports the exception of a task only when the task is collected, so never while its owner
+keeps it. `spawn` reports it at once to the event loop's exception handler, where exceptions of
+callbacks arrive too. `end_on_failure` is a handler that ends the process with a traceback in its
+log, so that a supervisor restarts it. `TaskSet` is for tasks that each serve one client. `Rounds`
+is for periodic work that may fail and is tried again at its next time.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ def end_on_failure(
     callbacks_of: tuple[str, ...] = (),
     except_of: tuple[str, ...] = (),
 ) -> None:
-    """Have `end` called when a task of `spawn` or a callback fails; all else is logged as ever.
+    """Call `end` when a task of `spawn` or a callback fails; other errors are logged as usual.
 
-    Callbacks count that begin in modules whose names begin with one of `callbacks_of` and none of
-    `except_of`: a timer that fails is not set again, and what hangs on it would wait for ever.
+    Only callbacks count that begin in modules whose names begin with one of `callbacks_of` and none
+    of `except_of`: a timer whose callback fails is not set again, and what depends on it would wait
+    for ever.
     """
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -80,7 +81,7 @@ def end_on_failure(
 
 
 def _module(error: Exception) -> str:
-    """The first module of ours in which a callback was."""
+    """Return the name of the first module outside of the event loop in the traceback."""
     trace = error.__traceback__
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
@@ -93,8 +94,8 @@ def _module(error: Exception) -> str:
 class TaskSet:
     """Tasks of one owner, each for one client or one request.
 
-    A task that fails unexpectedly ends alone: its traceback is logged, every ten seconds at most,
-    and `on_failure` may tell its client.
+    A task that fails unexpectedly does not end the process: its traceback is logged, at most every
+    ten seconds, and `on_failure` may tell its client.
     """
 
     def __init__(self, name: str) -> None:
@@ -147,20 +148,20 @@ class TaskSet:
 
 
 class Rounds:
-    """Work that is done again and again; a round that fails is logged, and the next one comes."""
+    """Periodic work; a round that fails is logged, and the next one comes."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._said: str | None = None
 
     async def run(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Pause, work, and so on, until cancelled."""
+        """Pause and work in turn, until cancelled."""
         while True:
             await asyncio.sleep(interval_s)
             await self.once(work)
 
     async def once(self, work: Callable[[], Awaitable[None]]) -> None:
-        """One round; the traceback of a failure is logged when it is another than the last."""
+        """Run one round; log the traceback of a failure if it differs from the last one."""
         try:
             await work()
         except Exception as error:

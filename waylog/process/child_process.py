@@ -12,33 +12,33 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
-# Loaded before any fork: a child of a process with threads should do as little as possible.
+# Loaded before any fork: a child of a multi-threaded process should do as little as possible.
 _LIBC: Final = ctypes.CDLL(None)
 
 
 def _die_with_parent() -> None:
-    # Runs in the child between fork and exec: a supervisor killed by -9 leaves nothing behind.
+    # Runs in the child between fork and exec, so that a supervisor killed by -9 leaves no child.
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class ChildProcess:
-    """One life of a process in a session of its own, without standard input.
+    """One run of a process, in a session of its own and without standard input.
 
     asyncio's own subprocesses lose a child that was forked but cannot be watched (no descriptor, no
-    thread left); here it is ended then.
+    thread left); this class kills such a child.
     """
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str], output: int) -> None:
-        """Start it, with `output` as standard output and error.
+        """Start the process, with `output` as standard output and error.
 
-        Raises OSError, subprocess.SubprocessError; then there is no process and no descriptor.
+        Raises OSError, subprocess.SubprocessError; then no process and no descriptor is left.
         """
         self._popen = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            # Ctrl-C on the terminal is for the supervisor, which then stops all in order.
+            # Ctrl-C on the terminal goes to the supervisor, which then stops all in order.
             start_new_session=True,
             preexec_fn=_die_with_parent,  # noqa: PLW1509 (it only calls the kernel)
             env=environment,
@@ -60,29 +60,28 @@ class ChildProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether its exit status is known."""
+        """True once its exit status is known."""
         return self._ended.done()
 
     async def wait(self) -> int:
-        """Its exit status; negative: the signal that ended it."""
+        """Wait for the exit status; a negative one is the signal that ended the process."""
         return await asyncio.shield(self._ended)
 
     def terminate(self) -> None:
-        """Ask it to end (SIGTERM)."""
+        """Ask the process to end (SIGTERM)."""
         with contextlib.suppress(ProcessLookupError):
             self._popen.terminate()
 
     def resume(self) -> None:
-        """Have it, and what it has started itself, go on where somebody has stopped it (SIGCONT).
+        """Resume the process and its children after they were stopped (SIGCONT).
 
-        A process that is stopped does not hear that it is to end, and whoever waits for its answer
-        does not get one.
+        A stopped process does not handle SIGTERM and does not answer.
         """
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGCONT)
 
     def kill_group(self) -> None:
-        """End it, and what it has started itself (SIGKILL)."""
+        """Kill the process and its children (SIGKILL)."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""How many files a process may hold open."""
+"""The limit of a process for open files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ _OWN_FILES: Final = 1000
 
 
 def raise_file_limit() -> int:
-    """Take as many as the system gives: a connection is a file, and so is a log that is written.
+    """Raise the limit for open files to the most that the system allows, and return it.
 
-    The usual limit is 1,024, which no server wants; what the system allows is far more. Returns it.
+    Each connection and each log segment takes a file. The usual limit of 1,024 is too low for a
+    server, and the system allows far more.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
@@ -20,7 +21,7 @@ def raise_file_limit() -> int:
 
 
 def room_for_connections() -> int:
-    """How many of its files a process may spend on those who connect to it.
+    """Return how many of its files a process may use for clients' connections.
 
     The others are its own: logs, databases, connections to other parts, and connections that are
     being refused.

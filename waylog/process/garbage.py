@@ -1,19 +1,19 @@
-"""How often a process that serves looks for garbage: CPython's own pace suits short programs."""
+"""Tunes the garbage collector for servers: CPython's default suits short programs."""
 
 from __future__ import annotations
 
 import gc
 
-#: Objects made, less those freed, until the youngest are looked through.
+#: Allocations, less deallocations, before a collection of the youngest generation.
 _YOUNGEST = 100_000
 
 
 def look_for_garbage_less_often() -> None:
-    """To be called once what stays for the life of the process has been built.
+    """Collect once, freeze all present objects, and raise the thresholds of the collector.
 
-    What has been built until then is never looked at again. Records on their way through a process
-    are thousands of objects at any time, and hardly anything is ever a cycle: at CPython's own pace
-    to look for cycles takes 6 to 10 % of all time, and each look at everything is a pause.
+    To be called once all long-lived objects have been built; they are not examined again. A process
+    that handles records has thousands of objects in use at any time, and hardly any cycles. With
+    CPython's defaults, collections take 6 to 10 % of all time, and each full one is a pause.
     """
     gc.collect()
     gc.freeze()

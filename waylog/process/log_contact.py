@@ -1,4 +1,4 @@
-"""Tells the log and the supervisor when no broker answers a process that only reads."""
+"""Reports to the log file and the supervisor when no broker answers a process that only reads."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from waylog.process.notify import notify
 
 logger = logging.getLogger(__name__)
 
-#: A broker that is started again answers after a few seconds.
+#: Seconds of silence that are reported; a broker that is restarted answers after a few seconds.
 SILENT_S: Final = 6.0
 _ASK_AGAIN_S: Final = 3.0
 _ASK_S: Final = 2.0
 
 
 class Client(Protocol):
-    """A client of librdkafka's."""
+    """The methods of a librdkafka client that are used here."""
 
     def list_topics(self, topic: str, timeout: float) -> object: ...
 
 
 class LogContact:
-    """Told of what is heard; belongs to one thread."""
+    """Tracks whether the log answers. All methods are called in one thread."""
 
     def __init__(self) -> None:
         self._heard_at = self._asked_at = time.monotonic()
         self._is_silent = False
-        #: The log was asked, and has not been heard since.
+        #: The log was asked, and has not answered since.
         self.unanswered = False
 
     def heard(self) -> None:
-        """The log has answered."""
+        """Note that the log has answered."""
         self._heard_at = time.monotonic()
         self.unanswered = False
         if self._is_silent:
@@ -43,7 +43,7 @@ class LogContact:
             notify("STATUS=ready")
 
     def silent(self) -> None:
-        """The log did not answer."""
+        """Note that the log did not answer."""
         silent_s = time.monotonic() - self._heard_at
         if silent_s > SILENT_S and not self._is_silent:
             self._is_silent = True
@@ -52,7 +52,7 @@ class LogContact:
             notify(f"STATUS=not ready: {reason}")
 
     def look(self, client: Client, topic: str) -> None:
-        """Ask now and then, where nothing comes: it may be that nobody is there."""
+        """Ask the log from time to time while no records come: it may be unreachable."""
         now = time.monotonic()
         if now - max(self._heard_at, self._asked_at) < _ASK_AGAIN_S:
             return

@@ -1,4 +1,4 @@
-"""Telling whoever started this process that it is ready: the protocol of sd_notify(3).
+"""Tells the parent of this process that it is ready, with the protocol of sd_notify(3).
 
 systemd understands it (`Type=notify`), and so does our own supervisor.
 """
@@ -12,7 +12,7 @@ import socket
 def notify(state: str) -> None:
     """Send one notification, e.g. "READY=1" or "STATUS=...".
 
-    Does nothing when the process was started by hand (no NOTIFY_SOCKET in its environment).
+    Does nothing if the process was started by hand (no NOTIFY_SOCKET in its environment).
     """
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
@@ -23,10 +23,10 @@ def notify(state: str) -> None:
         try:
             sender.sendto(state.encode(), address)
         except OSError:
-            # A supervisor that has gone away must not take a working process down with it.
+            # A supervisor that is gone must not take a working process down with it.
             return
 
 
 def notify_ready() -> None:
-    """Say that this process now serves."""
+    """Report that this process now serves."""
     notify("READY=1")

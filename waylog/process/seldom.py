@@ -1,4 +1,4 @@
-"""Lines of the log about what strangers can bring about as often as they like."""
+"""Limits log messages about events that strangers can cause as often as they like."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ _SAY_AGAIN_S: Final = 10.0
 
 
 class SeldomSaid:
-    """Something that is said every ten seconds at most."""
+    """Limits a log message to one every ten seconds."""
 
     def __init__(self) -> None:
         self._said_at = -_SAY_AGAIN_S
         self._unsaid = 0
 
     def count(self, now_s: float) -> int | None:
-        """It has happened: how often before without being said, or None to say nothing now.
+        """Count an event; return the number of earlier ones not logged, or None not to log now.
 
-        `now_s` is of a clock that does not jump.
+        `now_s` is from a monotonic clock.
         """
         if now_s - self._said_at < _SAY_AGAIN_S:
             self._unsaid += 1

@@ -1,4 +1,4 @@
-"""A folder that cannot be written: said once when it begins and once when it is over."""
+"""A folder that cannot be written: logged once when it begins and once when it is over."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import os
 from pathlib import Path
 from typing import Final
 
-#: Error numbers of writes for which there is no room.
+#: Error numbers of writes that fail for lack of space.
 DISK_IS_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class StorageTrouble:
-    """What is known of writing into one folder; says each change in one line of the log."""
+    """The state of writing into one folder; logs each change in one line."""
 
     def __init__(self, folder: Path, logger: logging.Logger) -> None:
         self._folder = folder
         self._logger = logger
-        #: What is wrong, for people; None where nothing is.
+        #: The trouble in words for people; None if there is none.
         self.reason: str | None = None
         self._cause: int | None = None
 
     def failed(self, error: OSError) -> None:
-        """Something could not be written."""
+        """Note a write that failed."""
         if self.reason is not None and self._cause == error.errno:
             return
         self._cause = error.errno
@@ -32,7 +32,7 @@ class StorageTrouble:
         self._logger.error("%s", self.reason)
 
     def succeeded(self) -> None:
-        """Something was written."""
+        """Note a write that succeeded."""
         if self.reason is not None:
             self.reason = self._cause = None
             self._logger.warning(
@@ -41,14 +41,14 @@ class StorageTrouble:
 
 
 def describe(folder: Path, error: OSError) -> str:
-    """What is wrong with a folder, with the room that there is."""
+    """Describe why a folder cannot be written, with the free space."""
     if error.errno in DISK_IS_FULL:
         return f"no room left in {folder}: {free_space(folder)} free ({error.strerror})"
     return f"{folder} cannot be written: {error.strerror or error}"
 
 
 def free_space(folder: Path) -> str:
-    """The room that an ordinary user has at a folder's file system, for people."""
+    """Return the space on a folder's file system that an ordinary user may use, for people."""
     try:
         system = os.statvfs(folder)
     except OSError as error:

@@ -1,1 +1,1 @@
-"""Sending recorded tracks as the devices would have sent them."""
+"""Sends recorded tracks as the devices would have sent them."""

@@ -1,4 +1,4 @@
-"""`waylog replay`: send recorded tracks as devices would."""
+"""`waylog replay`: sends recorded tracks as devices would."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ what is in the platform already is acknowledged, and not stored twice.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `waylog replay`."""
+    """Add the options of `waylog replay`."""
     parser.epilog = _EPILOG
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument(
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the files; 0 when everything was acknowledged."""
+    """Send the files; return 0 if everything was acknowledged."""
     from waylog.replay.player import read_files
     from waylog.replay.readers.recorded import Skipped
     from waylog.replay.senders.tally import Tally
@@ -114,7 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
         fixes = read_files(
             arguments.files, device=arguments.device, limit=arguments.limit, skipped=skipped
         )
-        # Nobody waits for the recorded gaps: then no device needs to wait for another one's years.
+        # Without --speed the recorded gaps do not matter, so that devices that were recorded years
+        # apart are sent side by side.
         with Timeline(fixes, together=arguments.speed is None) as timeline:
             if timeline.count:
                 reach_target(arguments)
@@ -149,7 +150,7 @@ async def _replay(
                 await sender.run(fixes)
                 watch.cancel()
     except* CommandError as group:
-        failure = _first(group)  # raised here it would be a group again, on some Pythons
+        failure = _first(group)  # raised here it would be wrapped in a group on some Pythons
     if failure is not None:
         raise failure
 
@@ -187,7 +188,7 @@ def _token(arguments: argparse.Namespace) -> str | None:
 
 @contextmanager
 def _progress(total: int, tally: Any) -> Iterator[Any]:
-    """A bar on a terminal; yields what is called for each fix that goes out."""
+    """Show a bar on a terminal; yield the function to call for each fix that is sent."""
     if not sys.stderr.isatty():
         yield lambda: None
         return

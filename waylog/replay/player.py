@@ -1,4 +1,4 @@
-"""Playing recorded fixes: which file, in what order, and when each is due."""
+"""Plays recorded fixes: reads the files, and yields each fix when it is due."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from waylog.replay.readers.recorded import RecordedFix, Skipped
 from waylog.replay.readers.source import Source, UnreadableTrack
 from waylog.replay.senders.wire import Outgoing, device_name, outgoing
 
-#: So many fixes may pass before the event loop gets a turn.
+#: Fixes that may pass before the event loop gets to run other tasks.
 _FIXES_A_TURN: Final = 100
 
 
 class Sender(Protocol):
-    """A way into the platform."""
+    """A way of sending fixes into the platform."""
 
     async def run(self, fixes: AsyncIterator[Outgoing]) -> None:
         """Send all fixes; returns when all are answered."""
@@ -59,7 +59,7 @@ async def play(
 ) -> AsyncIterator[Outgoing]:
     """Yield the fixes when they are due.
 
-    They are in the order of their time. The recorded gaps are divided by `speed`, and then cut to
+    The fixes must be sorted by time. The recorded gaps are divided by `speed`, and then cut to
     `gap_max_s`; without `speed` everything is due at once.
     """
     loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""Is anybody there to whom a replay could be sent? Asked once, before the first fix.
+"""Checks before the first fix whether the target of a replay can be reached.
 
-Later on, a platform that is away is waited for, as a phone would; a port that is wrong from the
-beginning is not.
+Later on, the replay waits for a platform that is away, as a phone would; but a wrong port should
+be reported at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 def gateway_url(text: str) -> str:
-    """The URL of a gateway, http unless it says otherwise; raises ConfigError."""
+    """Return the URL of a gateway, with http:// as the default scheme; raises ConfigError."""
     url = text if "://" in text else f"http://{text}"
     try:
         address = urlsplit(url)
@@ -32,7 +32,7 @@ def gateway_url(text: str) -> str:
 
 
 def reach_target(arguments: argparse.Namespace) -> None:
-    """Raises CommandError unless something answers where the fixes shall go."""
+    """Raise CommandError unless the target of the replay accepts connections."""
     if arguments.via == "kafka":
         from waylog.kafka.clients import LogUnreachable
         from waylog.kafka.reach import reach_cluster

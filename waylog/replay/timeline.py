@@ -1,4 +1,4 @@
-"""Recorded fixes in the order of their time, however many there are."""
+"""Sorts recorded fixes by time, however many there are."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BLOCK_FIXES: Final = 1000
 
 
 class Timeline:
-    """Sorts fixes by time, on disk when they are more than `chunk_fixes`.
+    """Sorts fixes by time, on disk if they are more than `chunk_fixes`.
 
-    Files hold one device after another, or whole months out of order; devices are to send side by
-    side, each in its own order. With `together` all devices begin at once, also those that were
-    recorded years apart. Fixes of the same time stay in the order they came in. Iterate as often
-    as needed; close it (or leave its `with`) to remove its temporary file.
+    Files hold one device after another, or months out of order; but devices are to send side by
+    side, each in its own order. With `together` all devices begin at once, even those that were
+    recorded years apart. Fixes with the same time stay in their order. It can be iterated
+    repeatedly; close it (or leave its `with`) to remove its temporary file.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class Timeline:
         chunk_fixes: int = 100_000,
     ) -> None:
         self._together = together
-        self._begin: dict[str | None, int] = {}  # of each device, the time of the fix read first
+        self._begin: dict[str | None, int] = {}  # the time of each device's first fix as read
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(list[RecordedFix])
         self._newest: list[RecordedFix] = []
         self._spilled: IO[bytes] | None = None
-        self._runs: list[tuple[int, int]] = []  # where each sorted run begins and ends in the file
+        self._runs: list[tuple[int, int]] = []  # start and end of each sorted run in the file
         self.count = 0
         iterator = iter(fixes)
         while chunk := list(islice(iterator, chunk_fixes)):
@@ -57,7 +57,7 @@ class Timeline:
         self.close()
 
     def __iter__(self) -> Iterator[RecordedFix]:
-        # The file's runs came first, and heapq.merge is stable over its inputs.
+        # The runs in the file were read first, and heapq.merge is stable over its inputs.
         return heapq.merge(*(self._run(run) for run in self._runs), self._newest, key=self._key)
 
     def close(self) -> None:
@@ -67,7 +67,9 @@ class Timeline:
 
     def _spill(self, chunk: list[RecordedFix]) -> None:
         if self._spilled is None:
-            self._spilled = tempfile.TemporaryFile(prefix="waylog-replay-")  # noqa: SIM115 - close() does
+            self._spilled = tempfile.TemporaryFile(  # noqa: SIM115 - close() does
+                prefix="waylog-replay-"
+            )
         start = self._spilled.tell()
         for first in range(0, len(chunk), _BLOCK_FIXES):
             block = self._encoder.encode(chunk[first : first + _BLOCK_FIXES])
@@ -86,5 +88,5 @@ class Timeline:
             yield from self._decoder.decode(block)
 
     def _key(self, fix: RecordedFix) -> int:
-        # Any constant a device keeps its order; the first time puts all devices at one start.
+        # Subtracting a constant keeps a device's order; its first time makes all begin at 0.
         return fix.time - self._begin[fix.device] if self._together else fix.time

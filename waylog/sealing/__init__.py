@@ -1,1 +1,1 @@
-"""Values of the log that only the holder of the keys can read."""
+"""Encryption of values in the log, so that only holders of the keys can read them."""

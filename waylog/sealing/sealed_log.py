@@ -1,7 +1,7 @@
-"""A producer that seals the values of all topics that may say where somebody was.
+"""A producer that encrypts ("seals") the values of all topics that may hold positions.
 
-The first value of a device waits until the log has the device's new key: a value that is
-acknowledged can always be read. Everything is called on the event loop's thread.
+The first value of a device waits until the log has stored the device's new key, so that any value
+that is acknowledged can be read. All methods are called on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from waylog.sealing.value_keys import KeyRing
 
 logger = logging.getLogger(__name__)
 
-#: Records that wait for a key.
+#: The number of records that may wait for a key.
 _WAITING_MAX: Final = 10_000
 _RETRY_S: Final = 0.5
 
@@ -36,7 +36,7 @@ _Waiting = tuple[str, bytes | None, bytes | None, RecordHeaders | None, Delivery
 
 
 class SealedLog:
-    """A producer in front of another one."""
+    """A producer that seals values and passes them on to another producer."""
 
     def __init__(
         self, producer: LogProducer, ring: KeyRing, loop: asyncio.AbstractEventLoop
@@ -55,7 +55,7 @@ class SealedLog:
         headers: RecordHeaders | None,
         on_delivery: DeliveryCallback,
     ) -> None:
-        """As waylog.kafka.clients.Producer.send."""
+        """Queue a record as waylog.kafka.clients.Producer.send does."""
         if not is_sealed_topic(topic):
             self._producer.send(topic, value, key, headers, on_delivery)
             return
@@ -84,25 +84,25 @@ class SealedLog:
         key: bytes | None = None,
         headers: Headers | None = None,
     ) -> asyncio.Future[RecordPosition]:
-        """As waylog.kafka.clients.Producer.append."""
+        """Queue a record as waylog.kafka.clients.Producer.append does."""
         return append_with(self.send, self._loop, topic, value, key, headers)
 
     def __len__(self) -> int:
-        """Records that wait for their acknowledgement, or for a key."""
+        """Return the number of records that wait for an acknowledgement or for a key."""
         return len(self._producer) + self._waiting_count
 
     @property
     def fatal(self) -> str | None:
-        """Why nothing can be appended ever again; None while it can."""
+        """The reason why nothing can ever be appended again; None while it can."""
         return self._producer.fatal
 
     @property
     def trouble(self) -> str | None:
-        """See BatchProducer."""
+        """The reason why nothing can be appended now, if one is known; see BatchProducer."""
         return self._producer.trouble
 
     async def close(self, timeout_s: float = 10.0) -> int:
-        """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
+        """Wait up to `timeout_s` for all acknowledgements; return how many are missing."""
         deadline = self._loop.time() + timeout_s
         while self._waiting_count and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
@@ -110,7 +110,7 @@ class SealedLog:
         return await self._producer.close(left) + self._waiting_count
 
     def _make_key(self, owner: str) -> None:
-        """Raises AppendError as `send`."""
+        """Send a new key to the log; raises AppendError as `send` does."""
         key = ValueKey.new(owner)
         record = wrap(key, self._ring.master, now_ms())
         self._producer.send(
@@ -138,7 +138,7 @@ class SealedLog:
         while waiting and key is not None:
             topic, value, record, headers, on_delivery = waiting[0]
             try:
-                # A tombstone has waited too: behind the value that it ends.
+                # A tombstone has waited too, to stay behind the value that it deletes.
                 sealed = None if value is None else seal(value, key, record)
                 self._producer.send(topic, sealed, record, headers, on_delivery)
             except AppendError:
@@ -148,7 +148,7 @@ class SealedLog:
             waiting.pop(0)
             self._waiting_count -= 1
         if waiting:
-            # Destroyed in the moment between.
+            # The key was destroyed since it was stored.
             self._make_key_again(owner)
             return
         del self._waiting[owner]

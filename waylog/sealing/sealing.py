@@ -1,6 +1,6 @@
-"""Seals and opens values of the log where that is wanted: the part that costs nothing when not.
+"""Seals and opens values of the log if a master key is set; costs nothing if none is.
 
-What sealing is stands in waylog.sealing.value_encryption, and is loaded only where a master key is set.
+The encryption itself is in waylog.sealing.value_encryption, which is loaded only with a master key.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
 #: sealed.
 ENVIRONMENT: Final = "WAYLOG_MASTER_KEY"
 
-#: Topics whose values say of nobody where they were. All others are sealed, also those that an
-#: operator has MQTT messages go to.
+#: Topics whose values hold no positions. All others are sealed, including those to which an
+#: operator maps MQTT messages.
 _PLAIN_TOPICS: Final = frozenset({VALUE_KEY, ERASURE, PERFORMANCE, PARAMETER, LOG})
 
-#: Owners that are no devices and no users: what MQTT clients retain outside of the topics of
-#: users; a user's sessions; what rules of an operator map from MQTT to other topics of the log.
+#: Owners other than devices and users: messages that MQTT clients retain outside of users' topics;
+#: a user's sessions; messages that an operator's rules map from MQTT to other topics of the log.
 NOBODYS_RETAINED: Final = "$retained"
 _SESSIONS: Final = "$sessions/"
 _MAPPED: Final = "$mapped/"
 _USER_HEADER: Final = "mqtt.user"
 _ROOTS: Final = ("owntracks", "devices")
 
-#: How a sealed value begins; neither JSON nor Avro with a schema's id does.
+#: The first bytes of a sealed value; JSON and Avro with a schema id never begin so.
 MAGIC: Final = b"\xe1\x01"
 
 Opened = Callable[[Sequence["Message"]], "list[Message]"]
 
 
 def is_sealed_topic(topic: str) -> bool:
-    """Tell whether values of a topic are sealed, where any are."""
+    """Return whether values of a topic are sealed when a master key is set."""
     return topic not in _PLAIN_TOPICS
 
 
 def owner_of_record(topic: str, key: bytes | None, headers: RecordHeaders | None = None) -> str:
-    """Whose key seals a record: a device (`user/device`), a user, or nobody (``).
+    """Return the owner whose key seals a record: a device (`user/device`), a user, or "".
 
-    The owner is in the first line of the record's key; a session of MQTT belongs to its user, a
-    retained message to the device of its topic, a message that a rule maps to a topic of the log
-    to the user who sent it.
+    The owner is the first line of the record's key. An MQTT session belongs to its user, a retained
+    message to the device of its topic, a message that a rule maps to a topic of the log to the user
+    who sent it.
     """
     text = (key or b"").decode("utf-8", "replace")
     if topic == MQTT_STATE:
@@ -71,17 +71,17 @@ def owner_of_record(topic: str, key: bytes | None, headers: RecordHeaders | None
 
 
 def is_device(owner: str) -> bool:
-    """Tell whether an owner is a device, `user/device`."""
+    """Return whether an owner is a device, `user/device`."""
     return "/" in owner and not owner.startswith("$")
 
 
 def owners_of_user(user: str) -> list[str]:
-    """Whose keys seal what is a user's and no device's: refused messages, sessions, mapped ones."""
+    """Return the owners of a user's records without a device: refused, sessions, mapped ones."""
     return [user, _SESSIONS + user, _MAPPED + user]
 
 
 def owner_of_mqtt_topic(topic: str) -> str:
-    """The device, or the user, that a topic of MQTT is about, or NOBODYS_RETAINED."""
+    """Return the device or user that an MQTT topic belongs to, or NOBODYS_RETAINED."""
     levels = topic.split("/", 3)
     if levels[0] not in _ROOTS or len(levels) < 2 or not levels[1]:
         return NOBODYS_RETAINED
@@ -89,13 +89,13 @@ def owner_of_mqtt_topic(topic: str) -> str:
 
 
 def is_sealed(value: bytes | None) -> bool:
-    """Tell whether a value is one of ours that needs a key."""
+    """Return whether a value is sealed."""
     return value is not None and value.startswith(MAGIC)
 
 
 @lru_cache(maxsize=4)
 def shared_key_ring(bootstrap_servers: str) -> KeyRing | None:
-    """The one key ring of this process for a log; None when values are not sealed.
+    """Return this process's key ring for a log; None if values are not sealed.
 
     Raises ConfigError, LogUnreachable.
     """
@@ -105,19 +105,22 @@ def shared_key_ring(bootstrap_servers: str) -> KeyRing | None:
     from waylog.sealing.value_keys import KeyRing
 
     ring = KeyRing(bootstrap_servers, load_master_key(Path(os.environ[ENVIRONMENT])))
-    # Its thread must not be in librdkafka while the interpreter is taken apart.
+    # Its thread must not be inside librdkafka while the interpreter shuts down.
     atexit.register(ring.close)
     return ring
 
 
 def opener(bootstrap_servers: str) -> Opened | None:
-    """What opens the values of messages; None when values are not sealed. Raises as above."""
+    """Return the function that opens sealed messages; None if values are not sealed.
+
+    Raises ConfigError, LogUnreachable.
+    """
     ring = shared_key_ring(bootstrap_servers)
     return None if ring is None else ring.open_messages
 
 
 class LogProducer(Protocol):
-    """What waylog.kafka.clients.Producer offers."""
+    """The interface of waylog.kafka.clients.Producer."""
 
     def send(
         self,
@@ -150,10 +153,10 @@ class LogProducer(Protocol):
 def sealed_if_configured(
     producer: LogProducer, bootstrap_servers: str, loop: asyncio.AbstractEventLoop
 ) -> LogProducer:
-    """The producer itself, unless the environment names a master key.
+    """Return the producer itself, or one that seals if the environment names a master key.
 
-    Waits until all keys are known: a device that has one needs no other. Raises ConfigError,
-    LogUnreachable.
+    Waits until all keys are known, so that a device with a key gets no second one. Raises
+    ConfigError, LogUnreachable.
     """
     ring = shared_key_ring(bootstrap_servers)
     if ring is None:

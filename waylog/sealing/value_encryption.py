@@ -1,9 +1,9 @@
-"""Values of the log that only who has the keys can read: see docs/decisions/0010.
+"""Encryption of values of the log; see docs/decisions/0010.
 
-A sealed value is MAGIC, the id of its key, a nonce and what AES-256-GCM made of the plain value;
-the record's key is authenticated with it, so that nobody can give one device the value of another.
-The keys are in topic `value-key` (waylog.sealing.value_keys), each wrapped (RFC 3394) by the master key,
-which is in a file that the environment names and never in the log.
+A sealed value is MAGIC, the id of its key, a nonce and the AES-256-GCM ciphertext of the plain
+value. The record's key is authenticated with it, so that the value of one device cannot be passed
+off as another's. The keys are in topic `value-key` (waylog.sealing.value_keys), each wrapped
+(RFC 3394) with the master key, which is in a file that the environment names and never in the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NotAuthentic(ValueError):
 
 
 class ValueKey(NamedTuple):
-    """A key of one owner: a device (`user/device`), or nobody (``) for records without a key."""
+    """The key of an owner: a device (`user/device`), a user, or "" for records without a key."""
 
     owner: str
     key_id: bytes
@@ -41,7 +41,7 @@ class ValueKey(NamedTuple):
 
     @classmethod
     def new(cls, owner: str) -> ValueKey:
-        """A key that nobody has."""
+        """Create a new random key."""
         return cls(owner, secrets.token_bytes(_ID_BYTES), secrets.token_bytes(_KEY_BYTES))
 
 
@@ -50,29 +50,29 @@ class _Wrapped(msgspec.Struct):
 
     owner: str
     id: bytes
-    key: bytes  # wrapped by the master key
+    key: bytes  # wrapped with the master key
     created: int  # ms
 
 
 def record_key(key: ValueKey) -> bytes:
-    """Owner and id: two processes that make a key at once both keep theirs."""
+    """Return owner and id, so that two processes that create a key at once both keep theirs."""
     return f"{key.owner}\n{key.key_id.hex()}".encode()
 
 
 def owner_of(record: bytes | None) -> str:
-    """The owner of the record with this key: the device, which is the key or its first line."""
+    """Return the owner in the key of a record of topic `value-key`: its first line."""
     return (record or b"").decode("utf-8", "replace").partition("\n")[0]
 
 
 def wrap(key: ValueKey, master: bytes, now_ms: int) -> bytes:
-    """A key as the log keeps it."""
+    """Encode a key as the log stores it."""
     return msgspec.json.encode(
         _Wrapped(key.owner, key.key_id, aes_key_wrap(master, key.secret), now_ms)
     )
 
 
 def unwrap(value: bytes, master: bytes) -> ValueKey:
-    """Raises ConfigError when it was wrapped by another master key, msgspec.DecodeError."""
+    """Decode a stored key; raises ConfigError for a wrong master key, msgspec.DecodeError."""
     wrapped = msgspec.json.decode(value, type=_Wrapped)
     try:
         return ValueKey(wrapped.owner, wrapped.id, aes_key_unwrap(master, wrapped.key))
@@ -83,24 +83,24 @@ def unwrap(value: bytes, master: bytes) -> ValueKey:
 
 
 def created_ms(value: bytes) -> int:
-    """When a key was made; raises msgspec.DecodeError."""
+    """Return the time when a key was created; raises msgspec.DecodeError."""
     return msgspec.json.decode(value, type=_Wrapped).created
 
 
 def key_id_of(value: bytes) -> bytes:
-    """Which key a sealed value needs."""
+    """Return the id of the key that a sealed value needs."""
     return value[len(MAGIC) : _ID_END]
 
 
 def seal(value: bytes, key: ValueKey, record: bytes | None) -> bytes:
-    """The value of the record with this key, so that only who has `key` can read it."""
+    """Encrypt the value of the record whose key is `record`."""
     head = MAGIC + key.key_id
     nonce = os.urandom(_NONCE_BYTES)
     return head + nonce + AESGCM(key.secret).encrypt(nonce, value, head + (record or b""))
 
 
 def unseal(value: bytes, secret: bytes, record: bytes | None) -> bytes:
-    """What was sealed; raises NotAuthentic."""
+    """Decrypt a sealed value; raises NotAuthentic."""
     try:
         return AESGCM(secret).decrypt(
             value[_ID_END:_NONCE_END], value[_NONCE_END:], value[:_ID_END] + (record or b"")
@@ -110,7 +110,7 @@ def unseal(value: bytes, secret: bytes, record: bytes | None) -> bytes:
 
 
 def load_master_key(path: Path) -> bytes:
-    """Raises ConfigError."""
+    """Read the master key from a file; raises ConfigError."""
     try:
         key = bytes.fromhex(path.read_text(encoding="ascii").strip())
     except OSError as error:
@@ -123,7 +123,7 @@ def load_master_key(path: Path) -> bytes:
 
 
 def ensure_master_key(path: Path) -> None:
-    """Make a master key where there is none, readable by its owner alone; raises ConfigError."""
+    """Create a master key if there is none, readable by its owner alone; raises ConfigError."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

@@ -1,8 +1,8 @@
-"""The keys of sealed values, as topic `value-key` has them.
+"""The keys of sealed values, as topic `value-key` stores them.
 
-A thread follows the topic. Whoever meets a value whose key is not known yet waits until the thread
-is where the topic ends now: a key is in the log before the first value that it seals, so a key that
-is still missing then has been destroyed.
+A thread follows the topic. A reader that meets an unknown key waits until the thread has reached
+the present end of the topic: a key is in the log before the first value that it seals, so a key
+that is still missing then has been destroyed.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ logger = logging.getLogger(__name__)
 
 _SILENCE_MAX_S: Final = 60.0
 _GONE_MAX: Final = 100_000
-#: A value with a key that nobody here has met waits about half as long.
+#: Poll interval; a value with an unknown key waits for about half of it.
 _POLL_S: Final = 0.05
 _PAUSE_S: Final = 1.0
 _PARTITION: Final = TopicPartition(VALUE_KEY, 0)
-#: After this a segment of the topic is closed by the next record, and can be compacted.
+#: After this time the next record closes a segment of the topic, so that it can be compacted.
 _SEGMENT_S: Final = int(VALUE_KEY_TOPIC.config["segment.ms"]) / 1000
 
 
 class KeyRing:
-    """All keys that there are; may be used by several threads."""
+    """All keys in the log; may be used by several threads."""
 
     def __init__(self, bootstrap_servers: str, master: bytes) -> None:
         """Raises LogUnreachable."""
@@ -60,7 +60,8 @@ class KeyRing:
         self._newest: dict[str, bytes] = {}  # owner -> id
         self._gone: set[bytes] = set()
         self._position = 0
-        # Questions are numbered; the end of the topic that the oldest open one has to wait for.
+        # Questions of `catch_up` are numbered. `_end` is the end offset that answers those up to
+        # number `_end_for`.
         self._asked = self._answered = self._end_for = 0
         self._end: int | None = None
         self._failed: ConfigError | None = None
@@ -82,26 +83,26 @@ class KeyRing:
         self._thread.start()
 
     def close(self) -> None:
-        """Leave the log."""
+        """Stop following the topic."""
         self._stopping.set()
         self._thread.join(5.0)
 
     def newest_of(self, owner: str) -> ValueKey | None:
-        """The key that seals values of an owner from now on, if there is one."""
+        """Return the key that seals an owner's new values, if there is one."""
         key_id = self._newest.get(owner)
         secret = None if key_id is None else self._secrets.get(key_id)
         return None if key_id is None or secret is None else ValueKey(owner, key_id, secret)
 
     def add(self, key: ValueKey) -> None:
-        """A key that the log has acknowledged just now."""
+        """Add a key that the log has just acknowledged."""
         with self._moved:
             self._secrets[key.key_id] = key.secret
             self._newest.setdefault(key.owner, key.key_id)
 
     def seal_value(self, topic: str, value: bytes, record: bytes | None) -> bytes:
-        """The value sealed for a topic; as it is for one that is not sealed.
+        """Return the value sealed for a topic; unchanged for a topic that is not sealed.
 
-        Waits for the log where the owner has no key yet. Raises LogUnreachable, ConfigError.
+        Waits for the log if the owner has no key yet. Raises LogUnreachable, ConfigError.
         """
         if not is_sealed_topic(topic):
             return value
@@ -125,7 +126,7 @@ class KeyRing:
             return key
 
     def open_value(self, value: bytes, record: bytes | None) -> bytes | None:
-        """What was sealed, any other value as it is, None when its key has been destroyed.
+        """Decrypt a sealed value; return other values unchanged, None if the key was destroyed.
 
         Raises NotAuthentic, LogUnreachable, and ConfigError for a wrong master key.
         """
@@ -146,10 +147,10 @@ class KeyRing:
         return unseal(value, secret, record)
 
     def open_messages(self, messages: Sequence[Message]) -> list[Message]:
-        """Messages with plain values, without those whose key has been destroyed.
+        """Return messages with plain values, without those whose key was destroyed.
 
-        One that was tampered with stays sealed: nobody takes it for a message. Raises as
-        `open_value`.
+        A message that was tampered with stays sealed, so that no decoder accepts it. Raises as
+        `open_value` does, except NotAuthentic.
         """
         opened = []
         for message in messages:
@@ -172,7 +173,7 @@ class KeyRing:
         return opened
 
     def catch_up(self) -> None:
-        """Wait for all keys that the log has now; raises LogUnreachable, ConfigError."""
+        """Wait until all present keys of the log are known; raises LogUnreachable, ConfigError."""
         deadline = time.monotonic() + _SILENCE_MAX_S
         with self._moved:
             self._asked += 1
@@ -194,7 +195,7 @@ class KeyRing:
                 try:
                     self._follow_once()
                 except Exception:
-                    # Whoever waits for a key would wait for ever.
+                    # Without this thread, readers that wait for a key would wait for ever.
                     logger.exception("keys of %s could not be taken", VALUE_KEY)
                     self._stopping.wait(_PAUSE_S)
         finally:
@@ -208,9 +209,9 @@ class KeyRing:
             self._answer()
 
     def _answer(self) -> None:
-        """Say that all is known that was in the log when somebody asked; later, if it is not yet.
+        """Answer the open questions if the topic has been read to the end that they wait for.
 
-        In this thread: a consumer that polls answers no other thread.
+        Runs in this thread, because a consumer that polls answers no other thread.
         """
         asked = self._asked
         if self._end is None:
@@ -233,7 +234,7 @@ class KeyRing:
                     self._take_record(message)
                     self._position = max(self._position, offset + 1)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    # Compaction leaves holes, also at the end.
+                    # Compaction leaves gaps in the offsets, also at the end.
                     self._position = max(self._position, offset)
             self._moved.notify_all()
 
@@ -262,21 +263,22 @@ class KeyRing:
 
 
 class DestroyedKeys(NamedTuple):
-    """What `destroy_keys` did."""
+    """The outcome of `destroy_keys`."""
 
     keys: int
-    #: Since when all values of the devices among the owners were sealed; None without such.
+    #: The time since which all values of the devices among the owners were sealed; None without
+    #: devices.
     since_ms: int | None
-    gone: bool  # whether the log has already lost them for good
+    gone: bool  # whether compaction has already removed the keys from the log
 
 
 def destroy_keys(
     bootstrap_servers: str, owners: Sequence[str], patience_s: float = 0.0
 ) -> DestroyedKeys:
-    """Make unreadable what was sealed for some owners, in the log, its replicas and its backups.
+    """Make values sealed for some owners unreadable, in the log, its replicas and its backups.
 
     Needs no master key. Waits up to `patience_s` until the log has compacted the topic; until then
-    the keys are there, wrapped, though no reader of ours uses them. Raises LogUnreachable.
+    the wrapped keys are still in its files, but our readers do not use them. Raises LogUnreachable.
     """
     wanted = set(owners)
     found = {key: value for key, value in _read(bootstrap_servers) if owner_of(key) in wanted}
@@ -285,7 +287,7 @@ def destroy_keys(
         return DestroyedKeys(0, None, True)
     producer = LibrdkafkaProducer(producer_config(bootstrap_servers, "waylog-erase"))
     _produce(producer, [(key, None) for key in live])
-    # A record behind them closes their segment: only what is closed is compacted.
+    # A record after them closes their segment: only closed segments are compacted.
     time.sleep(1.5 * _SEGMENT_S)
     _produce(producer, [(b"-", None)])
     deadline = time.monotonic() + patience_s
@@ -315,6 +317,6 @@ def _produce(producer: LibrdkafkaProducer, records: Sequence[tuple[bytes, bytes 
 
 
 def _read(bootstrap_servers: str) -> Iterator[tuple[bytes, bytes | None]]:
-    """All records of topic `value-key`; raises LogUnreachable."""
+    """Yield the keys and values of all records of topic `value-key`; raises LogUnreachable."""
     for message in read_topic(bootstrap_servers, VALUE_KEY):
         yield message.key() or b"", message.value()

@@ -1,1 +1,1 @@
-"""`waylog up` and its supervisor: starts, watches and restarts the processes of a platform."""
+"""`waylog up` and its supervisor, which starts, watches and restarts the platform's processes."""

@@ -1,4 +1,4 @@
-"""The brokers that `waylog up` starts: one by itself, or several that replicate."""
+"""The brokers that `waylog up` starts: a single one, or several that replicate."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from waylog.network.free_ports import FreePorts
 from waylog.network.local_accounts import SELF
 from waylog.supervision.supervisor import ProcessSpec
 
-#: So many of the brokers vote about the metadata: three bear the loss of one.
+#: The number of brokers that are also voters of the metadata quorum; three survive the loss of one.
 _VOTERS_MAX: Final = 3
 _REPLICATION_FACTOR_MAX: Final = 3
 
 
 @dataclass(frozen=True)
 class BrokerProcess:
-    """One broker: where its clients, its controller and its metrics are."""
+    """The addresses of one broker: for clients, for its controller and for its metrics."""
 
     node_id: int
     listener: Endpoint
@@ -30,12 +30,12 @@ class BrokerProcess:
 
 @dataclass(frozen=True)
 class BrokerProcesses:
-    """All of them, with their folders below `folder`."""
+    """All brokers of a platform; `folder` has a folder for each."""
 
     folder: Path
     brokers: tuple[BrokerProcess, ...]
     metrics_token: Path | None = None
-    #: As the brokers' property `local.accounts` has it.
+    #: The brokers' property `local.accounts`.
     local_accounts: str = SELF
 
     @classmethod
@@ -48,9 +48,9 @@ class BrokerProcesses:
         metrics_token: Path | None = None,
         local_accounts: str = SELF,
     ) -> BrokerProcesses:
-        """Settle addresses, the further ones at the ports behind the first where those are free.
+        """Choose addresses; the other brokers' ports follow the first one's if those are free.
 
-        `first` has been settled; `metrics_token` is the file of the token for metrics, and
+        `first` has been settled already; `metrics_token` is the file of the token for metrics, and
         `local_accounts` names the accounts of this machine that may connect. Raises CommandError
         and PortTaken.
         """
@@ -73,16 +73,16 @@ class BrokerProcesses:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients begin."""
+        """The addresses that clients connect to first."""
         return ",".join(str(broker.listener) for broker in self.brokers)
 
     @property
     def _voters(self) -> tuple[BrokerProcess, ...]:
-        # Two that vote would need each other: worse than one.
+        # Two voters would need each other, which is worse than one.
         return self.brokers[: _VOTERS_MAX if len(self.brokers) >= _VOTERS_MAX else 1]
 
     def specs(self) -> list[ProcessSpec]:
-        """Write the property files; the processes to start."""
+        """Write the property files; return the processes to start."""
         return [self._spec(broker) for broker in self.brokers]
 
     def _spec(self, broker: BrokerProcess) -> ProcessSpec:
@@ -102,7 +102,7 @@ class BrokerProcesses:
         if self.metrics_token is not None:
             properties["metrics.token.file"] = str(self.metrics_token.resolve())
         if len(self.brokers) == 1:
-            # One broker has nobody else who could still hold a record after a power cut, so it
+            # A single broker has no replicas that would keep a record over a power cut, so it
             # acknowledges after fdatasync; one fdatasync covers all appends that wait.
             properties["log.flush.interval.messages"] = "1"
         else:
@@ -135,8 +135,10 @@ class BrokerProcesses:
 
 
 def _check_folder(folder: Path, count: int) -> None:
-    """A broker alone keeps its topics itself, several keep them together: one cannot become the
-    other, and of several none can be left out. Raises CommandError.
+    """Raise CommandError if this number of brokers cannot take over the folder's data.
+
+    A single broker stores the metadata of topics differently from several, so one cannot become
+    the other; and of several brokers none can be left out.
     """
     there = sorted(path.parent.parent.name for path in folder.glob("*/logs/meta.properties"))
     if not there:

@@ -1,10 +1,9 @@
-"""Ports that the supervisor of a platform holds for its processes, over all their restarts.
+"""Ports that the supervisor of a platform keeps bound for its processes, over all restarts.
 
-A port that nobody is bound to is anybody's: a program of another account could take it while its
-process is down, and would be sent what services and devices send there. So the supervisor stays
-bound to each without listening (meanwhile a client is refused, as at any port that is down), and
-its processes share the port (SO_REUSEPORT), which Linux allows to the same account alone
-(socket(7)).
+While a process is down, a program of another account could bind its port, and would receive what
+services and devices send there. So the supervisor stays bound to each port without listening (a
+client is refused meanwhile, as at any closed port), and its processes share the port
+(SO_REUSEPORT), which Linux allows only to the same account (socket(7)).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from waylog.network.listeners import listener_of
 logger = logging.getLogger(__name__)
 
 _VARIABLE: Final = "WAYLOG_HELD_PORTS"
-#: `localhost` means both, and programs try one after the other.
+#: The other address that `localhost` may mean; programs try one after the other.
 _OTHER_LOOPBACK: Final = {
     "127.0.0.1": "::1",
     "0.0.0.0": "::1",  # noqa: S104 compared with
@@ -35,10 +34,10 @@ _OTHER_LOOPBACK: Final = {
 
 
 class HeldPorts(FreePorts):
-    """Settles the ports of a platform, and holds them until it is closed.
+    """Chooses the ports of a platform, and keeps them bound until it is closed.
 
-    Of an address of loopback the same port of the other family is held as well, where that is free:
-    a browser that is told `localhost` may ask there first.
+    For a loopback address the same port of the other family is bound as well, if it is free: a
+    browser may try that one first for `localhost`.
     """
 
     def __init__(self) -> None:
@@ -57,17 +56,17 @@ class HeldPorts(FreePorts):
         self.close()
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Release all ports."""
         for each in self._held:
             each.close()
         self._held.clear()
 
     def environment(self) -> Mapping[str, str]:
-        """What tells processes which ports are held for them (`is_held`)."""
+        """Return the variable that tells processes which ports are held for them (`is_held`)."""
         return {_VARIABLE: " ".join(sorted(map(str, self.given)))}
 
     def take(self, endpoint: Endpoint) -> None:
-        """Bind to all addresses of its host and stay bound; raises PortTaken."""
+        """Bind to all addresses of the endpoint's host and stay bound; raises PortTaken."""
         addresses = _addresses(endpoint)
         before = len(self._held)
         try:
@@ -89,7 +88,7 @@ class HeldPorts(FreePorts):
             self._hold(beside)
         except PortTaken as error:
             if error.errno != errno.EADDRINUSE:
-                return  # this machine has no such family
+                return  # this machine lacks the address family
             logger.warning(
                 "%s is in use, by %s: clients that are told `localhost` may get there instead of "
                 "%s",
@@ -100,15 +99,15 @@ class HeldPorts(FreePorts):
 
     def _hold(self, endpoint: Endpoint) -> None:
         held = bound_socket(endpoint)
-        # Bound first and opened to others of this account then: nobody else has it already. Whoever
-        # says SO_REUSEADDR may bind beside another that says so too and does not listen.
+        # The port is shared only after it was bound exclusively, so no other socket has it. With
+        # SO_REUSEADDR another socket with that option could bind too, as nothing listens here.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         self._held.append(held)
 
 
 def _addresses(endpoint: Endpoint) -> list[Endpoint]:
-    """Where a server listens that is told the endpoint."""
+    """Return the addresses on which a server for the endpoint listens."""
     try:
         found = bind_addresses(endpoint)
     except OSError as error:
@@ -117,5 +116,5 @@ def _addresses(endpoint: Endpoint) -> list[Endpoint]:
 
 
 def is_held(endpoint: Endpoint) -> bool:
-    """Tell whether a supervisor holds the port for this process, which then has to share it."""
+    """Return whether a supervisor holds the port for this process, which then has to share it."""
     return str(endpoint) in os.environ.get(_VARIABLE, "").split()

@@ -1,4 +1,4 @@
-"""Tells whether what a process prints can be read by other accounts of the machine."""
+"""Tells whether other accounts of the machine can read what a process prints."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
 
 
 def is_read_by_others(descriptor: int, journal: str | None = None) -> bool:
-    """Tell whether an open file goes where others read: a log file, or systemd's journal.
+    """Return whether an open file is one that others read: a log file, or systemd's journal.
 
-    `journal` is $JOURNAL_STREAM (systemd.exec(5)). A terminal is its owner's, and what reads a pipe
-    was started together with us.
+    `journal` is $JOURNAL_STREAM (systemd.exec(5)). A terminal belongs to its user, and the reader
+    of a pipe was started together with us.
     """
     status = os.fstat(descriptor)
     if journal is not None and journal == f"{status.st_dev}:{status.st_ino}":

@@ -1,4 +1,4 @@
-"""The rotating file with what a supervised process prints."""
+"""The rotating log file for the output of a supervised process."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LOG_FILES: Final = 3
 
 
 class OutputLog(logging.handlers.RotatingFileHandler):
-    """Lines that cannot be written are dropped, which is said once and not for each line."""
+    """A log file that drops lines it cannot write; it reports that once, not for each line."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError."""
+        """Open the file; raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
         super().__init__(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8")
         self.path = path
@@ -29,28 +29,28 @@ class OutputLog(logging.handlers.RotatingFileHandler):
         self._has_failed = False
 
     def write(self, line: str) -> None:
-        """Append a line; never raises for the disk's sake."""
+        """Append a line; raises nothing for errors of the disk."""
         self._has_failed = False
         self.emit(logging.LogRecord("", logging.INFO, "", 0, line, None, None))
         if not self._has_failed:
             self._trouble.succeeded()
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """As logging calls it where `emit` has failed, inside of the exception's handler."""
+        """Handle an error of `emit`; logging calls it inside of the exception's handler."""
         self._has_failed = True
         error = sys.exception()
         if isinstance(error, OSError):
             self._trouble.failed(error)
         else:
             logger.error("%s: a line cannot be written", self.path, exc_info=error)
-        # A stream whose close has failed half-way in a rotation is of no use to the next line.
+        # If closing has failed during a rotation, the next line needs a new stream.
         stream, self.stream = self.stream, None
         if stream is not None:
             with contextlib.suppress(OSError, ValueError):
                 stream.close()
 
     def close(self) -> None:
-        """Give back the file, also where its last bytes cannot be written."""
+        """Close the file, even if its last bytes cannot be written."""
         try:
             super().close()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What `waylog up` checks before it starts anything: each mistake is one line, said at once."""
+"""Checks of `waylog up` before it starts anything; each mistake is reported at once in one line."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from waylog.config import ConfigError, DataDirectory
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.reach import reach_cluster
 
-#: A log that has less begins to refuse within minutes.
+#: The least free space on the disk; with less, the log would refuse records within minutes.
 FREE_BYTES_MIN: Final = 100 * 1024 * 1024
-#: Segments, connections and SQLite's files of the smallest platform.
+#: The files that segments, connections and SQLite take in the smallest platform.
 OPEN_FILES_MIN: Final = 512
 _MIB: Final = 1024 * 1024
 _HISTORY_SCHEMES: Final = frozenset(("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "webhdfs"))
 
 
 def check_data(data: DataDirectory) -> None:
-    """Make the folder if need be, and look at what is in it; raises CommandError."""
+    """Create the folder if needed, and check its content; raises CommandError."""
     root = data.root
     _check_folder(root, "--data")
     free = shutil.disk_usage(root).free
@@ -37,7 +37,7 @@ def check_data(data: DataDirectory) -> None:
 
 
 def check_limits() -> None:
-    """Raises CommandError when a process may hold too few files open."""
+    """Raise CommandError if a process may hold too few files open."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < OPEN_FILES_MIN:
         raise CommandError(
@@ -47,7 +47,7 @@ def check_limits() -> None:
 
 
 def check_index(index: Path) -> None:
-    """Raises ConfigError when there is no such index; what is in it the geocoder checks."""
+    """Raise ConfigError if there is no such index; the geocoder checks its content."""
     try:
         with index.open("rb"):
             return
@@ -59,7 +59,7 @@ def check_index(index: Path) -> None:
 
 
 def check_history(url: str) -> None:
-    """Raises ConfigError, CommandError for what can be seen to be wrong with it at once."""
+    """Raise ConfigError or CommandError for mistakes that can be seen without connecting."""
     if "://" not in url:
         _check_folder(Path(url), "--history")
         return
@@ -78,7 +78,7 @@ def check_history(url: str) -> None:
 
 
 def check_cluster(bootstrap_servers: str) -> None:
-    """Raises ConfigError or CommandError unless a Kafka cluster answers there."""
+    """Raise ConfigError or CommandError unless a Kafka cluster answers there."""
     try:
         reach_cluster(bootstrap_servers, client_id="waylog-up")
     except LogUnreachable as error:

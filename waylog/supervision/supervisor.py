@@ -1,10 +1,10 @@
 """Starts processes, waits until they are ready, restarts those that die, stops all of them.
 
-A process says that it is ready by the protocol of sd_notify(3) (`waylog.process.notify`). What it prints
-goes to a rotating file. A process that dies, or cannot be started, is started again after a pause
-that doubles while it keeps dying; a supervisor that dies takes its processes with it (Linux's
-parent-death signal). In the first start of a process its command line may be wrong: with exit
-status 2 it is not started again, and who waits for it is told why.
+A process reports that it is ready with the protocol of sd_notify(3) (`waylog.process.notify`). Its
+output goes to a rotating file. A process that dies, or cannot be started, is started again after a
+pause that doubles while it keeps dying; when the supervisor dies, its processes die too (Linux's
+parent-death signal). A process that ends with exit status 2 before it was ready for the first time
+has a wrong command line: it is not started again, and `wait_ready` raises the reason.
 """
 
 from __future__ import annotations
@@ -32,64 +32,64 @@ logger = logging.getLogger(__name__)
 
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_LONGEST_S: Final = 5.0
-#: A process that lived this long is healthy: its next death starts from the first pause again.
+#: A process that lived this long is healthy: after its next death the first pause applies again.
 HEALTHY_AFTER_S: Final = 10.0
 STOP_TIMEOUT_S: Final = 10.0
 KILL_TIMEOUT_S: Final = 5.0
-#: A first start is tried again for so long before who waits for it is told that it fails.
+#: Seconds for which a failing first start is repeated before `wait_ready` raises its error.
 FIRST_START_S: Final = 2.0
-#: With this status a process says that it was called wrongly: again would be no better.
+#: The exit status for a wrong command line: starting again would not help.
 USAGE_STATUS: Final = 2
 _FAILED_STATUS: Final = 1
-#: Of a process that keeps ending for the same reason it is said so often.
+#: A process that keeps ending for the same reason is reported once in this time.
 SAY_AGAIN_S: Final = 60.0
 _LINE_BYTES: Final = 64 * 1024
-#: What processes say of themselves, looked at in one turn of the event loop.
+#: The notifications that are handled in one iteration of the event loop.
 _MESSAGES_A_TURN: Final = 100
 _CREDENTIALS: Final = struct.Struct("3i")  # process, user and group (unix(7))
 
 
 class StartError(Exception):
-    """A process did not become ready; the message is one line with what it printed last."""
+    """A process did not become ready; the message is one line with the process's last line."""
 
     def __init__(self, message: str, status: int = _FAILED_STATUS) -> None:
-        """`status`: the exit status for whoever started it."""
+        """`status` is the exit status for the process that started it."""
         super().__init__(message)
         self.status = status
 
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """One process to be kept alive."""
+    """The description of a process to keep alive."""
 
     name: str
     argv: Sequence[str]
     environment: dict[str, str] = field(default_factory=dict)
     ready_timeout_s: float = 60.0
-    #: After SIGTERM, before SIGKILL.
+    #: Seconds between SIGTERM and SIGKILL.
     stop_timeout_s: float = STOP_TIMEOUT_S
 
 
 class _Process:
-    """One supervised process over all its lives."""
+    """A supervised process, over all its restarts."""
 
     def __init__(self, spec: ProcessSpec, log_path: Path, changed: Callable[[], None]) -> None:
-        """Raises OSError."""
+        """Open the log file and the notification socket; raises OSError."""
         self.spec = spec
         self.restarts = 0
         self.pid: int | None = None
         self.is_ready = False
-        #: What it said of itself last.
+        #: The status that it last reported of itself.
         self.status = ""
-        #: Done when it is ready for the first time; fails with StartError where it does not get so.
+        #: Done when it is ready for the first time; fails with StartError if it never gets there.
         self.first_start: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Nobody has to wait for it.
+        # Retrieves the exception, since there may be nobody who waits for it.
         self.first_start.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._changed = changed
         self._stopping = asyncio.Event()
         self._child: ChildProcess | None = None
         self._last_lines: list[str] = []
-        self._last_words = ""  # the last line of lives before
+        self._last_words = ""  # the last line of earlier runs
         self._told = ""
         self._told_at = 0.0
         self._log = OutputLog(log_path)
@@ -115,7 +115,7 @@ class _Process:
         return notify
 
     async def run(self) -> None:
-        """Start it, and start it again whenever it ends, until `stop` or for ever refused."""
+        """Start it, and start it again whenever it ends, until `stop` or a usage error."""
         pause_s = PAUSE_FIRST_S
         first = time.monotonic()
         while not self._stopping.is_set():
@@ -125,7 +125,7 @@ class _Process:
             if self._stopping.is_set():
                 return
             lived_s = time.monotonic() - started
-            # Killed by a signal is nothing that its command line could be the reason of.
+            # A death by signal cannot be the fault of its command line.
             if not self.first_start.done() and status >= 0:
                 reason = f"{self.spec.name} cannot start: {what}{self._printed(self._last_line())}"
                 if status == USAGE_STATUS:
@@ -144,7 +144,7 @@ class _Process:
             pause_s = min(pause_s * 2, PAUSE_LONGEST_S)
 
     def _tell(self, what: str, lived_s: float, pause_s: float) -> None:
-        """Say why it is started again; the same reason over and over only now and then."""
+        """Log why it is started again; the same reason only now and then."""
         now = time.monotonic()
         if what == self._told and now - self._told_at < SAY_AGAIN_S:
             return
@@ -159,7 +159,7 @@ class _Process:
         )
 
     async def _live(self) -> tuple[int, str]:
-        """One life: its exit status and what became of it. Never raises for one life's sake."""
+        """Run it once; return its exit status and a description. Never raises for one run."""
         self._last_words = self._last_line() or self._last_words
         self._last_lines.clear()
         self.status = ""
@@ -175,7 +175,7 @@ class _Process:
         return status, f"ended with status {status}"
 
     async def stop(self) -> None:
-        """End it: SIGTERM, and SIGKILL to its process group if that takes too long."""
+        """Stop it with SIGTERM; its process group gets SIGKILL if that takes too long."""
         self._stopping.set()
         child = self._child
         if child is not None and not child.has_ended:
@@ -188,24 +188,24 @@ class _Process:
                 try:
                     await asyncio.wait_for(child.wait(), KILL_TIMEOUT_S)
                 except TimeoutError:
-                    # It hangs in the kernel; the others have to be stopped all the same.
+                    # It hangs in the kernel; the other processes still have to be stopped.
                     logger.error("%s, process %d, cannot be killed", self.spec.name, child.pid)
 
     def resume(self) -> None:
-        """Have it go on where somebody has stopped it."""
+        """Let it continue if it was stopped with a signal (SIGSTOP)."""
         if self._child is not None and not self._child.has_ended:
             self._child.resume()
 
     def close(self) -> None:
-        """Give back the socket and the log file."""
+        """Close the socket and the log file."""
         asyncio.get_running_loop().remove_reader(self._notify)
         self._notify.close()
         self._log.close()
         self.first_start.cancel()
 
     def late(self) -> StartError:
-        """What to say where it did not become ready in time."""
-        # The life of now may have begun a moment ago, and have said nothing yet.
+        """Return the error for a process that was not ready in time."""
+        # The present run may have begun a moment ago, and have printed nothing yet.
         last = self._last_line() or self._last_words
         return StartError(
             f"{self.spec.name} was not ready within {self.spec.ready_timeout_s:.0f} s"
@@ -213,7 +213,7 @@ class _Process:
         )
 
     def _last_line(self) -> str:
-        """What it has printed last in this life; empty: nothing yet."""
+        """Return the last line of the present run's output; empty if there is none yet."""
         return next((line.strip() for line in reversed(self._last_lines) if line.strip()), "")
 
     def _printed(self, last: str) -> str:
@@ -221,7 +221,7 @@ class _Process:
         return f"{said} (log: {self._log.path})"
 
     async def _run_once(self) -> int:
-        # A pipe of our own: its end is not waited for, since the process's children inherit it.
+        # A pipe of our own: its end is not waited for, because child processes inherit it.
         reading, writing = os.pipe()
         output = asyncio.StreamReader(limit=_LINE_BYTES)
         try:
@@ -251,11 +251,11 @@ class _Process:
         copying = asyncio.create_task(self._copy_output(output), name=f"{self.spec.name} output")
         self._changed()
         try:
-            if self._stopping.is_set():  # told to while it was being started
+            if self._stopping.is_set():  # set while the process was being started
                 child.terminate()
             return await child.wait()
         finally:
-            # Its own children (a JVM) must not work on beside the next one.
+            # Its own children (a JVM) must not run on beside the next one.
             child.kill_group()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(copying, 1.0)
@@ -289,7 +289,7 @@ class _Process:
 
     def _heard(self, message: bytes, account: int | None) -> None:
         if account not in (0, os.geteuid()):
-            # Any account of the machine may send to an abstract address.
+            # Any local account may send to an abstract address.
             return
         for line in message.splitlines():
             if line.startswith(b"STATUS="):
@@ -302,7 +302,7 @@ class _Process:
 
 
 def _received(notify: socket.socket) -> tuple[bytes, int | None]:
-    """A message, and the account that the kernel says has sent it; raises OSError."""
+    """Return a message and the uid of its sender according to the kernel; raises OSError."""
     message, ancillary, _, _ = notify.recvmsg(4096, socket.CMSG_SPACE(_CREDENTIALS.size))
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
@@ -333,7 +333,7 @@ def _signal_name(number: int) -> str:
 
 
 class Supervisor:
-    """Keeps a set of processes alive. `processes.json` in `state_folder` says which are running."""
+    """Keeps a set of processes alive; `processes.json` in `state_folder` lists them."""
 
     def __init__(self, state_folder: Path, log_folder: Path) -> None:
         self._state_path = state_folder / "processes.json"
@@ -345,9 +345,9 @@ class Supervisor:
         self._trouble = StorageTrouble(state_folder, logger)
 
     def start(self, spec: ProcessSpec) -> None:
-        """Start a process and keep it alive; `wait_ready` tells when it serves.
+        """Start a process and keep it alive; `wait_ready` waits until it serves.
 
-        Raises StartError where what the supervisor itself needs for it cannot be had.
+        Raises StartError if the supervisor lacks a resource that it needs for it.
         """
         try:
             process = _Process(spec, self._log_folder / f"{spec.name}.log", self._write_state)
@@ -358,9 +358,9 @@ class Supervisor:
         self._tasks[spec.name] = asyncio.create_task(process.run(), name=spec.name)
 
     async def wait_ready(self, name: str) -> None:
-        """Wait until the process has served for the first time.
+        """Wait until the process has been ready for the first time.
 
-        Raises StartError where it cannot be started or does not serve in time.
+        Raises StartError if it cannot be started or is not ready in time.
         """
         process = self._processes[name]
         try:
@@ -370,7 +370,7 @@ class Supervisor:
             raise process.late() from None
 
     async def wait_refused(self) -> None:
-        """Wait until a process says in its first start that it was called wrongly, maybe for ever.
+        """Wait until the first start of a process ends with a usage error, maybe for ever.
 
         Raises that StartError.
         """
@@ -382,12 +382,12 @@ class Supervisor:
             return
         if error.status == USAGE_STATUS:
             self._refused.set_exception(error)
-            self._refused.exception()  # also where nobody waits
+            self._refused.exception()  # marks it as retrieved, since nobody may wait for it
 
     async def stop(self) -> None:
-        """Stop all processes, the newest first, whatever happens to one of them."""
+        """Stop all processes, the newest first, even if one of them cannot be stopped."""
         for process in self._processes.values():
-            # Before any is stopped: they wait for the answers of those that are older.
+            # Before any is stopped: newer processes wait for answers of older ones.
             process.resume()
         for name in reversed(self._processes):
             try:
@@ -405,7 +405,7 @@ class Supervisor:
         process, task = self._processes[name], self._tasks[name]
         try:
             await process.stop()
-            # What it printed last is still being read.
+            # The last lines of its output are still being read.
             await asyncio.wait((task,), timeout=STOP_TIMEOUT_S)
         finally:
             task.cancel()

@@ -1,7 +1,7 @@
 """`waylog up`: the platform on one machine, under a supervisor.
 
 Broker, gateway, geocoder, resolvers and the history job are ordinary processes that know each other
-by address only; each can run on another machine instead (docs/deploy.md).
+only by address; each can run on another machine instead (docs/deploy.md).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _EXAMPLES: Final = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `waylog up`."""
+    """Add the options of `waylog up`."""
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add(
@@ -182,7 +182,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace, data: DataDirectory) -> None:
-    """Raises ConfigError, CommandError for what is wrong, before anything starts."""
+    """Raise ConfigError or CommandError for mistakes, before anything starts."""
     _check_local_accounts(arguments)
     preflight.check_limits()
     preflight.check_data(data)
@@ -212,7 +212,7 @@ def _check_local_accounts(arguments: argparse.Namespace) -> None:
 
 
 def _name_master_key(data: DataDirectory) -> None:
-    """For all processes, unless the environment names another file already."""
+    """Set the master key's file for all processes, unless the environment names another."""
     from waylog.sealing.sealing import ENVIRONMENT
     from waylog.sealing.value_encryption import ensure_master_key
 
@@ -228,7 +228,7 @@ def _words(option: str, text: str) -> list[str]:
 
 
 def _gateway_options(arguments: argparse.Namespace) -> list[str]:
-    """What is passed on to every gateway process."""
+    """Return the options that are passed on to every gateway process."""
     words = _words("--gateway-options", arguments.gateway_options)
     for network in arguments.trusted_proxy:
         words += ["--trusted-proxy", network]
@@ -256,7 +256,7 @@ def _lock(path: Path) -> IO[str]:
 
 
 def _settle(ports: FreePorts, option: str, text: str) -> Endpoint:
-    """The address that an option names, with a free port in place of port 0."""
+    """Return the address that an option names, with a free port in place of port 0."""
     endpoint = parse_endpoint(text)
     try:
         return ports.settle(endpoint)
@@ -275,12 +275,12 @@ def _checked(spec: ProcessSpec) -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class _Platform:
-    """What one `waylog up` starts."""
+    """The processes, addresses and options of one `waylog up`."""
 
     data: DataDirectory
     http: Endpoint
     mqtt: Endpoint
-    brokers: BrokerProcesses | None  # None: somebody else's cluster
+    brokers: BrokerProcesses | None  # None: an existing cluster
     bootstrap_servers: str
     geo_http: Endpoint
     geo: Path | None
@@ -297,7 +297,7 @@ class _Platform:
     def plan(
         cls, arguments: argparse.Namespace, data: DataDirectory, ports: FreePorts
     ) -> _Platform:
-        """Settle addresses and folders; raises CommandError when a port is taken."""
+        """Choose addresses and folders; raises CommandError if a port is taken."""
         http = _settle(ports, "--http", arguments.http)
         mqtt = _settle(ports, "--mqtt", arguments.mqtt)
         brokers = None
@@ -334,7 +334,7 @@ class _Platform:
         )
 
     def check(self, ports: FreePorts) -> None:
-        """Raises ConfigError, CommandError for what a process would refuse when it is started."""
+        """Raise ConfigError or CommandError for options that a process would refuse later."""
         gateway, *others = [self._gateway(1), self._geo(), self._resolver(1)]
         if self.history is not None:
             others.append(self._history_job(self.history))
@@ -345,7 +345,7 @@ class _Platform:
             _checked(spec)
 
     async def run(self) -> None:
-        """Start in order, print the ready line, wait for the signal, stop in the other order."""
+        """Start in order, print the ready line, wait for the signal, stop in reverse order."""
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -354,7 +354,7 @@ class _Platform:
         starting = asyncio.create_task(self._start(supervisor))
         ending = {
             asyncio.create_task(stopping.wait()),
-            # The history job is not waited for: it may still find out that it was called wrongly.
+            # The history job is started last and not waited for: its usage error may come later.
             asyncio.create_task(supervisor.wait_refused()),
         }
         try:
@@ -397,7 +397,7 @@ class _Platform:
             names.append(spec.name)
         await asyncio.gather(*(supervisor.wait_ready(name) for name in names))
         if self.history is not None:
-            # A JVM takes ten seconds to start, and nothing that a phone sees waits for it.
+            # A JVM takes ten seconds to start, and nothing that a phone needs depends on it.
             supervisor.start(self._history_job(self.history))
 
     def _prepare(self) -> None:
@@ -423,7 +423,7 @@ class _Platform:
             raise StartError(f"the demo user could not be made: {errors.decode().strip()}")
 
     async def _sign_in_link(self) -> str:
-        """The address of the live map: the first browser that opens it is signed in."""
+        """Return the URL of the live map, which signs in the first browser that opens it."""
         url = f"{local_url(self.http)}/"
         if self.open:
             return url
@@ -483,7 +483,8 @@ class _Platform:
             relay = str(self.data.root / "relay.sock")
             words += ["--workers-share-port", "--relay" if number == 1 else "--edge", relay]
             words += ["--mqtt-workers", str(self.gateway_workers), "--mqtt-worker", str(number)]
-        # It writes what waits for MQTT clients, for gateway.mqtt.journal.kafka_journal.STOP_TIMEOUT_S at most.
+        # It writes what waits for MQTT clients, for STOP_TIMEOUT_S of
+        # gateway.mqtt.journal.kafka_journal at most.
         return ProcessSpec(f"gateway-{number}", self._waylog(*words), stop_timeout_s=70.0)
 
     def _resolver(self, number: int) -> ProcessSpec:

@@ -1,4 +1,4 @@
-"""Every API that is served, one module each; the tables follow Kafka's message definitions."""
+"""All supported APIs, one module each; the tables follow Kafka's message definitions."""
 
 from typing import Final
 
@@ -163,7 +163,7 @@ APIS: Final[dict[int, Api]] = {
     )
 }
 
-#: What is served on the listeners of controllers: nodes of the cluster ask it of each other.
+#: APIs on the listeners of controllers, which nodes of the cluster use among themselves.
 CONTROLLER_APIS: Final[dict[int, Api]] = {
     api.key: api
     for api in (
@@ -183,9 +183,9 @@ CONTROLLER_APIS: Final[dict[int, Api]] = {
     )
 }
 
-#: What ApiVersions says where it differs from what is served. Produce before version 3 has no batch
-#: that could be stored, but librdkafka before 2.1 takes a missing version 0 to mean "no
-#: compression" (KAFKA-18659); Apache Kafka does the same.
+#: First versions in ApiVersions that differ from the supported ones. A Produce request before
+#: version 3 has no batch that could be stored, but librdkafka before 2.1 takes a missing version 0
+#: to mean "no compression" (KAFKA-18659); Apache Kafka does the same.
 ADVERTISED_FROM: Final[dict[int, int]] = {PRODUCE.key: 0}
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState, API key 86: brokers ask the share coordinator."""
+"""DeleteShareGroupState, API key 86, from brokers to the share coordinator."""
 
 from broker_core.protocol.schema import Api
 

@@ -1,4 +1,4 @@
-"""Envelope, API key 58: a client's request that a broker passes on to the controller (KIP-590)."""
+"""Envelope, API key 58: a client's request that a broker forwards to the controller (KIP-590)."""
 
 from broker_core.protocol.schema import Api
 

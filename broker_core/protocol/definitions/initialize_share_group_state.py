@@ -1,4 +1,4 @@
-"""InitializeShareGroupState, API key 83: brokers ask the share coordinator."""
+"""InitializeShareGroupState, API key 83, from brokers to the share coordinator."""
 
 from broker_core.protocol.schema import Api
 

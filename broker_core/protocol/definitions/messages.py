@@ -1,4 +1,4 @@
-"""From a frame to a request, and from a response to what is written to the socket."""
+"""Decoding of frames to requests, and encoding of responses to parts for the socket."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Unread(Protocol):
-    """A payload that is to be sent from where it is."""
+    """A payload that is sent from where it is stored, without being read first."""
 
     def __len__(self) -> int:
-        """How many bytes it has."""
+        """The number of bytes."""
 
     def read(self, start: int = 0) -> bytes:
-        """The bytes from `start` on; raises OSError."""
+        """Return the bytes from `start` on; raises OSError."""
 
     def send(self, socket: int, start: int) -> int:
-        """Send what the socket takes of the bytes from `start` on; raises OSError."""
+        """Send as many bytes from `start` on as the socket takes; raises OSError."""
 
 
 Part = Buffer | Unread
 
 
 class RequestHeader(NamedTuple):
-    """The head of a request. `version` may be one that `api` does not serve (ApiVersions only)."""
+    """The header of a request. `version` may be unsupported by `api`, in ApiVersions only."""
 
     api: Api
     version: int
@@ -43,10 +43,10 @@ class RequestHeader(NamedTuple):
 def decode_request(
     frame: memoryview, apis: Mapping[int, Api] = APIS
 ) -> tuple[RequestHeader, dict[str, Any] | None]:
-    """Read one request frame; `records` fields are slices of it.
+    """Decode one request frame; `records` fields are slices of it.
 
-    An ApiVersions request of an unknown version has None as its body: it is answered all the same
-    (KIP-511). Raises RemoteProtocolError; Kafka closes the connection on what raises here.
+    For an ApiVersions request of an unknown version the body is None: such a request is answered
+    too (KIP-511). Raises RemoteProtocolError, after which Kafka closes the connection.
     """
     key, version, correlation_id, client_id, position = primitives.decode_request_header(frame)
     api = apis.get(key)
@@ -64,9 +64,9 @@ def decode_request(
 
 
 def encode_response(header: RequestHeader, body: dict[str, Any]) -> list[Part]:
-    """Write one response frame, as parts to be sent in order."""
+    """Encode one response frame as parts to be sent in order."""
     api = header.api
-    # Whoever negotiates does not know yet which versions we understand: version 0 always.
+    # A client that negotiates does not know the supported versions yet: it gets version 0.
     version = header.version if api.serves(header.version) else 0
     flexible_header = api.key != _API_VERSIONS and api.is_flexible(version)
     return primitives.encode_response_frame(

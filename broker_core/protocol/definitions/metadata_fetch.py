@@ -1,8 +1,8 @@
-"""FetchMetadata and FetchMetadataSnapshot: how nodes follow the metadata log.
+"""FetchMetadata and FetchMetadataSnapshot, by which nodes follow the metadata log.
 
-Not Kafka's: its controllers use Fetch and FetchSnapshot with records that only they understand. The
-log and its records are this broker's own, and so are the requests for them, on the controllers'
-listener alone. A node or offset that is not there is -1.
+These requests are not Kafka's, whose controllers use Fetch and FetchSnapshot with records that only
+they understand. The log and its records are this broker's own, and so are the requests, which only
+the controllers' listeners support. -1 means that a node or offset does not exist.
 """
 
 from broker_core.protocol.schema import Api

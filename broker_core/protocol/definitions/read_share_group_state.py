@@ -1,4 +1,4 @@
-"""ReadShareGroupState, API key 84: brokers ask the share coordinator."""
+"""ReadShareGroupState, API key 84, from brokers to the share coordinator."""
 
 from broker_core.protocol.schema import Api
 

@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary, API key 87: brokers ask the share coordinator."""
+"""ReadShareGroupStateSummary, API key 87, from brokers to the share coordinator."""
 
 from broker_core.protocol.schema import Api
 

@@ -1,4 +1,4 @@
-"""WriteShareGroupState, API key 85: brokers ask the share coordinator."""
+"""WriteShareGroupState, API key 85, from brokers to the share coordinator."""
 
 from broker_core.protocol.schema import Api
 

@@ -1,8 +1,8 @@
-"""What a client may ask: checked before its handler, so that no handler knows about ACLs.
+"""Authorization of requests before their handlers run, so that handlers need no ACL checks.
 
-Each API has a rule. A rule leaves in the request what is allowed, lets the handler answer that, and
-adds the refusals to the answer; or it refuses the request as a whole. Only Fetch asks again each
-time it reads (`may_read`): its client may hold a session open for hours.
+Each API has a rule. A rule leaves the permitted elements in the request for the handler, and adds
+refusals of the others to the response; or it refuses the whole request. Fetch and ShareFetch check
+topics again on each read (`may_read`), because a client may keep its fetch session for hours.
 """
 
 from broker_core.server.authorization.table import RULES, authorize, may_read

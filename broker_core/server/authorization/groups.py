@@ -1,4 +1,4 @@
-"""Rules of the APIs that concern groups, their offsets and transactions."""
+"""Authorization rules of the APIs for groups, their offsets and transactions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GROUPS_IN_BATCHES_FROM: Final = 8
 
 
 def _split(names: list[str], permitted: Callable[[str], bool]) -> tuple[list[str], list[str]]:
-    """(what is permitted, what is not)."""
+    """Return (permitted names, refused names)."""
     kept: list[str] = []
     refused: list[str] = []
     for name in names:
@@ -28,7 +28,7 @@ def _split(names: list[str], permitted: Callable[[str], bool]) -> tuple[list[str
 
 
 def of_group(operation: Operation) -> Rule:
-    """One operation on the group of the request."""
+    """Return a rule that requires one operation on the request's group."""
 
     def rule(guard: Guard) -> bool:
         if guard.may_group(operation, guard.body["group_id"]):
@@ -39,7 +39,7 @@ def of_group(operation: Operation) -> Rule:
 
 
 def consumer_group_heartbeat(guard: Guard) -> bool:
-    """READ on the group, DESCRIBE on the topics that the member wants."""
+    """Require READ on the group, and DESCRIBE on the topics that the member subscribes to."""
     if not guard.may_group(Operation.READ, guard.body["group_id"]):
         return guard.refuse({"error_code": _GROUP_REFUSED, "error_message": None})
     names = guard.body["subscribed_topic_names"] or ()
@@ -63,7 +63,7 @@ def _each_partition(topics: list[Entry], code: int) -> list[Entry]:
 
 
 def offset_commit(guard: Guard) -> bool:
-    """READ on the group and the topics."""
+    """Require READ on the group and the topics."""
     if not guard.may_group(Operation.READ, guard.body["group_id"]):
         return guard.refuse({"topics": _each_partition(guard.body["topics"], _GROUP_REFUSED)})
     _keep_readable(guard)
@@ -81,7 +81,7 @@ def _keep_readable(guard: Guard) -> None:
 
 
 def offset_fetch(guard: Guard) -> bool:
-    """DESCRIBE on the groups and the topics."""
+    """Require DESCRIBE on the groups and the topics."""
     in_batches = guard.request.version >= _GROUPS_IN_BATCHES_FROM
     asked = guard.body["groups"] if in_batches else [guard.body]
     kept: list[Entry] = []
@@ -106,7 +106,7 @@ def offset_fetch(guard: Guard) -> bool:
         groups = response["groups"] if in_batches else [response]
         for group in groups:
             group_id = group["group_id"]
-            # Whoever asked for everything sees what is allowed; who named a topic hears of it.
+            # A request for all topics returns the permitted ones; a named topic is refused.
             group["topics"] = [
                 *(topic for topic in group["topics"] if _shown(guard, topic)),
                 *(_no_offset(topic) for topic in hidden.get(group_id, ())),
@@ -140,7 +140,7 @@ def _no_offset(topic: Entry) -> Entry:
 
 
 def offset_delete(guard: Guard) -> bool:
-    """DELETE on the group, READ on the topics."""
+    """Require DELETE on the group, and READ on the topics."""
     if not guard.may_group(Operation.DELETE, guard.body["group_id"]):
         return guard.refuse({"error_code": _GROUP_REFUSED, "topics": []})
     _keep_readable(guard)
@@ -148,7 +148,7 @@ def offset_delete(guard: Guard) -> bool:
 
 
 def find_coordinator(guard: Guard) -> bool:
-    """DESCRIBE on the group or the transactional id."""
+    """Require DESCRIBE on the group or the transactional id."""
     body = guard.body
     keys = body["coordinator_keys"] or [body["key"]]
     if body["key_type"] == _KEY_TYPE_GROUP:
@@ -170,7 +170,7 @@ def find_coordinator(guard: Guard) -> bool:
 
 
 def describe_groups(field: str) -> Rule:
-    """DESCRIBE on each group; `field` has their names."""
+    """Return a rule that requires DESCRIBE on each group; `field` contains their ids."""
 
     def rule(guard: Guard) -> bool:
         guard.body[field], refused = _split(
@@ -196,14 +196,14 @@ def describe_groups(field: str) -> Rule:
 
 
 def share_group(guard: Guard) -> bool:
-    """READ on the group of a share session."""
+    """Require READ on the group of a share session."""
     if guard.may_group(Operation.READ, guard.body["group_id"] or ""):
         return True
     return guard.refuse({"error_code": _GROUP_REFUSED, "error_message": None})
 
 
 def describe_share_group_offsets(guard: Guard) -> bool:
-    """DESCRIBE on each group."""
+    """Require DESCRIBE on each group."""
     refused = guard.keep(
         "groups", lambda entry: guard.may_group(Operation.DESCRIBE, entry["group_id"])
     )
@@ -218,7 +218,7 @@ def describe_share_group_offsets(guard: Guard) -> bool:
 
 
 def list_groups(guard: Guard) -> bool:
-    """All groups for whoever may DESCRIBE the cluster, else those that one may DESCRIBE."""
+    """List all groups if DESCRIBE on the cluster is permitted, else those with DESCRIBE."""
     if not guard.may_cluster(Operation.DESCRIBE):
 
         def amend(response: dict[str, Any]) -> None:
@@ -233,7 +233,7 @@ def list_groups(guard: Guard) -> bool:
 
 
 def delete_groups(guard: Guard) -> bool:
-    """DELETE on each group."""
+    """Require DELETE on each group."""
     guard.body["groups_names"], refused = _split(
         guard.body["groups_names"], lambda name: guard.may_group(Operation.DELETE, name)
     )
@@ -245,7 +245,10 @@ def delete_groups(guard: Guard) -> bool:
 
 
 def init_producer_id(guard: Guard) -> bool:
-    """WRITE on the transactional id; without one, the right to write to anything."""
+    """Require WRITE on the transactional id.
+
+    Without one, require IDEMPOTENT_WRITE on the cluster or WRITE on any topic.
+    """
     transactional_id = guard.body["transactional_id"]
     if transactional_id is not None:
         if guard.may_transact(Operation.WRITE, transactional_id):
@@ -263,14 +266,14 @@ def _no_producer(code: int) -> Entry:
 
 
 def of_transaction(guard: Guard) -> bool:
-    """WRITE on the transactional id (EndTxn)."""
+    """Require WRITE on the transactional id (EndTxn)."""
     if guard.may_transact(Operation.WRITE, guard.body["transactional_id"]):
         return True
     return guard.refuse({"error_code": _TRANSACTION_REFUSED})
 
 
 def add_offsets_to_txn(guard: Guard) -> bool:
-    """WRITE on the transactional id, READ on the group."""
+    """Require WRITE on the transactional id, and READ on the group."""
     if not guard.may_transact(Operation.WRITE, guard.body["transactional_id"]):
         return guard.refuse({"error_code": _TRANSACTION_REFUSED})
     if not guard.may_group(Operation.READ, guard.body["group_id"]):
@@ -279,7 +282,10 @@ def add_offsets_to_txn(guard: Guard) -> bool:
 
 
 def add_partitions_to_txn(guard: Guard) -> bool:
-    """WRITE on the transactional ids and on all topics: one that is missing stops the others."""
+    """Require WRITE on the transactional id and on all topics; one refusal stops the others.
+
+    From version 4 on, require CLUSTER_ACTION.
+    """
     in_batches = guard.request.version >= 4
     if not in_batches:
         refused = _refused_partitions(
@@ -291,7 +297,7 @@ def add_partitions_to_txn(guard: Guard) -> bool:
             return True
         return guard.refuse({"results_by_topic_v3_and_below": refused})
     if not guard.may_cluster(Operation.CLUSTER_ACTION):
-        # The versions with several transactions are for brokers.
+        # Versions with several transactions are for brokers only.
         return guard.refuse({"error_code": _CLUSTER_REFUSED})
     return True
 
@@ -323,7 +329,7 @@ def _refused_partitions(
 
 
 def txn_offset_commit(guard: Guard) -> bool:
-    """WRITE on the transactional id, READ on the group and the topics."""
+    """Require WRITE on the transactional id, and READ on the group and the topics."""
     topics = guard.body["topics"]
     if not guard.may_transact(Operation.WRITE, guard.body["transactional_id"]):
         return guard.refuse({"topics": _each_partition(topics, _TRANSACTION_REFUSED)})
@@ -334,7 +340,7 @@ def txn_offset_commit(guard: Guard) -> bool:
 
 
 def write_txn_markers(guard: Guard) -> bool:
-    """CLUSTER_ACTION: markers are written by coordinators and by administrators."""
+    """Require CLUSTER_ACTION (coordinators) or ALTER (administrators) on the cluster."""
     if guard.may_cluster(Operation.CLUSTER_ACTION) or guard.may_cluster(Operation.ALTER):
         return True
     return guard.refuse(
@@ -360,7 +366,7 @@ def write_txn_markers(guard: Guard) -> bool:
 
 
 def describe_transactions(guard: Guard) -> bool:
-    """DESCRIBE on each transactional id."""
+    """Require DESCRIBE on each transactional id."""
     guard.body["transactional_ids"], refused = _split(
         guard.body["transactional_ids"],
         lambda name: guard.may_transact(Operation.DESCRIBE, name),
@@ -376,7 +382,7 @@ def describe_transactions(guard: Guard) -> bool:
 
 
 def list_transactions(guard: Guard) -> bool:
-    """Those whose transactional id one may DESCRIBE."""
+    """List the transactions for whose transactional id DESCRIBE is permitted."""
 
     def amend(response: dict[str, Any]) -> None:
         response["transaction_states"] = [

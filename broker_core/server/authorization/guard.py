@@ -1,4 +1,4 @@
-"""The question behind every rule, and what rules have in common."""
+"""Permission checks and other functions that all authorization rules share."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 Entry = dict[str, Any]
 
-#: Says whether the handler is to be called.
+#: Returns whether the handler is to be called.
 Rule = Callable[["Guard"], bool]
 
 _NO_ID: Final = bytes(16)
 
 
 class Guard:
-    """One request before its handler."""
+    """Authorization of one request, before its handler runs."""
 
     __slots__ = ("_authorizer", "body", "broker", "request")
 
@@ -32,44 +32,44 @@ class Guard:
         self._authorizer = authorizer
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Tell whether the client may do that."""
+        """Tell whether the client may perform an operation on a resource."""
         request = self.request
         return self._authorizer.allows(
             request.principal, request.host, operation, resource_type, name
         )
 
     def may_topic(self, operation: Operation, name: str) -> bool:
-        """Tell whether the client may do that with a topic."""
+        """Tell whether the client may perform an operation on a topic."""
         return self.may(operation, ResourceType.TOPIC, name)
 
     def may_group(self, operation: Operation, name: str) -> bool:
-        """Tell whether the client may do that with a group."""
+        """Tell whether the client may perform an operation on a group."""
         return self.may(operation, ResourceType.GROUP, name)
 
     def may_transact(self, operation: Operation, name: str) -> bool:
-        """Tell whether the client may do that with a transactional id."""
+        """Tell whether the client may perform an operation on a transactional id."""
         return self.may(operation, ResourceType.TRANSACTIONAL_ID, name)
 
     def may_cluster(self, operation: Operation) -> bool:
-        """Tell whether the client may do that with the cluster."""
+        """Tell whether the client may perform an operation on the cluster."""
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Tell whether there may be a resource with which the client may do that."""
+        """Tell whether there can be a resource on which the client may perform an operation."""
         request = self.request
         return self._authorizer.allows_any(
             request.principal, request.host, operation, resource_type
         )
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """Bits of what the client may do with a resource."""
+        """Return the operations that the client may perform on a resource, as a bit set."""
         request = self.request
         return self._authorizer.authorized_operations(
             request.principal, request.host, resource_type, name
         )
 
     def topic_name(self, entry: Entry, field: str = "name") -> str | None:
-        """The topic's name in an element of the request, looked up where there is only an id."""
+        """Return the topic's name in an element of the request; None for an unknown topic id."""
         topic_id = entry.get("topic_id", _NO_ID)
         if topic_id != _NO_ID:
             topic = self.broker.topics.by_id(topic_id)
@@ -80,11 +80,11 @@ class Guard:
     # ------------------------------------------------------------------------------ common actions
 
     def keep(self, field: str, permitted: Callable[[Entry], bool]) -> list[Entry]:
-        """Leave in a list of the request what is permitted; returns the rest."""
+        """Keep the permitted elements in a list of the request; return the others."""
         return keep(self.body, field, permitted)
 
     def add(self, field: str, entries: Iterable[Entry]) -> None:
-        """Put more elements into a list of the response."""
+        """Append elements to a list of the response."""
         refused = list(entries)
         if not refused:
             return
@@ -95,13 +95,13 @@ class Guard:
         self.request.amend = amend
 
     def refuse(self, response: Entry) -> bool:
-        """Answer in the handler's place."""
+        """Answer the request in place of its handler."""
         self.request.reply(response)
         return False
 
 
 def keep(holder: Entry, field: str, permitted: Callable[[Entry], bool]) -> list[Entry]:
-    """Leave in a list what is permitted; returns the rest."""
+    """Keep the permitted elements in a list; return the others."""
     kept: list[Entry] = []
     refused: list[Entry] = []
     for entry in holder[field]:

@@ -1,4 +1,4 @@
-"""Which rule each API has."""
+"""The authorization rule of each API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _whole(body: Entry) -> dict[str, Any]:
 
 
 def _for_each(asked: str, answered: str, **more: Any) -> Callable[[Entry], dict[str, Any]]:
-    """A refusal for each element of a list."""
+    """Return a function that makes a refusal for each element of a list of the request."""
 
     def response(body: Entry) -> dict[str, Any]:
         refusal = {"error_code": _REFUSED, "error_message": _MESSAGE} | more
@@ -51,7 +51,7 @@ def _scram_refusals(body: Entry) -> dict[str, Any]:
 
 
 def _of_cluster(operation: Operation, response: Callable[[Entry], dict[str, Any]] = _whole) -> Rule:
-    """One operation on the cluster."""
+    """Return a rule that requires one operation on the cluster."""
 
     def rule(guard: Guard) -> bool:
         return guard.may_cluster(operation) or guard.refuse(response(guard.body))
@@ -64,14 +64,14 @@ def _free(guard: Guard) -> bool:
 
 
 def _between_brokers(guard: Guard) -> bool:
-    """Requests that only brokers send to each other."""
+    """Require CLUSTER_ACTION, for requests that only brokers send."""
     if guard.may_cluster(Operation.CLUSTER_ACTION):
         return True
     guard.request.disconnect()
     return False
 
 
-#: By API key. What is not here is for brokers among themselves.
+#: Rules by API key. APIs without a rule are for brokers only.
 RULES: Final[dict[int, Rule]] = {
     0: topics.produce,
     1: _free,  # Fetch: see `may_read`
@@ -138,7 +138,7 @@ RULES: Final[dict[int, Rule]] = {
 
 
 def authorize(broker: Broker, request: Request) -> bool:
-    """Tell whether the handler is to be called; if not, the request has its answer."""
+    """Tell whether the handler is to be called; if not, the request is answered already."""
     authorizer = broker.authorizer
     if authorizer is None:
         return True
@@ -147,7 +147,7 @@ def authorize(broker: Broker, request: Request) -> bool:
 
 
 def may_read(broker: Broker, request: Request, topic: str) -> bool:
-    """Tell whether the client may read a topic's records at this moment."""
+    """Tell whether the client may read a topic's records now."""
     authorizer = broker.authorizer
     return authorizer is None or authorizer.allows(
         request.principal, request.host, Operation.READ, ResourceType.TOPIC, topic

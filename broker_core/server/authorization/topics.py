@@ -1,4 +1,4 @@
-"""Rules of the APIs that concern topics."""
+"""Authorization rules of the APIs for topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONFIG_REFUSED: Final = {"topic_config_error_code": _REFUSED, "configs": None}
 def _partitions(
     entry: Entry, asked: str, index: str | None, answer: str, code: int = _REFUSED
 ) -> list[Entry]:
-    """A refusal for each partition in an element of the request."""
+    """Return a refusal for each partition in an element of the request."""
     return [
         {answer: part if index is None else part[index], "error_code": code}
         for part in entry[asked]
@@ -28,13 +28,13 @@ def _partitions(
 
 
 def produce(guard: Guard) -> bool:
-    """WRITE on the topics, and on the transactional id."""
+    """Require WRITE on the topics, and on the transactional id."""
     transactional_id = guard.body["transactional_id"]
     code = _REFUSED
 
     def permitted(entry: Entry) -> bool:
         name = guard.topic_name(entry)
-        # An id of no topic is the handler's to refuse.
+        # The handler refuses unknown topic ids.
         return name is None or guard.may_topic(Operation.WRITE, name)
 
     if transactional_id is not None and not guard.may_transact(Operation.WRITE, transactional_id):
@@ -63,10 +63,11 @@ def produce(guard: Guard) -> bool:
 
 
 def per_topic(operation: Operation, name: str, index: str | None, answer: str) -> Rule:
-    """One operation on each element of `topics`, answered partition by partition.
+    """Return a rule that requires one operation on each element of `topics`.
 
-    `name` is the field with the topic, `index` the field of a partition with its number (None where
-    partitions are numbers), `answer` the same field in the response.
+    Refusals are given for each partition. `name` is the field with the topic's name, `index` the
+    field with a partition's number (None if the partitions are plain numbers), `answer` the field
+    with the number in the response.
     """
 
     def rule(guard: Guard) -> bool:
@@ -85,7 +86,7 @@ def per_topic(operation: Operation, name: str, index: str | None, answer: str) -
 
 
 def metadata(guard: Guard) -> bool:
-    """DESCRIBE, and CREATE for topics that would be created by asking."""
+    """Require DESCRIBE, and CREATE for topics that the request would create."""
     body = guard.body
     asked = body["topics"]
     everything = asked is None or (guard.request.version == 0 and not asked)
@@ -122,7 +123,7 @@ def _cluster_operations(guard: Guard) -> int:
 def _visible(guard: Guard, entry: Entry) -> bool:
     name = guard.topic_name(entry)
     if name is None:
-        return True  # an id of no topic
+        return True  # unknown topic id
     if not guard.may_topic(Operation.DESCRIBE, name):
         return False
     would_create = (
@@ -138,7 +139,7 @@ def _may_create(guard: Guard, name: str) -> bool:
 
 
 def describe_cluster(guard: Guard) -> bool:
-    """Everybody may ask; the answer says what else one may do."""
+    """Permit the request; add the operations that the client may perform on the cluster."""
     if guard.body["include_cluster_authorized_operations"]:
 
         def amend(response: dict[str, Any]) -> None:
@@ -149,7 +150,7 @@ def describe_cluster(guard: Guard) -> bool:
 
 
 def describe_topic_partitions(guard: Guard) -> bool:
-    """DESCRIBE on each topic."""
+    """Require DESCRIBE on each topic."""
     if not guard.body["topics"]:
         visible = [
             topic.name
@@ -181,7 +182,7 @@ def _refused_names(refused: list[Entry]) -> list[Entry]:
 
 
 def create_topics(guard: Guard) -> bool:
-    """CREATE on the cluster or the topic; DESCRIBE_CONFIGS to see its settings."""
+    """Require CREATE on the cluster or the topic; show settings only with DESCRIBE_CONFIGS."""
     refused = guard.keep("topics", lambda entry: _may_create(guard, entry["name"]))
     answers = [
         {
@@ -206,7 +207,7 @@ def create_topics(guard: Guard) -> bool:
 
 
 def delete_topics(guard: Guard) -> bool:
-    """DELETE; whoever may not even DESCRIBE does not learn the name of an id."""
+    """Require DELETE; without DESCRIBE the name behind a topic id is not shown."""
     body = guard.body
     answers: list[Entry] = []
 
@@ -237,7 +238,7 @@ def delete_topics(guard: Guard) -> bool:
 
 
 def create_partitions(guard: Guard) -> bool:
-    """ALTER."""
+    """Require ALTER on each topic."""
     refused = guard.keep("topics", lambda entry: guard.may_topic(Operation.ALTER, entry["name"]))
     guard.add(
         "results",
@@ -250,7 +251,7 @@ def create_partitions(guard: Guard) -> bool:
 
 
 def configs(on_topic: Operation, answer: str) -> Rule:
-    """An operation on each topic whose settings are meant, or on the cluster."""
+    """Return a rule that requires an operation on each topic, or on the cluster otherwise."""
     topic = 2
 
     def permitted(guard: Guard, entry: Entry) -> bool:

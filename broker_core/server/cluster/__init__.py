@@ -1,1 +1,1 @@
-"""A broker's part in a cluster: its controller, its place in the quorum, what it is told."""
+"""A broker's membership in a cluster: registration, metadata quorum, controller, replication."""

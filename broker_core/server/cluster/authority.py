@@ -1,4 +1,4 @@
-"""What the active controller decides for clients; see `broker_core.server.settings.authority`."""
+"""Decisions of the active controller for clients; see `broker_core.server.settings.authority`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ClusterAuthority:
-    """Good for one request: what it decides becomes records, durable when they are committed."""
+    """Decides for one request; its decisions are records, and durable when these are committed."""
 
     def __init__(self, broker: Broker, controller: Controller) -> None:
         self._broker = broker

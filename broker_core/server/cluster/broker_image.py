@@ -1,4 +1,4 @@
-"""Makes this broker what the image says: its replicas, and the settings of all brokers."""
+"""Applies metadata images to this broker: its replicas, and the settings of all brokers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerImageSync:
-    """Applies images; the first one opens what is stored here."""
+    """Applies images; the first one opens the replicas that are stored here."""
 
     def __init__(self, broker: Broker, environment: Environment) -> None:
         self._broker = broker
@@ -33,7 +33,7 @@ class BrokerImageSync:
         self._is_loaded = False
 
     def apply(self, image: ClusterImage, changes: ImageChanges) -> None:
-        """Follow a change. Raises KafkaStorageError; ConfigError for another cluster's files."""
+        """Apply a change. Raises KafkaStorageError; ConfigError for another cluster's files."""
         self._apply_settings(image, changes)
         if self._is_loaded:
             self._topics.apply(image, changes)

@@ -1,9 +1,9 @@
-"""What a broker process knows of the one before it: whether that one's records are all still there.
+"""A file that tells a broker process whether all records of the process before it are on disk.
 
-A process that was killed leaves what it wrote with the system; a machine that lost its power may
-have lost it, and a new disk never had it. The controller is told the former broker epoch where
-nothing can be missing, and otherwise that nothing is known (PreviousBrokerEpoch of
-BrokerRegistration, KIP-966): such a replica leads only if no other one is eligible.
+The records of a process that was killed are with the operating system; a machine that lost its
+power may have lost some, and a new disk never had any. If nothing can be missing, the controller is
+told the former broker epoch, otherwise -1 (PreviousBrokerEpoch of BrokerRegistration, KIP-966): a
+replica with unknown records leads only if no other one is eligible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker_core.environment import Environment
 logger = logging.getLogger(__name__)
 
 _FILE: Final = "broker-life.json"
-#: Nothing is known of a former life.
+#: Epoch if there was no former process, or if its records may be incomplete.
 UNKNOWN: Final = -1
 
 
@@ -30,14 +30,14 @@ class _Stored(msgspec.Struct):
 
 
 class BrokerLife:
-    """The file in a log directory that tells a new process of its former life."""
+    """The file in a log directory that tells a new process about the former one."""
 
     def __init__(self, directory: Path, environment: Environment) -> None:
-        """Read it; raises OSError."""
+        """Read the file; raises OSError."""
         self._path = directory / _FILE
         self._environment = environment
         self._epoch = UNKNOWN
-        #: The broker epoch of the former life, where all it has written is there; else UNKNOWN.
+        #: Broker epoch of the former process if all its records are on disk, else UNKNOWN.
         self.former_epoch = self._load()
 
     def _load(self) -> int:
@@ -55,17 +55,17 @@ class BrokerLife:
         return stored.broker_epoch if stored.has_ended or same_boot else UNKNOWN
 
     def begin(self, epoch: int) -> None:
-        """The controller has given this life its epoch."""
+        """Store the broker epoch that the controller has given this process."""
         self._epoch = epoch
         self._store(has_ended=False)
 
     def end(self) -> None:
-        """Everything written is on the medium, and nothing more will be."""
+        """Store that everything written is on the medium, and that nothing more will be written."""
         if self._epoch != UNKNOWN:
             self._store(has_ended=True)
 
     def distrust(self) -> None:
-        """The disk has refused something: what the next process finds may not be all."""
+        """Remove the file after a disk error: the next process may find incomplete records."""
         self._epoch = UNKNOWN
         try:
             self._environment.disk.remove(self._path)

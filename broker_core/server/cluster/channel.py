@@ -1,4 +1,4 @@
-"""The way of this broker to the active controller, whichever node that is."""
+"""Sends requests of this broker to the active controller, whichever node that is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RETRY_S: Final = 0.05
 
 
 class _Call:
-    """One request, tried until it is answered or its time is over."""
+    """One request, repeated until it is answered or its time is over."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class _Call:
         self._request = api, version, body
         self._answered: Callable[[Body | None], None] | None = answered
         self._loop = asyncio.get_running_loop()
-        # Also for a controller that hangs, and does not even refuse.
+        # Also ends a call to a controller that hangs, and does not even refuse.
         self._timer = self._loop.call_later(timeout_s, self._finish, None)
         self._try()
 
@@ -61,7 +61,7 @@ class _Call:
 
 
 class ControllerChannel:
-    """Sends requests to the active controller, and again while nobody is active."""
+    """Sends requests to the active controller; repeats them while no controller is active."""
 
     def __init__(
         self, shell: QuorumShell, service: ControllerService, config: BrokerConfig
@@ -87,11 +87,11 @@ class ControllerChannel:
         timeout_s: float = 10.0,
         version: int | None = None,
     ) -> None:
-        """Ask; `answered` gets None when there was no controller to answer in time."""
+        """Send a request; `answered` gets None if no controller answers in time."""
         _Call(self, api, api.versions[1] if version is None else version, body, answered, timeout_s)
 
     async def call(self, api: Api, body: Body, *, timeout_s: float = 10.0) -> Body | None:
-        """Ask, and wait for the answer."""
+        """Send a request and await the answer; None if no controller answers in time."""
         future: asyncio.Future[Body | None] = self._loop.create_future()
 
         def answered(answer: Body | None) -> None:
@@ -102,20 +102,20 @@ class ControllerChannel:
         return await future
 
     def close(self) -> None:
-        """Disconnect; what waits gets None."""
+        """Disconnect; waiting requests get None."""
         self._closed = True
         if self._peer is not None:
             self._peer.close()
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether nothing is sent any more."""
+        """Tell whether the channel sends no more requests."""
         return self._closed
 
     def attempt(
         self, api: Api, version: int, body: Body, answered: Callable[[Body | None], None]
     ) -> None:
-        """Ask whoever is known to be active, once."""
+        """Send a request once, to the controller that is known to be active."""
         if self._shell.is_active and self._service.serves(api):
             self._service.perform(api, body, answered)
             return

@@ -1,4 +1,4 @@
-"""What the active controller answers to brokers, wherever they ask."""
+"""Answers requests of brokers on the active controller's node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOT_CONTROLLER: Final[Body] = {"error_code": errors.NotController.code}
 
 
 class ControllerService:
-    """Answers when what was decided is committed."""
+    """Runs the controller's methods, and replies when their decisions are committed."""
 
     def __init__(self, shell: QuorumShell) -> None:
         self._shell = shell
@@ -39,11 +39,11 @@ class ControllerService:
 
     @staticmethod
     def serves(api: Api) -> bool:
-        """Tell whether brokers ask controllers this."""
+        """Tell whether brokers send this API to controllers."""
         return api.key in _METHODS
 
     def perform(self, api: Api, body: Body, reply: Reply) -> None:
-        """Answer a broker."""
+        """Answer a broker's request, with NotController if this node's is not active."""
         method = _METHODS[api.key]
         responses: list[Body] = []
 

@@ -1,7 +1,7 @@
-"""What only the active controller answers, passed on to it by whoever was asked (KIP-590).
+"""Forwards to the active controller the requests that only it can answer (KIP-590).
 
-A client may ask any broker. The request goes on as it came, with the name of who asks: it is the
-controller that looks whether they may.
+A client may ask any broker. The request is forwarded unchanged, with the client's principal; the
+controller checks what that principal may do.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ FORWARDED: Final = frozenset(
 
 
 def forward(channel: ControllerChannel, request: Request) -> None:
-    """Have the active controller answer; a client that gets nothing in time is disconnected."""
+    """Have the active controller answer; disconnect a client that gets no answer in time."""
     header = request.header
     frame = encode_request(
         header.api, header.version, header.correlation_id, request.client_id.encode(), request.body
@@ -110,7 +110,7 @@ def create_topic(
     principal: Principal,
     answered: Callable[[list[dict[str, Any]]], None],
 ) -> None:
-    """Ask for a topic in somebody's name; `answered` gets the results, none without an answer."""
+    """Have a topic created for `principal`; `answered` gets the results, [] if none arrive."""
     version = CREATE_TOPICS.versions[1]
     frame = encode_request(
         CREATE_TOPICS,
@@ -150,7 +150,7 @@ def _packed(host: str) -> bytes:
 
 
 class _ForwardedSession(ClientSession):
-    """The session of a client that is connected elsewhere."""
+    """The session of a client that is connected to another broker."""
 
     __slots__ = ("_forwarded",)
 
@@ -165,12 +165,12 @@ class _ForwardedSession(ClientSession):
 
     @property
     def is_authenticated(self) -> bool:
-        """See ClientSession: the other broker has seen to it."""
+        """See ClientSession; the other broker has authenticated the client."""
         return True
 
 
 class _Envelope:
-    """Where the answer to a forwarded request goes; a ResponseSink."""
+    """Returns the response of a forwarded request to the other broker; a ResponseSink."""
 
     sends_files = False
 
@@ -181,7 +181,7 @@ class _Envelope:
 
     def answered(self, request: Request) -> None:
         """See ResponseSink."""
-        # Without files that are sent unread: `sends_files` asks for none.
+        # There are no parts that are sent from files, because `sends_files` is False.
         parts = [
             part for part in request.parts or () if isinstance(part, bytes | bytearray | memoryview)
         ]
@@ -195,14 +195,14 @@ class _Envelope:
     close_when_answered = abort
 
     def mute(self, milliseconds: int) -> None:
-        """See ResponseSink: the client waits because its answer tells it to."""
+        """See ResponseSink; the response tells the client to wait."""
 
     def when_lost(self, lost: Callable[[], None]) -> None:
-        """See ResponseSink: the client is not connected here."""
+        """See ResponseSink; the client is not connected to this broker."""
 
 
 def open_envelope(broker: Broker, outer: Request) -> None:
-    """Answer a request that another broker passes on."""
+    """Answer a request that another broker has forwarded."""
     body = outer.body
     try:
         header, inner = decode_request(memoryview(bytes(body["request_data"])))

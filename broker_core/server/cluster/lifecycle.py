@@ -1,4 +1,4 @@
-"""This broker as the controller knows it: it registers, is heard of, and says when it goes."""
+"""This broker's registration with the controller, its heartbeats and its controlled shutdown."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from waylog.process.background import spawn
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.1
-#: A controller that has not answered for so long, or for two heartbeats, is missed.
+#: Seconds without an answer, or two heartbeats if longer, after which trouble is reported.
 _SILENT_S_MIN: Final = 1.5
-#: A broker that is told to stop waits this long for a controller that answers; without a quorum
-#: (all brokers are told to stop) there is none.
+#: Seconds that a stopping broker waits for a controller; if all brokers are stopped at once, there
+#: is no quorum and no controller answers.
 _SHUTDOWN_S: Final = 3.0
 
 
 class BrokerLifecycle:
-    """Registration and heartbeats."""
+    """Registers this broker and sends its heartbeats."""
 
     def __init__(
         self,
@@ -38,20 +38,20 @@ class BrokerLifecycle:
         image: Callable[[], ClusterImage],
         environment: Environment,
     ) -> None:
-        """Raises OSError."""
+        """Read the former broker epoch; raises OSError."""
         self._config = config
         self._channel = channel
         self._image = image
         self._new_uuid = environment.new_uuid
         self._now = environment.clock.monotonic
-        # When a controller last answered a heartbeat.
+        # Time of the last answer of a controller to a heartbeat.
         self._heard_at = self._now()
         self._is_silent = False
-        #: What the next process of this broker is told of this one.
+        #: Tells the next process of this broker about this one.
         self.life = BrokerLife(config.log_dir, environment)
-        #: Tells this process from others that were this broker.
+        #: Distinguishes this process from other processes with the same broker id.
         self.incarnation_id = environment.new_uuid().bytes
-        #: What the controller calls this life of the broker; -1 before it is registered.
+        #: Broker epoch, which the controller assigns at the registration; -1 before.
         self.epoch = -1
         self._unfenced = asyncio.Event()
         self._wake = asyncio.Event()
@@ -62,12 +62,12 @@ class BrokerLifecycle:
 
     @property
     def is_fenced(self) -> bool:
-        """Tell whether the controller believes that this broker does not serve."""
+        """Tell whether this broker is fenced, or was never unfenced."""
         return not self._unfenced.is_set()
 
     @property
     def trouble(self) -> str | None:
-        """Why others may lead what this broker led, for people; None where it serves."""
+        """The reason why other brokers may have taken over, as text for people, or None."""
         silent_s = self._now() - self._heard_at
         if silent_s > self._silent_s_max:
             return f"no controller has answered for {silent_s:.0f} s, this broker may be fenced"
@@ -97,7 +97,7 @@ class BrokerLifecycle:
             )
 
     async def register(self, listeners: Sequence[ListenerAddress], cluster_id: str) -> None:
-        """Register; returns when the controller has accepted. Raises InconsistentClusterId."""
+        """Register; return when the controller has accepted. Raises InconsistentClusterId."""
         self._registration = {
             "broker_id": self._config.node_id,
             "cluster_id": cluster_id,
@@ -140,13 +140,13 @@ class BrokerLifecycle:
             await asyncio.sleep(_RETRY_S)
 
     async def begin(self) -> None:
-        """Begin heartbeats; returns when the broker may serve."""
+        """Start the heartbeats; return when the broker is unfenced and may serve."""
         self._heard_at = self._now()
         self._heartbeats = spawn(self._beat(), "heartbeats")
         await self._unfenced.wait()
 
     def beat_now(self) -> None:
-        """Do not wait for the next heartbeat's time."""
+        """Send the next heartbeat at once."""
         self._wake.set()
 
     async def _beat(self) -> None:
@@ -168,7 +168,7 @@ class BrokerLifecycle:
             if answer is not None:
                 await self._take(answer)
             try:
-                # While it is not accepted it has nothing else to do.
+                # A fenced broker has nothing else to do, and asks again soon.
                 pause_s = interval_s if self._unfenced.is_set() else min(interval_s, _RETRY_S)
                 async with asyncio.timeout(pause_s):
                     await self._wake.wait()
@@ -178,7 +178,7 @@ class BrokerLifecycle:
     async def _take(self, answer: dict[str, Any]) -> None:
         code = answer["error_code"]
         if code in {errors.StaleBrokerEpoch.code, errors.BrokerIdNotRegistered.code}:
-            # The controllers have lost what they knew, or another process took the id.
+            # The controllers have lost their metadata, or another process has registered the id.
             logger.warning("the controller does not know this broker any more; it registers again")
             self._unfenced.clear()
             self.incarnation_id = self._registration["incarnation_id"] = self._new_uuid().bytes
@@ -196,7 +196,7 @@ class BrokerLifecycle:
                 self._may_shut_down.set()
 
     async def shut_down(self) -> None:
-        """Say that this broker goes; returns when others lead what it led, or nobody answers."""
+        """Ask for a controlled shutdown; return when others lead, or no controller answers."""
         if self._heartbeats is None or not self._config.controlled_shutdown:
             return
         self._wants_shut_down = True
@@ -208,7 +208,7 @@ class BrokerLifecycle:
             logger.warning("no controller has let this broker go; it stops all the same")
 
     async def close(self) -> None:
-        """End the heartbeats."""
+        """Stop the heartbeats."""
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.gather(self._heartbeats, return_exceptions=True)

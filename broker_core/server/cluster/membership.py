@@ -1,4 +1,4 @@
-"""A broker's part in a cluster: the metadata it follows, the controller it asks, or is."""
+"""A broker's membership in a cluster: its part of the quorum, the metadata, the controller."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Told of each newer image, with what is different.
+#: Called with each new image and its changes.
 Subscriber = Callable[[ClusterImage, ImageChanges], None]
 
-#: A broker that finds no controller says so after this long, again and again.
+#: Seconds between two log lines of a broker that finds no controller.
 _PATIENCE_S: Final = 10.0
 _PATIENCE_FIRST_S: Final = 3.0
-#: Clients are told of a broker so long after it has gone. librdkafka gives up a broker that is no
-#: longer named, and with it for a second the partitions that were to move elsewhere meanwhile.
+#: Seconds for which Metadata still names a broker that has stopped. librdkafka drops a broker that
+#: is no longer named. It then lacks its partitions for a second, while they move to other brokers.
 _FAREWELL_S: Final = 5.0
-#: Between two looks whether there still is a quorum.
+#: Seconds between two checks whether there is still a quorum.
 _LOOK_S: Final = 0.2
 _QUORUM_APIS: Final = frozenset({52, 53, 54, 30001, 30002})
 
 
 class Cluster:
-    """Made by the broker; `start`, `join` and `close` in this order."""
+    """This broker's membership in a cluster; call `start`, `join` and `close` in this order."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Cluster:
         environment: Environment,
         failed: Callable[[Exception], None],
     ) -> None:
-        """Read what is stored; raises KafkaStorageError, OSError."""
+        """Read the stored state; raises KafkaStorageError, OSError."""
         self._broker = broker
         self._config = config
         self._shell = QuorumShell(
@@ -95,12 +95,12 @@ class Cluster:
                 listeners=(config.controller_listener,),
                 apis=CONTROLLER_APIS,
             )
-        #: Followers of the image; nobody is told before `join` has returned the first.
+        #: Called with each new image; `join` makes the first calls, with everything as changed.
         self.subscribers: list[Subscriber] = []
         self._creating: set[str] = set()
-        #: How long clients are told of a broker that has gone.
+        #: Seconds for which Metadata still names a broker that has stopped.
         self.farewell_s = _FAREWELL_S
-        # Whoever serves, and when others have stopped to, as seen from here.
+        # Brokers that serve, and the times at which others stopped, as seen by this broker.
         self._serving: set[int] = set()
         self._gone_at: dict[int, float] = {}
         self._progress = asyncio.Event()
@@ -109,14 +109,14 @@ class Cluster:
     # -------------------------------------------------------------------------------- life
 
     async def start(self) -> None:
-        """Take part in the quorum; raises OSError."""
+        """Start this node's part of the quorum; raises OSError."""
         if self._network is not None:
             await self._network.bind()
             await self._network.serve()
         self._shell.start()
 
     async def join(self, listeners: list[ListenerAddress]) -> None:
-        """Register; returns when this broker knows all there is to know.
+        """Register; return when this broker has all metadata up to its registration.
 
         Raises InconsistentClusterId.
         """
@@ -146,9 +146,9 @@ class Cluster:
                 )
 
     async def leave(self) -> None:
-        """Let others take over; returns when they have, or nobody answers."""
+        """Let others take over; return when they have, or when no controller answers."""
         if self._shell.has_ended and self._shell.leader_id is None:
-            # Its controller was the active one: there is no other before this node is gone.
+            # This node's controller was the active one; no other becomes active before it is gone.
             await self.lifecycle.close()
             return
         leaving = asyncio.create_task(self.lifecycle.shut_down())
@@ -160,7 +160,7 @@ class Cluster:
         await self.lifecycle.close()
 
     async def _quorum_gone(self) -> None:
-        """Return when so many controllers refuse connections that nothing can be decided."""
+        """Return when so many controllers refuse connections that they have no majority."""
         others = [each for node, each in self._config.voters if node != self._config.node_id]
         majority = len(self._config.voters) // 2 + 1
         while True:
@@ -171,7 +171,7 @@ class Cluster:
                 return
 
     async def close(self) -> None:
-        """Take part no longer."""
+        """Leave the quorum and close all connections to controllers."""
         await self._watch.close()
         self.channel.close()
         self._shell.close()
@@ -182,7 +182,7 @@ class Cluster:
 
     @property
     def image(self) -> ClusterImage:
-        """What is committed, as far as known here."""
+        """The committed metadata, up to what this node knows."""
         return self._shell.image
 
     @property
@@ -192,7 +192,7 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """The node whose controller is active, as far as known; -1 if nobody's."""
+        """The node whose controller is active, if known; else -1."""
         leader_id = self._shell.leader_id
         return -1 if leader_id is None else leader_id
 
@@ -202,11 +202,11 @@ class Cluster:
         return self._shell
 
     def describe_quorum(self) -> dict[str, Any] | None:
-        """What DescribeQuorum says of the metadata log; None where another node leads it."""
+        """Describe the metadata log for DescribeQuorum; None if another node is its leader."""
         return quorum_description(self._shell, self._broker.now_ms())
 
     def quorum_lag(self) -> dict[int, int]:
-        """Entries that each other voter lacks; nothing where another node leads."""
+        """Return how many entries each other voter lacks; empty if another node is the leader."""
         replica = self._shell.node.replica
         role = replica.role
         if not isinstance(role, Leader):
@@ -219,11 +219,11 @@ class Cluster:
         }
 
     def brokers(self) -> list[BrokerImage]:
-        """The brokers that serve, or are about to stop."""
+        """Return the brokers that are not fenced; they serve, or are about to stop."""
         return [each for each in self.image.brokers.values() if not each.fenced]
 
     def named_brokers(self) -> list[BrokerImage]:
-        """Those that clients are told of: also who has served until a moment ago."""
+        """Return the brokers that Metadata names: also those that stopped a moment ago."""
         now = asyncio.get_running_loop().time()
         return [
             each
@@ -255,7 +255,7 @@ class Cluster:
     # ------------------------------------------------------------------------- decisions
 
     def administer(self, action: Callable[[Authority], None], done: Done) -> None:
-        """See `Broker.administer`; for the active controller's node."""
+        """See `Broker.administer`; only for the node of the active controller."""
 
         def decided(is_committed: bool) -> None:
             done(None if is_committed else errors.NotController())
@@ -268,7 +268,7 @@ class Cluster:
             done(error)
 
     def create_internal_topic(self, name: str) -> None:
-        """Have the controller create a coordinator's topic, soon."""
+        """Ask the controller to create a coordinator's topic; do not wait for it."""
         config = self._config
         if name == TRANSACTIONS_TOPIC:
             partitions = config.transaction_topic_partitions
@@ -287,7 +287,7 @@ class Cluster:
             "compression.type": "producer",
             "segment.bytes": str(segment_bytes),
         }
-        # It is the broker that wants it, not the client.
+        # The topic is created for the broker, not for the client.
         self.create_topic(name, partitions, factor, configs, config.broker_principal)
 
     def create_topic(
@@ -298,7 +298,7 @@ class Cluster:
         configs: Mapping[str, str],
         principal: Principal,
     ) -> None:
-        """Have the controller create a topic, soon, in somebody's name."""
+        """Ask the controller to create a topic for `principal`; do not wait for it."""
         if name in self._creating:
             return
         self._creating.add(name)
@@ -316,14 +316,14 @@ class Cluster:
     # ---------------------------------------------------------------------------- requests
 
     def forwards(self, request: Request) -> bool:
-        """Tell whether the request is the controller's, and has been passed on."""
+        """Tell whether a request is for the controller, and forward it in that case."""
         if request.header.api.key not in FORWARDED or self.is_active:
             return False
         forward(self.channel, request)
         return True
 
     def _handle(self, request: Request) -> None:
-        """What comes in on the controller's listener."""
+        """Handle a request from the controller's listener."""
         key = request.header.api.key
         if key not in _LOGIN and not authorize(self._broker, request):
             return

@@ -1,4 +1,4 @@
-"""Ids of idempotent producers in blocks that the controller gives to each broker (KIP-730)."""
+"""Ids of idempotent producers, from blocks that the controller gives to each broker (KIP-730)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_core.protocol.definitions import ALLOCATE_PRODUCER_IDS
 if TYPE_CHECKING:
     from broker_core.server.cluster.membership import Cluster
 
-#: The next block is asked for when so much of the last is left.
+#: Share of a block that is used up when the next block is requested.
 _AHEAD: Final = 0.5
 
 
@@ -27,7 +27,7 @@ class ProducerIdBlocks:
         self._is_asking = False
 
     def next_id(self) -> int:
-        """See ProducerIdSource; CoordinatorLoadInProgress until the controller has answered."""
+        """See ProducerIdSource; raises CoordinatorLoadInProgress while it has no block."""
         if self._next >= self._end and self._following is not None:
             first, count = self._following
             self._following = None

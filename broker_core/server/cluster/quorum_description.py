@@ -1,4 +1,4 @@
-"""The quorum as its leader sees it, in the words of DescribeQuorum."""
+"""The metadata quorum as its leader sees it, in the form of DescribeQuorum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker_core.server.cluster.wire import directory_bytes
 
 
 def quorum_description(shell: QuorumShell, now_ms: int) -> dict[str, Any] | None:
-    """Leader, voters and observers; None where this node does not lead."""
+    """Return leader, voters and observers; None if this node is not the leader."""
     replica = shell.node.replica
     role = replica.role
     if not isinstance(role, Leader):

@@ -1,7 +1,7 @@
-"""The shell around this node's part of the quorum: files, timers and connections for it.
+"""Runs this node's part of the metadata quorum: with files, timers and connections.
 
-Everything happens on the event loop. A vote, and what a leader or follower appends, is on the
-medium before anything is answered, so that the loop waits for the disk then; that is a few times a
+Everything happens on the event loop. A vote, and what a leader or follower appends, has to be on
+the medium before anything is answered. The event loop blocks on the disk for that: a few times a
 second at most, when topics or brokers change.
 """
 
@@ -40,16 +40,16 @@ from broker_core.server.settings.settings_store import SettingsStore
 logger = logging.getLogger(__name__)
 
 DIRECTORY: Final = "metadata"
-#: A fetch without news waits this long for some.
+#: Milliseconds that a fetch waits for new entries.
 _FETCH_WAIT_MS: Final = 500
-#: What ends the process: the disk fails, or the log cannot be what the quorum committed.
+#: Errors that end the process: the disk fails, or the log differs from what was committed.
 _FATAL: Final = (OSError, errors.KafkaStorageError, ImageError, LogsDisagree, msgspec.DecodeError)
 
 Answered = Callable[[Answer], None]
 
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
-    """The times in the property file."""
+    """Return the timeouts of the property file, in seconds."""
     return QuorumSettings(
         election_timeout=config.election_timeout_ms / 1000,
         election_backoff_max=config.election_backoff_max_ms / 1000,
@@ -58,7 +58,7 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
 
 
 def controller_settings(config: BrokerConfig) -> ControllerSettings:
-    """What the property file says to a controller."""
+    """Return the controller's settings from the property file."""
     return ControllerSettings(
         session_timeout=config.session_timeout_ms / 1000,
         partitions=config.num_partitions,
@@ -70,7 +70,7 @@ def controller_settings(config: BrokerConfig) -> ControllerSettings:
 
 
 def first_users(config: BrokerConfig, environment: Environment) -> list[MetadataRecord]:
-    """Those that `waylog broker --add-scram` has stored here before there was a cluster."""
+    """Return records of the users that `waylog broker --add-scram` has stored here."""
     users = ScramUsers()
     SettingsStore(config.log_dir, environment).attach("scram", users.load, users.to_stored)
     return list(scram_records(ClusterImage(), users.to_stored()))
@@ -79,8 +79,8 @@ def first_users(config: BrokerConfig, environment: Environment) -> list[Metadata
 class QuorumShell:
     """Runs a MetadataNode.
 
-    `changed` is called with each newer image, `led` whenever another node is known to lead or this
-    one's controller has become active, `failed` once, when it cannot go on.
+    `changed` is called with each new image. `led` is called when the known leader changes, or
+    whether this node's controller is active. `failed` is called once, if the node cannot continue.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class QuorumShell:
         led: Callable[[], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Read what is stored; raises KafkaStorageError, OSError."""
+        """Read the stored state; raises KafkaStorageError, OSError."""
         self._changed = changed
         self._led = led
         self._failed = failed
@@ -102,7 +102,7 @@ class QuorumShell:
         self._node_id = config.node_id
         randomness = environment.randomness
         replica = QuorumReplica(
-            # Voters that are named by address have no directory ids, as in Kafka.
+            # As in Kafka, voters that are configured by address have no directory ids.
             ReplicaKey(config.node_id, ""),
             self._log,
             FileElectionStore(directory, environment),
@@ -131,7 +131,7 @@ class QuorumShell:
             if node_id != config.node_id
         }
         self._timer: asyncio.TimerHandle | None = None
-        # Fetches of others that wait for news.
+        # Fetches of other nodes that wait for new entries.
         self._fetches: dict[FetchRequest, tuple[Answered, asyncio.TimerHandle]] = {}
         self._leader: tuple[int | None, bool] = None, False
         self._is_settling = False
@@ -140,31 +140,31 @@ class QuorumShell:
 
     @property
     def image(self) -> ClusterImage:
-        """What is committed, as far as known here."""
+        """The committed metadata, up to what this node knows."""
         return self.node.image
 
     @property
     def leader_id(self) -> int | None:
-        """Which node's controller is active, as far as known here."""
+        """The node whose controller is active, if known."""
         leader_id = self.node.replica.leader_id
         return None if self._closed and leader_id == self._node_id else leader_id
 
     @property
     def is_active(self) -> bool:
-        """Tell whether this node's controller is."""
+        """Tell whether this node's controller is active."""
         return self.node.controller is not None and not self._closed
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether this node takes part no longer: it was closed, or its log failed."""
+        """Tell whether this node has left the quorum: it was closed, or its log failed."""
         return self._closed
 
     def start(self) -> None:
-        """Begin to take part."""
+        """Begin to take part in the quorum."""
         self._perform(lambda: None)
 
     def close(self) -> None:
-        """Take part no longer; who led tells the others. Once."""
+        """Leave the quorum; a leader tells the other nodes. To be called once."""
         self._perform(lambda: self.node.replica.resign(self._loop.time()))
         if not self._closed:
             self._end()
@@ -180,10 +180,10 @@ class QuorumShell:
         for peer in self._peers.values():
             peer.close()
 
-    # ------------------------------------------------------------------------------- what happens
+    # ------------------------------------------------------------------------------------- events
 
     def decide(self, action: Callable[[Controller], None], decided: Decided) -> None:
-        """See `MetadataNode.decide`. Raises NotController, and what the action raises."""
+        """See `MetadataNode.decide`. Raises NotController, and what `action` raises."""
         refusals: list[Exception] = []
 
         def perform() -> None:
@@ -201,7 +201,7 @@ class QuorumShell:
             raise refusals[0]
 
     def receive(self, request: Request, answered: Answered) -> None:
-        """Another node asks; raises what its request is the reason of."""
+        """Handle a request of another node; raises the exceptions that the request causes."""
         refusals: list[Exception] = []
 
         def perform() -> None:
@@ -216,8 +216,8 @@ class QuorumShell:
             if isinstance(request, FetchRequest) and isinstance(answer, FetchAnswer):
                 quiet = not (answer.entries or answer.diverging or answer.snapshot)
                 if quiet and not replica.has_news(request):
-                    # Asked again by who has given up waiting: on its connection nothing is answered
-                    # before the first has been.
+                    # The same fetch again, from a node that has given up waiting: responses leave a
+                    # connection in order, so its first fetch has to be answered too.
                     self._answer_fetch(request)
                     wait = self._loop.call_later(_FETCH_WAIT_MS / 1000, self._answer_fetch, request)
                     self._fetches[request] = answered, wait
@@ -248,13 +248,13 @@ class QuorumShell:
         except Exception as error:
             is_expected = isinstance(error, _FATAL)
             logger.critical("the metadata log: %s", error, exc_info=None if is_expected else error)
-            # What it holds may not be on the medium. Nobody must hear of it: not as a fetch's
-            # position, not as a vote, not as an answer.
+            # The node's state may not be on the medium. No other node may learn of it: not from a
+            # fetch position, not from a vote, not from an answer.
             self._end()
             self._failed(error)
 
     def _settle(self) -> None:
-        """Do what follows from what has happened, and from what follows from that."""
+        """Do what follows from the last event, until nothing new follows."""
         if self._is_settling:
             return
         self._is_settling = True
@@ -307,7 +307,7 @@ class QuorumShell:
             except (IndexError, ValueError) as error:
                 logger.warning("node %d answers nonsense: %s", outgoing.node_id, error)
         elif body is None and isinstance(outgoing.request, FetchRequest):
-            # Its process may be gone: nothing listens there any more.
+            # The other node's process may be gone.
             self._disconnected(outgoing.node_id)
         self._perform(
             lambda: self.node.replica.on_answer(outgoing.request, answer, self._loop.time())

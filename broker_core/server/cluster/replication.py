@@ -1,4 +1,4 @@
-"""What connects this broker's replicas with the cluster: images in, changes of ISRs out."""
+"""Connects this broker's replicas with the cluster: metadata comes in, ISR proposals go out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Replication:
-    """The cluster as replicas see it, and the other brokers as coordinators see them."""
+    """The cluster for the replicas, and the other brokers for the coordinators."""
 
     def __init__(self, broker: Broker, cluster: Cluster) -> None:
         config = broker.config
@@ -71,14 +71,14 @@ class Replication:
         self.replicas.follower_quota.rate = follower
 
     def start(self) -> None:
-        """Tell coordinators what this broker leads, from now on."""
+        """Begin to tell coordinators which partitions this broker leads."""
         self.replicas.listen(OFFSETS_TOPIC, self._broker.groups.shards)
         self.replicas.listen(TRANSACTIONS_TOPIC, self._broker.transactions.shards)
         self.replicas.listen(STATE_TOPIC, self._broker.share_coordinator.shards)
         self.replicas.start()
 
     def close(self) -> None:
-        """Fetch nothing and propose nothing any more."""
+        """Stop fetching and proposing, and close the connections."""
         self.replicas.close()
         for peer in self._peers.values():
             peer.close()
@@ -90,7 +90,7 @@ class Replication:
     # ------------------------------------------------------------------------------------ images
 
     def apply(self, image: ClusterImage, changes: ImageChanges) -> None:
-        """Follow a change, after topics and replicas are there that it names."""
+        """Apply a change; its topics and replicas have to be open already."""
         if changes.everything:
             brokers: Iterable[int] = image.brokers
         else:
@@ -135,27 +135,27 @@ class Replication:
 
     @property
     def node_id(self) -> int:
-        """This broker."""
+        """Id of this broker."""
         return self._broker.node_id
 
     @property
     def broker_epoch(self) -> int:
-        """Of this broker's registration."""
+        """Epoch of this broker's registration."""
         return self._cluster.lifecycle.epoch
 
     @property
     def image(self) -> ClusterImage:
-        """What is committed, as far as known here."""
+        """The committed metadata, up to what this node knows."""
         return self._cluster.image
 
     def alter_partition(
         self, body: dict[str, Any], answered: Callable[[dict[str, Any] | None], None]
     ) -> None:
-        """Ask the controller."""
+        """Send AlterPartition to the controller."""
         self._cluster.channel.send(ALTER_PARTITION, body, answered)
 
     def peer(self, broker_id: int) -> Peer | None:
-        """A new connection to another broker; None where nobody knows its address."""
+        """Return a new connection to another broker, or None if its address is unknown."""
         endpoint = self._endpoint(broker_id)
         if endpoint is None:
             return None
@@ -169,7 +169,7 @@ class Replication:
     # -------------------------------------------------------------- the brokers, to coordinators
 
     def leader_of(self, place: tuple[str, int]) -> int | None:
-        """The broker that leads a partition; -1 where nobody does, None where there is none."""
+        """Return a partition's leader; -1 if it has none, None if there is no such partition."""
         partition = self.image.partition(*place)
         return None if partition is None else partition.leader
 
@@ -181,7 +181,7 @@ class Replication:
         body: dict[str, Any],
         answered: Callable[[dict[str, Any] | None], None],
     ) -> None:
-        """Ask a broker; None where there is no answer."""
+        """Send a request to a broker; `answered` gets None without an answer."""
         peer = self._peers.get(broker_id)
         if peer is None:
             peer = self.peer(broker_id)
@@ -199,7 +199,7 @@ class Replication:
 
 
 def _inter_broker_listener(config: BrokerConfig) -> ListenerConfig:
-    """The listener on which brokers reach each other; raises ConfigError."""
+    """Return the listener that brokers use among themselves; raises ConfigError."""
     name = config.inter_broker_listener_name or config.listeners[0].name
     found = next((each for each in config.listeners if each.name == name), None)
     if found is None:

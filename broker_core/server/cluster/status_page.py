@@ -1,4 +1,4 @@
-"""One page for people: brokers, the quorum, and partitions that have not what they should have."""
+"""A status page for people: brokers, the quorum, and partitions that lack replicas or a leader."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from broker_core.cluster.image import ClusterImage, PartitionImage
 from broker_core.server.cluster.membership import Cluster
 
-#: So many partitions are named; the rest is counted.
+#: Partitions that are listed; more are only counted.
 _ROWS_MAX: Final = 200
 
 _STYLE: Final = (
@@ -21,7 +21,7 @@ _STYLE: Final = (
 
 
 def status_page(cluster: Cluster, node_id: int) -> bytes:
-    """HTML."""
+    """Return the page as HTML."""
     image = cluster.image
     leader = cluster.controller_id
     partitions = list(image.partitions())

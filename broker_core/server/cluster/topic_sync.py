@@ -1,4 +1,4 @@
-"""Makes this broker's topics and replicas what the image says they are."""
+"""Applies metadata images to this broker's topics and replicas."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from broker_core.server.partitions.topics import Topic, TopicRegistry
 
 logger = logging.getLogger(__name__)
 
-#: Says in a log's directory which topic it belongs to: one that is deleted and created again while
-#: this broker is down has the same name, but not the same records.
+#: File in a log directory with the id of its topic. If a topic is deleted and created again while
+#: this broker is down, the new topic has the same name, but not the same records.
 _FILE: Final = "partition.metadata"
 
 
 class TopicSync:
-    """Applies images to the registry, the first with everything that is stored here."""
+    """Applies images to the TopicRegistry; `load` applies the first one."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class TopicSync:
         environment: Environment,
         deleted: Callable[[Topic], None],
     ) -> None:
-        """`deleted` is told of topics that are there no longer."""
+        """`deleted` is called with each deleted topic."""
         self._topics = topics
         self._deleted = deleted
         self._node_id = node_id
@@ -37,12 +37,12 @@ class TopicSync:
         self._new_uuid = environment.new_uuid
 
     def load(self, image: ClusterImage) -> None:
-        """Open the replicas that are here; raises KafkaStorageError."""
+        """Open the replicas that the first image places here; raises KafkaStorageError."""
         self.apply(image, ImageChanges(everything=True))
         self._topics.set_strays_aside()
 
     def apply(self, image: ClusterImage, changes: ImageChanges) -> None:
-        """Follow a change; raises KafkaStorageError."""
+        """Apply a change; raises KafkaStorageError."""
         for topic in self._gone(image, changes):
             logger.info("topic %s is deleted", topic.name)
             self._topics.forget(topic)
@@ -56,7 +56,7 @@ class TopicSync:
             indexes = {index for each, index in changes.partitions if each == name}
             if changes.everything or name in changes.created:
                 indexes = set(range(len(described.partitions)))
-            # Before replicas are opened here: groups have to see that there are more.
+            # Before replicas are opened: groups must see new partitions on other brokers too.
             if topic.partition_count != len(described.partitions):
                 topic.partition_count = len(described.partitions)
                 self._topics.version += 1
@@ -90,7 +90,7 @@ class TopicSync:
         try:
             self._topics.set_config(topic, overrides)
         except errors.InvalidConfig as error:
-            # The controller has another version, or other limits.
+            # The controller has another version, or other limits, than this broker.
             logger.error("topic %s keeps its settings: %s", topic.name, error)
 
     def _follow(self, topic: Topic, index: int, described: TopicImage) -> None:

@@ -1,7 +1,7 @@
-"""Notices at once that a broker's process is gone: its machine then refuses connections.
+"""Detects at once that a broker's process is gone, because its machine then refuses connections.
 
-A connection that breaks, and a controller that has just become active and has heard of nobody, are
-reasons to look. Whoever merely does not answer has until the end of its session.
+Brokers are probed when a connection breaks, and when the controller has just become active and has
+heard of no broker yet. A broker that only does not answer keeps its session until that times out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PAUSE_LONGEST_S: Final = 0.5
 
 
 async def is_refused(host: str, port: int) -> bool:
-    """Tell whether a machine is there, and says that nobody listens at a port."""
+    """Tell whether a machine can be reached, and refuses connections to a port."""
     try:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             _, writer = await asyncio.open_connection(host, port)
@@ -38,26 +38,26 @@ async def is_refused(host: str, port: int) -> bool:
 
 
 class BrokerWatch:
-    """Watches over the brokers while this node's controller is active."""
+    """Probes brokers while this node's controller is active."""
 
     def __init__(self, shell: QuorumShell) -> None:
         self._shell = shell
         self._probes: set[asyncio.Task[None]] = set()
 
     def heard(self, request: Request) -> None:
-        """A broker sends heartbeats on this connection."""
+        """Watch a connection on which a broker sends heartbeats."""
         broker_id = request.body["broker_id"]
         request.when_lost(lambda: self._disconnected(broker_id))
 
     def look_around(self) -> None:
-        """The controller has become active."""
+        """Probe all brokers; called when this node's controller has become active."""
         for broker in self._shell.image.brokers.values():
-            # Also this node's: its former process may have been the one.
+            # Also this node's broker: its former process may be the one that is gone.
             if not broker.fenced:
                 self._probe(broker.id)
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop all probes."""
         for probe in self._probes:
             probe.cancel()
         await asyncio.gather(*self._probes, return_exceptions=True)

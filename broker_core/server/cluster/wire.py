@@ -1,4 +1,4 @@
-"""The requests of the quorum as they are on the wire, and back."""
+"""Encodes and decodes the messages of the metadata quorum."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOBODY: Final = -1
 
 
 def directory_bytes(directory_id: str) -> bytes:
-    """A directory id on the wire; zeroes for a voter that has none."""
+    """Encode a directory id; a voter without one has zeroes."""
     return uuid.UUID(directory_id).bytes if directory_id else bytes(16)
 
 
@@ -54,7 +54,7 @@ def _partition(body: Body) -> Body:
 
 
 def encode_request(request: Request, cluster_id: str | None, max_wait_ms: int) -> tuple[Api, Body]:
-    """The API and the body of its newest version."""
+    """Return the API, and the body in its newest version."""
     body: Body = {"cluster_id": cluster_id}
     match request:
         case VoteRequest():
@@ -117,7 +117,7 @@ def encode_request(request: Request, cluster_id: str | None, max_wait_ms: int) -
 
 
 def decode_request(api: Api, body: Body) -> Request:
-    """What `encode_request` was given. Raises IndexError for a body that names no partition."""
+    """Reverse `encode_request`. Raises IndexError for a body that names no partition."""
     if api is FETCH_METADATA:
         return FetchRequest(
             body["epoch"],
@@ -156,7 +156,7 @@ def decode_request(api: Api, body: Body) -> Request:
 
 
 def encode_answer(answer: Answer) -> Body:
-    """The body of the response."""
+    """Return the body of the response."""
     leader_id = _NOBODY if answer.leader_id is None else answer.leader_id
     match answer:
         case FetchAnswer():
@@ -194,7 +194,7 @@ def encode_answer(answer: Answer) -> Body:
 
 
 def decode_answer(api: Api, body: Body) -> Answer:
-    """What `encode_answer` was given. Raises IndexError, ValueError for what it would not give."""
+    """Reverse `encode_answer`. Raises IndexError, ValueError for an invalid body."""
     if api is FETCH_METADATA:
         leader_id = None if body["leader_id"] == _NOBODY else body["leader_id"]
         return FetchAnswer(

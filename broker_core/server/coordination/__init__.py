@@ -1,1 +1,1 @@
-"""Coordinators on the log: groups and transactions, and the topics that hold their records."""
+"""Group and transaction coordinators on the server, and the topics that hold their records."""

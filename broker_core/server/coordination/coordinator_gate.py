@@ -1,5 +1,7 @@
-"""In a cluster: requests for groups and transactions that another broker coordinates, or that this
-one does not know yet, are refused as the protocol says before any handler sees them.
+"""Refuses, in a cluster, requests for groups and transactions that this broker does not coordinate.
+
+The refusals are those of the protocol. They also apply while a coordinator is still loading. They
+are made before a handler sees the request.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 Entry = dict[str, Any]
 
-#: Says whether the handler is to be called; if not, the request has its answer.
+#: Returns whether the handler is to be called; if not, the request is answered already.
 Gate = Callable[["Broker", Request], bool]
 
 _TRANSACTIONS_IN_BATCHES_FROM: Final = 4
@@ -80,7 +82,7 @@ def _offset_delete(broker: Broker, request: Request) -> bool:
 
 
 def _each_group(names: str, answers: str, **more: Any) -> Gate:
-    """Refuse single names of a list; `answers` is where the response has them."""
+    """Return a gate that refuses single names of a list; `answers` is the response's list."""
 
     def gate(broker: Broker, request: Request) -> bool:
         codes = {name: broker.groups.shards.refusal(name) for name in request.body[names]}
@@ -179,7 +181,7 @@ def _list_transactions(broker: Broker, request: Request) -> bool:
 
 
 def _add(request: Request, field: str, entries: Iterable[Entry]) -> None:
-    """Put more elements into a list of the response."""
+    """Append elements to a list of the response."""
     refused = list(entries)
     if not refused:
         return
@@ -249,6 +251,6 @@ _GATES: Final[dict[int, Gate]] = {
 
 
 def is_coordinated_here(broker: Broker, request: Request) -> bool:
-    """Tell whether the handler is to be called; if not, the request has its answer."""
+    """Tell whether the handler is to be called; if not, the request is answered already."""
     gate = _GATES.get(request.header.api.key)
     return gate is None or gate(broker, request)

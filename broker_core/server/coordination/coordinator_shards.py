@@ -1,7 +1,7 @@
-"""Which keys a coordinator answers for: those whose partition of its topic this broker leads.
+"""The keys that a coordinator serves: those whose partition of its topic this broker leads.
 
-When it becomes the leader the partition's records are read first; when it is not any more, what was
-read is forgotten. A broker that is a cluster of its own answers for all keys.
+When this broker becomes leader of a partition, its records are loaded first; when it stops leading,
+they are unloaded. A standalone broker serves all keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
 
-#: Reads a partition, a bit a step; what has been read counts when it is at its end.
+#: Loads a partition in steps, yielding record counts; the result takes effect at the end.
 Load = Callable[[Partition], Iterator[int]]
 
 _RETRY_S: Final = 1.0
@@ -26,7 +26,7 @@ _PAUSE_S: Final = 0.1
 
 
 class CoordinatorShards:
-    """The partitions that are being read, and those that have been; a RoleListener."""
+    """The partitions that are being loaded, and those that are loaded; a RoleListener."""
 
     def __init__(self, topic: InternalTopic, load: Load, unload: Callable[[int], None]) -> None:
         self._topic = topic
@@ -37,11 +37,11 @@ class CoordinatorShards:
 
     @property
     def is_loading(self) -> bool:
-        """Tell whether something is not known yet."""
+        """Tell whether a partition is still being loaded."""
         return bool(self._loading)
 
     def refusal(self, key: str) -> int:
-        """Why a key's requests are not answered here; 0 if they are."""
+        """Return the error code for requests with this key; 0 if they are served here."""
         try:
             index = self._topic.index_of(key)
         except errors.CoordinatorNotAvailable as error:
@@ -58,7 +58,7 @@ class CoordinatorShards:
         self._loading[partition.index] = spawn(self._run(partition), f"reading {partition}")
 
     def read_again(self, partition: Partition) -> None:
-        """Begin again with what is stored, as soon as more can be."""
+        """Unload a partition and load it again, as soon as records can be committed."""
         index = partition.index
         if index in self._active:
             self.resigned(partition)
@@ -103,7 +103,7 @@ class CoordinatorShards:
         logger.info("%s: coordinated here, %d records read", partition, count)
 
     def close(self) -> None:
-        """Read nothing any more."""
+        """Stop loading."""
         for loading in self._loading.values():
             loading.cancel()
         self._loading.clear()

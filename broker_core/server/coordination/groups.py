@@ -1,4 +1,4 @@
-"""The shell around the group coordinator: it stores, waits and answers."""
+"""Runs the group coordinator: stores its records, sets its timers and sends its answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from broker_core.server.partitions.topics import TopicRegistry
 
 logger = logging.getLogger(__name__)
 
-#: What the coordinator hands back with its response.
+#: Token of a `Respond` effect: called with the response.
 Answer = Callable[[dict[str, Any]], None]
 
 
@@ -52,14 +52,14 @@ class _AppendWait:
 
 
 def coordinator_error(code: int) -> int:
-    """What a client hears of a coordinator that could not store something."""
+    """Return a client's error code for a coordinator's append that failed with `code`."""
     if code == errors.NotLeaderOrFollower.code:
         return errors.NotCoordinator.code
     return errors.CoordinatorNotAvailable.code
 
 
 class SubscribableTopics:
-    """The topics as groups see them; see TopicView."""
+    """The topics to which groups can subscribe; see TopicView."""
 
     def __init__(self, topics: TopicRegistry) -> None:
         self._topics = topics
@@ -84,12 +84,12 @@ class SubscribableTopics:
         return None if topic is None else topic.name
 
 
-#: Told the error code when something has been stored; 0 is none.
+#: Called with an error code when something has been stored, or could not be; 0 is no error.
 Stored = Callable[[int], None]
 
 
 class StoreWait:
-    """See AppendWaiter."""
+    """An AppendWaiter that calls `stored`."""
 
     __slots__ = ("_stored",)
 
@@ -106,17 +106,17 @@ class StoreWait:
 
 
 class KeptBeside(Protocol):
-    """What else has records in the groups' topic."""
+    """Owner of other records in the groups' topic: the share groups."""
 
     def take(self, key: bytes, value: bytes | None) -> bool:
-        """Take over a record; False for one that is not its own."""
+        """Load a record; return False for one of another kind."""
 
     def unload(self, is_gone: Callable[[str], bool]) -> None:
-        """Forget groups that are coordinated elsewhere."""
+        """Forget groups that are coordinated elsewhere now."""
 
 
 class Groups:
-    """Performs the coordinator's effects and calls it when time has come."""
+    """Performs the group coordinator's effects, and calls it at its deadlines."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Groups:
         *,
         is_alone: bool = True,
     ) -> None:
-        """`is_alone`: this broker is a cluster of its own, and coordinates all groups."""
+        """`is_alone`: this is a standalone broker, which coordinates all groups."""
         self._config = config
         self._flusher = flusher
         self._clock = environment.clock
@@ -145,7 +145,7 @@ class Groups:
             creates=is_alone,
         )
         self.beside: KeptBeside | None = None
-        #: Which groups are coordinated here, in a cluster.
+        #: In a cluster: the groups that are coordinated here.
         self.shards = CoordinatorShards(self._topic, self._load, self._unload)
         self.coordinator = GroupCoordinator(
             GroupSettings(
@@ -167,15 +167,15 @@ class Groups:
         )
 
     def new_member_id(self) -> str:
-        """An id that nobody has."""
+        """Return a random member id."""
         return str(self._new_uuid())
 
     def moment(self) -> Moment:
-        """Now."""
+        """Return the current time."""
         return Moment(int(self._clock.monotonic() * 1000), self._clock.now_ms())
 
     def load(self) -> None:
-        """Read what there is, where all groups are coordinated here; begin to look after them."""
+        """Load all groups on a standalone broker; begin to expire offsets."""
         if self._topic.creates:
             count = sum(sum(self._load(each)) for each in self._topic.partitions())
             if count:
@@ -206,7 +206,7 @@ class Groups:
         self.perform()
 
     def close(self) -> None:
-        """Stop the timers."""
+        """Stop the timers, and loading."""
         self._closed = True
         self.shards.close()
         for timer in (self._timer, self._expiry):
@@ -214,11 +214,11 @@ class Groups:
                 timer.cancel()
 
     def place_of(self, group_id: str) -> tuple[str, int]:
-        """The partition of a group's records; raises CoordinatorNotAvailable."""
+        """Return the partition of a group's records; raises CoordinatorNotAvailable."""
         return self._topic.name, self._topic.index_of(group_id)
 
     def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
-        """A partition of the groups' topic has the marker of a transaction."""
+        """Apply a transaction's marker in a partition of the groups' topic."""
         self.coordinator.end_transaction(
             producer_id,
             committed,
@@ -226,7 +226,7 @@ class Groups:
         )
 
     def perform(self) -> None:
-        """Do what the coordinator wants done."""
+        """Perform the coordinator's effects until there are no more."""
         while effects := self.coordinator.take_effects():
             for effect in effects:
                 if isinstance(effect, Respond):
@@ -275,7 +275,7 @@ class Groups:
     def append_beside(
         self, group_id: str, rows: list[tuple[bytes, bytes | None]], stored: Stored
     ) -> None:
-        """Append records of what is kept beside."""
+        """Append records of the share groups to the groups' topic."""
         now_ms = self.moment().wall_ms
         try:
             partition = self._topic.partition_of(group_id)
@@ -290,7 +290,7 @@ class Groups:
         self._flusher.wait_durable(partition, StoreWait(stored), result.last_offset + 1)
 
     def _wait_for_former(self, partition: Partition, effect: Append) -> None:
-        """Nothing is stored, but nobody hears of what is not committed yet."""
+        """Answer only when earlier appends are committed; there is nothing to store."""
         end_offset = partition.log.log_end_offset
         if end_offset <= partition.high_watermark:
             self.coordinator.appended(effect, self.moment())
@@ -298,13 +298,13 @@ class Groups:
             partition.wait_durable(_AppendWait(self, effect), end_offset)
 
     def _read_again(self, group_id: str) -> None:
-        """What is known of a group is not what is stored of it: only the latter holds.
+        """Reload a group's partition after a failed append: only stored state is valid.
 
-        Else another broker that coordinated it later would go back to epochs that members have
+        Otherwise a later coordinator on another broker would go back to epochs that members have
         left.
         """
         if self._topic.creates:
-            return  # nobody else ever coordinates it
+            return  # a standalone broker stays the coordinator
         try:
             partition = self._topic.partition_of(group_id)
         except errors.BrokerError:
@@ -329,9 +329,9 @@ class Groups:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Do what is due: whoever asks about a group sees no member whose session has ended.
+        """Process deadlines that have passed, so that callers see no member with an ended session.
 
-        The timer comes a little later than that, by milliseconds, on a busy machine by more.
+        The timer fires a little after a deadline: by milliseconds, on a busy machine by more.
         """
         self.coordinator.tick(self.moment())
         self.perform()

@@ -1,4 +1,4 @@
-"""A topic that holds a coordinator's records, one key's always in the same partition."""
+"""A topic that holds a coordinator's records; a key's records are always in one partition."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from broker_core.server.partitions.topics import Topic, TopicRegistry
 
 _LOAD_BYTES = 1024 * 1024
 
-#: Takes a record: (batch header, key, value).
+#: Called with a record: (batch header, key, value).
 TakeRecord = Callable[[BatchHeader, bytes, bytes | None], None]
-#: Takes the end of a transaction: (producer id, committed).
+#: Called with the end of a transaction: (producer id, committed).
 TakeMarker = Callable[[int, bool], None]
 
 
 def java_string_hash(text: str) -> int:
-    """`String.hashCode` of Java, which decides in which partition a key lives."""
+    """Java's `String.hashCode`, which determines a key's partition."""
     value = 0
     for unit in memoryview(text.encode("utf-16-le")).cast("H"):
         value = (31 * value + unit) & 0xFFFFFFFF
@@ -28,10 +28,10 @@ def java_string_hash(text: str) -> int:
 
 
 class InternalTopic:
-    """Finds such a topic, and reads it back.
+    """Finds the partitions of a coordinator's topic.
 
-    A broker that is a cluster of its own `creates` it when it is first needed; otherwise the
-    controller does, when a client looks for a coordinator.
+    A standalone broker `creates` the topic when it is first needed. In a cluster the controller
+    creates it when a client looks for a coordinator.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class InternalTopic:
         creates: bool = True,
     ) -> None:
         self.name = name
-        #: Says whether this broker creates it, and has all of it.
+        #: True if this broker creates the topic, and has all its partitions.
         self.creates = creates
         self._topics = topics
         self._partitions = partitions
         self._segment_bytes = segment_bytes
-        self._count = 0  # a topic's keys would be lost if it changed
+        self._count = 0  # cached: with another count, keys would be in other partitions
 
     def _find(self) -> Topic:
         topic = self._topics.get(self.name)
@@ -68,30 +68,30 @@ class InternalTopic:
         )
 
     def index_of(self, key: str) -> int:
-        """The number of the partition of a key's records; raises CoordinatorNotAvailable."""
+        """Return the partition number of a key's records; raises CoordinatorNotAvailable."""
         if self.creates or not self._count:
             self._count = self._find().partition_count
         return (java_string_hash(key) & 0x7FFFFFFF) % self._count
 
     def partition_of(self, key: str) -> Partition:
-        """Where a key's records are.
+        """Return the partition of a key's records.
 
-        Raises NotLeaderOrFollower where no replica is here, CoordinatorNotAvailable.
+        Raises NotLeaderOrFollower if no replica is here, CoordinatorNotAvailable.
         """
         topic = self._find()
         return topic.partition(self.index_of(key))
 
     def partitions(self) -> list[Partition]:
-        """Those with a replica here."""
+        """Return the topic's partitions with a replica on this broker."""
         topic = self._topics.get(self.name)
         return [] if topic is None else topic.partitions
 
 
 def read_back(partition: Partition, take: TakeRecord, take_marker: TakeMarker) -> Iterator[int]:
-    """Read a partition's records in the order of its log, up to the end of it.
+    """Read a partition's records in the order of its log, up to the log's end.
 
-    Yields how many there were, from time to time: the caller may have other things to do. What is
-    appended meanwhile is read too.
+    Yields the number of records read from time to time, so that the caller can do other work.
+    Records that are appended meanwhile are read too.
     """
     log = partition.log
     offset = log.log_start_offset

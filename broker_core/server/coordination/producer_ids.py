@@ -1,4 +1,4 @@
-"""Ids of idempotent producers: never given twice, whatever happens."""
+"""Ids of idempotent producers, of which none is given twice."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from broker_core.environment import Environment
 from waylog.config import ConfigError
 
 _FILE: Final = "producer_ids"
-#: Ids are reserved on disk in blocks of this size, as by Kafka's controller; an unused rest is
-#: lost at a restart, of 2^63.
+#: Ids that are reserved on disk at a time, as by Kafka's controller. A restart loses the rest of a
+#: block, out of 2^63 ids.
 _BLOCK: Final = 1000
 
 
 class ProducerIdSource(Protocol):
-    """Where new ids come from."""
+    """A source of new producer ids."""
 
     def next_id(self) -> int:
-        """A new id; raises BrokerError."""
+        """Return a new id; raises BrokerError."""
 
 
 class ProducerIds:
-    """Counts upwards; what is on disk is always ahead of what has been given."""
+    """Counts upwards; the number on disk is always ahead of the ids given."""
 
     def __init__(self, directory: Path, environment: Environment) -> None:
-        """Raises ConfigError where the count is lost."""
+        """Read the count; raises ConfigError if the file is damaged."""
         self._path = directory / _FILE
         self._environment = environment
         self._next = 0
@@ -41,7 +41,7 @@ class ProducerIds:
         self._reserved = self._next
 
     def next_id(self) -> int:
-        """A new id; raises KafkaStorageError."""
+        """Return a new id; raises KafkaStorageError."""
         if self._next >= self._reserved:
             reserved = self._next + _BLOCK
             try:

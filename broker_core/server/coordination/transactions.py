@@ -1,4 +1,4 @@
-"""The shell around the transaction coordinator: it stores, writes markers, waits and answers."""
+"""Runs the transaction coordinator: stores its states, writes markers and sends answers."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from broker_core.server.partitions.topics import TopicRegistry
 
 logger = logging.getLogger(__name__)
 
-#: How long to wait after a marker could not be written, and how often ids are looked through.
+#: Seconds before a failed marker is written again, and between searches for expired ids.
 _RETRY_S: Final = 0.1
 _EXPIRY_INTERVAL_S: Final = 3600.0
 
 
 class _StoreWait:
-    """Tells the coordinator when a state is durable."""
+    """Tells the coordinator when a transaction's state is durable."""
 
     __slots__ = ("_effect", "_transactions")
 
@@ -65,32 +65,32 @@ class _StoreWait:
 
 
 class MarkerWait:
-    """Waits until a marker is durable in all partitions; calls back with error codes by place."""
+    """Waits until markers are durable in all partitions; `done` gets error codes by partition."""
 
     def __init__(self, done: Callable[[dict[Place, int]], None]) -> None:
         self._done = done
         self._codes: dict[Place, int] = {}
-        # One more than partitions until all of them have been asked.
+        # One for each pending partition, and one until all partitions have been asked.
         self._waiting_for = 1
 
     def expect(self) -> None:
-        """One more partition."""
+        """Wait for one more partition."""
         self._waiting_for += 1
 
     def finish(self, place: Place, code: int) -> None:
-        """A partition is done, or has refused."""
+        """Take the result of one partition."""
         self._codes[place] = code
         self.no_more()
 
     def no_more(self) -> None:
-        """All partitions have been asked."""
+        """Count down by one; callers call it once, when all partitions have been asked."""
         self._waiting_for -= 1
         if not self._waiting_for:
             self._done(self._codes)
 
 
 class _PartitionMarker:
-    """One partition's marker; see AppendWaiter."""
+    """The marker of one partition; an AppendWaiter."""
 
     __slots__ = ("_committed", "_groups", "_place", "_producer_id", "_wait")
 
@@ -120,10 +120,10 @@ class RemoteBrokers(Protocol):
 
     @property
     def node_id(self) -> int:
-        """This broker."""
+        """Id of this broker."""
 
     def leader_of(self, place: Place) -> int | None:
-        """The broker that leads a partition; -1 where nobody does, None where there is none."""
+        """Return a partition's leader; -1 if it has none, None if there is no such partition."""
 
     def send(
         self,
@@ -133,16 +133,16 @@ class RemoteBrokers(Protocol):
         body: dict[str, Any],
         answered: Callable[[dict[str, Any] | None], None],
     ) -> None:
-        """Ask a broker; None where there is no answer."""
+        """Send a request to a broker; `answered` gets None without an answer."""
 
 
-#: Errors after which a marker is tried again.
+#: Errors after which a marker is written again.
 _AGAIN: Final = frozenset(
     each.code
     for each in (
         errors.KafkaStorageError,
         errors.NotLeaderOrFollower,
-        errors.UnknownTopicOrPartition,  # whether that is so is for the metadata to say
+        errors.UnknownTopicOrPartition,  # the metadata decides whether the topic really is gone
         errors.LeaderNotAvailable,
         errors.NotEnoughReplicas,
         errors.NotEnoughReplicasAfterAppend,
@@ -156,7 +156,7 @@ _MARKERS_VERSION: Final = 1
 
 
 class Transactions:
-    """Performs the coordinator's effects and calls it when time has come."""
+    """Performs the transaction coordinator's effects, and calls it at its deadlines."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class Transactions:
         *,
         remote: RemoteBrokers | None = None,
     ) -> None:
-        """Without `remote` this broker is a cluster of its own, and coordinates everything."""
+        """Without `remote` this is a standalone broker, which coordinates all transactions."""
         self._topics = topics
         self._remote = remote
         self._flusher = flusher
@@ -185,7 +185,7 @@ class Transactions:
             config.transaction_topic_segment_bytes,
             creates=remote is None,
         )
-        #: Which transactional ids are coordinated here, in a cluster.
+        #: In a cluster: the transactional ids that are coordinated here.
         self.shards = CoordinatorShards(self._topic, self._load, self._unload)
         self.coordinator = TransactionCoordinator(
             TransactionSettings(
@@ -196,11 +196,11 @@ class Transactions:
         )
 
     def moment(self) -> Moment:
-        """Now."""
+        """Return the current time."""
         return self._groups.moment()
 
     def load(self) -> None:
-        """Read what there is, where everything is coordinated here; finish what was decided."""
+        """Load all transactions on a standalone broker; begin to expire transactional ids."""
         if self._topic.creates:
             count = sum(sum(self._load(each)) for each in self._topic.partitions())
             if count:
@@ -216,7 +216,7 @@ class Transactions:
             lambda *_: None,
         )
         self.coordinator.adopt(transactions, self.moment())
-        # Not from here: markers may not be written before the partition counts as read.
+        # In a callback: markers may be written only after the partition counts as loaded.
         self._later(0, self.perform)
 
     def _unload(self, index: int) -> None:
@@ -224,18 +224,18 @@ class Transactions:
         self.perform()
 
     def close(self) -> None:
-        """Stop the timers."""
+        """Stop the timers, and loading."""
         self._closed = True
         self.shards.close()
         for timer in (*self._timers, *((self._timer,) if self._timer else ())):
             timer.cancel()
 
     def place_of(self, transactional_id: str) -> Place:
-        """The partition of an id's records; raises CoordinatorNotAvailable."""
+        """Return the partition of an id's records; raises CoordinatorNotAvailable."""
         return self._topic.name, self._topic.index_of(transactional_id)
 
     def coordinates(self, transactional_id: str) -> bool:
-        """Tell whether this broker is the coordinator of an id."""
+        """Tell whether this broker coordinates a transactional id."""
         return self._remote is None or not self.shards.refusal(transactional_id)
 
     def admit(
@@ -248,8 +248,8 @@ class Transactions:
     ) -> None:
         """Ask the producer's coordinator whether a partition belongs to its transaction.
 
-        Unless `verify_only`, it does from now on. `decided` gets an error code, now or later:
-        InvalidTxnState's where the transaction has ended before the answer came.
+        Unless `verify_only`, the coordinator adds the partition. `decided` gets an error code, now
+        or later; that is InvalidTxnState if the transaction ended before the answer came.
         """
         place = partition.place
         is_here = self.coordinates(producer.transactional_id)
@@ -305,7 +305,7 @@ class Transactions:
         self._remote.send(leader, ADD_PARTITIONS_TO_TXN, _ADD_VERSION, body, answered)
 
     def perform(self) -> None:
-        """Do what the coordinator wants done."""
+        """Perform the coordinator's effects until there are no more."""
         while effects := self.coordinator.take_effects():
             for effect in effects:
                 if isinstance(effect, Respond):
@@ -340,7 +340,7 @@ class Transactions:
 
     def _write_markers(self, effect: WriteMarkers, places: Iterable[Place]) -> None:
         def done(codes: dict[Place, int]) -> None:
-            # What another epoch has overtaken needs no marker any more.
+            # Other errors are final: a transaction with an outdated epoch needs no marker.
             failed = [place for place, code in codes.items() if code in _AGAIN]
             if failed:
                 self._later(_RETRY_S, lambda: self._write_markers(effect, failed))
@@ -349,12 +349,12 @@ class Transactions:
                 self.perform()
 
         if not self.coordinator.is_marking(effect):
-            return  # another broker coordinates it now
+            return  # another broker is the coordinator now
         after = effect.transaction
         try:
             epoch = self._topic.partition_of(after.transactional_id).leader_epoch
         except errors.BrokerError:
-            return  # the same
+            return  # as above
         producer = (after.producer_id, after.epoch)
         marker = EndMarker(effect.committed, epoch)
         wait = MarkerWait(done)
@@ -423,7 +423,7 @@ class Transactions:
         marker: EndMarker,
         wait: MarkerWait,
     ) -> None:
-        """End the transaction of a producer (id, epoch) in partitions."""
+        """Append a marker that ends the transaction of a producer (id, epoch) in partitions."""
         for place in places:
             wait.expect()
             partition = self._topics.partition(*place)

@@ -1,1 +1,1 @@
-"""One file for each family of APIs: from a request to its answer."""
+"""Request handlers: one module for each family of APIs."""

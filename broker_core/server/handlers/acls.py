@@ -37,7 +37,7 @@ def _resource(acl: Acl) -> dict[str, Any]:
 
 
 def handle_describe(broker: Broker, request: Request) -> None:
-    """DescribeAcls."""
+    """Answer a DescribeAcls request."""
     try:
         found = require(broker.authorizer).find(AclFilter.parse(request.body))
     except errors.BrokerError as error:
@@ -52,7 +52,7 @@ def handle_describe(broker: Broker, request: Request) -> None:
 
 
 def handle_create(broker: Broker, request: Request) -> None:
-    """CreateAcls."""
+    """Answer a CreateAcls request."""
     results: list[dict[str, Any]] = []
     creations = request.body["creations"]
 
@@ -79,7 +79,7 @@ def handle_create(broker: Broker, request: Request) -> None:
 
 
 def handle_delete(broker: Broker, request: Request) -> None:
-    """DeleteAcls."""
+    """Answer a DeleteAcls request."""
     results: list[dict[str, Any]] = []
     filters = request.body["filters"]
 

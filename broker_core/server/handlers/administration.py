@@ -1,4 +1,4 @@
-"""How requests that change topics and settings are answered."""
+"""Responses to requests that change topics and settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_core.server.settings.authority import Done
 
 
 def answer_each(request: Request, response: dict[str, Any], results: list[dict[str, Any]]) -> Done:
-    """Answer when everything is durable. If it is not, nothing of it counts as done."""
+    """Return a callback that answers when all changes are durable, or with an error for all."""
 
     def done(error: errors.BrokerError | None) -> None:
         if error is not None:

@@ -1,4 +1,4 @@
-"""ApiVersions: what a client asks before everything else."""
+"""ApiVersions, the first request of a client."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 API_KEY: Final = 18
 
-#: Features and the level that holds here, by Kafka's names: clients choose by them how they run
-#: transactions (KIP-890) and whether they may ask for the new group protocol (KIP-848).
+#: Features by Kafka's names, and their levels: from them clients decide how to run transactions
+#: (KIP-890), and whether they may use the new group protocol (KIP-848).
 _FEATURES: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2}
 
 
 def handle(broker: Broker, request: Request) -> None:
-    """ApiVersions; one that is too new learns which version to use (KIP-511)."""
+    """Answer ApiVersions; a client with a too new version learns which one to use (KIP-511)."""
     _answer(request, APIS)
 
 
 def handle_controller(broker: Broker, request: Request) -> None:
-    """ApiVersions on the listener of a controller."""
+    """Answer ApiVersions on a controller's listener."""
     _answer(request, CONTROLLER_APIS)
 
 

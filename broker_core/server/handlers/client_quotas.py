@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def handle_describe(broker: Broker, request: Request) -> None:
-    """DescribeClientQuotas."""
+    """Answer a DescribeClientQuotas request."""
     body = request.body
     try:
         entries = [
@@ -34,7 +34,7 @@ def handle_describe(broker: Broker, request: Request) -> None:
 
 
 def handle_alter(broker: Broker, request: Request) -> None:
-    """AlterClientQuotas."""
+    """Answer an AlterClientQuotas request."""
     body = request.body
     results: list[dict[str, Any]] = []
 

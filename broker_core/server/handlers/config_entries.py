@@ -1,4 +1,4 @@
-"""One setting as DescribeConfigs shows it: its value, where that comes from, what it means."""
+"""Settings in the form of DescribeConfigs: value, source and documentation."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from broker_core.server.settings.topic_settings import (
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
-# Where a value comes from (ConfigSource).
+# Sources of values (ConfigSource).
 _TOPIC, _OWN, _CLUSTER, _FILE, _DEFAULT = 1, 2, 3, 4, 5
 _OF_GROUP = 8
 
 Entry = dict[str, Any]
 
-#: Settings of listeners that clients ask for, with their defaults: librdkafka's tests learn from
-#: the first one when they have to log in again.
+#: Listener settings that clients ask for, with defaults: librdkafka's tests learn from this one
+#: when they have to log in again.
 _OF_LISTENERS = {"connections.max.reauth.ms": "0"}
 
 
@@ -53,7 +53,7 @@ def _entry(
 
 
 def _of_broker(broker: Broker, name: str) -> Iterator[Entry]:
-    """The values of one of the broker's properties, the one that holds first."""
+    """Yield the values of a broker property by source, the effective one first."""
     for given, source in (
         (broker.dynamic_config.own, _OWN),
         (broker.dynamic_config.cluster, _CLUSTER),
@@ -64,7 +64,7 @@ def _of_broker(broker: Broker, name: str) -> Iterator[Entry]:
 
 
 def describe_topic(broker: Broker, config: LogConfig, overrides: dict[str, str]) -> list[Entry]:
-    """All settings of a topic."""
+    """Return all settings of a topic."""
     defaults = LogConfig().to_properties()
     entries = []
     for name, value in sorted(config.to_properties().items()):
@@ -98,7 +98,7 @@ def _type_of(value: str) -> ConfigType:
 
 
 def describe_broker(broker: Broker) -> list[Entry]:
-    """All settings of this broker."""
+    """Return all settings of this broker."""
     entries = {}
     defaults = {name: value for name, value, _ in type(broker.config)().describe()} | _OF_LISTENERS
     described = [(name, value) for name, value, _ in broker.dynamic_config.effective().describe()]
@@ -127,7 +127,7 @@ def describe_broker(broker: Broker) -> list[Entry]:
 
 
 def describe_group(broker: Broker, group_id: str) -> list[Entry]:
-    """All settings of a group."""
+    """Return all settings of a group."""
     given = broker.group_settings.of(group_id)
     return [
         _entry(
@@ -143,7 +143,7 @@ def describe_group(broker: Broker, group_id: str) -> list[Entry]:
 
 
 def describe_all_brokers(broker: Broker) -> list[Entry]:
-    """What clients have set for all brokers."""
+    """Return the dynamic settings of all brokers."""
     return [
         _described(name, value, [_synonym(name, value, _CLUSTER)])
         for name, value in sorted(broker.dynamic_config.cluster.items())

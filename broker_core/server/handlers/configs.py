@@ -37,7 +37,7 @@ _RESOURCE_TYPES_FROM: Final = 1
 
 
 def handle_describe(broker: Broker, request: Request) -> None:
-    """DescribeConfigs."""
+    """Answer a DescribeConfigs request."""
     results: list[dict[str, Any]] = []
     for asked in request.body["resources"]:
         result: dict[str, Any] = {
@@ -83,7 +83,7 @@ def _topic(broker: Broker, name: str) -> Topic:
 
 
 def _is_for_all(broker: Broker, asked: dict[str, Any]) -> bool:
-    """Tell whether all brokers are meant, not this one; raises InvalidRequest for anything else."""
+    """Tell whether a request is for all brokers, not this one; raises InvalidRequest if neither."""
     _check_broker_type(asked)
     name = asked["resource_name"]
     if name not in {"", str(broker.node_id)}:
@@ -94,12 +94,12 @@ def _is_for_all(broker: Broker, asked: dict[str, Any]) -> bool:
 
 
 def handle_alter(broker: Broker, request: Request) -> None:
-    """AlterConfigs: replaces everything that has been set of a resource."""
+    """Answer AlterConfigs, which replaces all settings of a resource."""
     _alter(broker, request, incremental=False)
 
 
 def handle_incremental_alter(broker: Broker, request: Request) -> None:
-    """IncrementalAlterConfigs."""
+    """Answer an IncrementalAlterConfigs request."""
     _alter(broker, request, incremental=True)
 
 
@@ -200,7 +200,7 @@ def _changed(
     changes: list[dict[str, Any]],
     incremental: bool,
 ) -> dict[str, str]:
-    """What is set after the changes; raises InvalidConfig, InvalidRequest."""
+    """Return the settings after the changes; raises InvalidConfig, InvalidRequest."""
     names = [change["name"] for change in changes]
     if len(set(names)) < len(names):
         raise errors.InvalidRequest("Error due to duplicate config keys")
@@ -234,7 +234,7 @@ def _edited_list(effective: str, value: str, operation: int) -> str:
 
 
 def handle_list_resources(broker: Broker, request: Request) -> None:
-    """ListConfigResources; there are no client metrics, whose resources version 0 asks for."""
+    """Answer ListConfigResources; version 0 asks for client metrics, of which there are none."""
     if request.version < _RESOURCE_TYPES_FROM:
         request.reply({"error_code": errors.NONE, "config_resources": []})
         return

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat, ConsumerGroupDescribe: groups whose broker assigns (KIP-848)."""
+"""ConsumerGroupHeartbeat, ConsumerGroupDescribe: groups of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONSUMER_MEMBER: Final = 1
 
 
 def handle_heartbeat(broker: Broker, request: Request) -> None:
-    """ConsumerGroupHeartbeat."""
+    """Answer a ConsumerGroupHeartbeat request."""
     body = request.body
     owned = body["topic_partitions"]
     groups = broker.groups
@@ -52,7 +52,7 @@ def handle_heartbeat(broker: Broker, request: Request) -> None:
 
 
 def handle_describe(broker: Broker, request: Request) -> None:
-    """ConsumerGroupDescribe."""
+    """Answer a ConsumerGroupDescribe request."""
     broker.groups.catch_up()
     operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
     described: list[dict[str, Any]] = []

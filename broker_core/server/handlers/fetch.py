@@ -1,4 +1,4 @@
-"""Fetch: read whole batches; wait until there are enough bytes or the time is up."""
+"""Fetch: reads whole batches, and waits until there are enough bytes or the time is up."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ logger = logging.getLogger(__name__)
 
 _TOPIC_IDS_FROM: Final = 13
 _READ_COMMITTED: Final = 1
-#: Versions in which clients say where they are, and may read from followers.
+#: First version in which clients send their rack, and may read from followers (KIP-392).
 _FROM_FOLLOWERS_FROM: Final = 11
-#: A client that was told something so short a time ago is told the next at the end of it, unless
-#: there is so much: where records come one by one all the time, two thirds of the answers, and what
-#: they cost both sides, are saved. Who waits for longer is told at once.
+#: A client that was answered less than this many seconds ago is answered at the end of them, unless
+#: there are this many bytes. Where records keep coming one by one, this saves two thirds of the
+#: responses and their cost to both sides. A client that has waited longer is answered at once.
 _GATHER_S: Final = 0.002
 _GATHER_BYTES: Final = 64 * 1024
 
 
 def handle(broker: Broker, request: Request) -> None:
-    """Fetch."""
+    """Answer a Fetch request, now or later."""
     body = request.body
     replica_id, broker_epoch = _replica(body)
     if replica_id >= 0:
@@ -60,7 +60,7 @@ def handle(broker: Broker, request: Request) -> None:
 
 
 def _replica(body: dict[str, Any]) -> tuple[int, int]:
-    """(broker id, epoch) of a follower that asks; (-1, -1) of a consumer."""
+    """Return (broker id, broker epoch) of a follower, (-1, -1) for a consumer."""
     state = body["replica_state"]
     if state is not None:
         return state["replica_id"], state["replica_epoch"]
@@ -68,17 +68,17 @@ def _replica(body: dict[str, Any]) -> tuple[int, int]:
 
 
 class _Place:
-    """One partition that a request asks for, and what was found there when it was read before."""
+    """One partition of a request, and the result of its last read if that was empty."""
 
     __slots__ = ("asked", "code", "had_nothing_at", "index", "partition", "result")
 
     def __init__(self, topic: Topic | None, asked: dict[str, Any], code: int) -> None:
         self.asked = asked
         self.index: int = asked["partition"]
-        #: Why it cannot be read.
+        #: Error code if the partition cannot be read.
         self.code = code
         self.partition: Partition | None = None
-        #: High watermark and log start offset with which there was nothing to read.
+        #: High watermark and log start offset at which there was nothing to read.
         self.had_nothing_at: tuple[int, int] | None = None
         self.result: dict[str, Any] = {}
         if topic is not None:
@@ -89,7 +89,7 @@ class _Place:
 
 
 class _Fetch:
-    """One request; when it waits, a FetchWaiter of each of its partitions."""
+    """One Fetch request; while it waits, a FetchWaiter of each of its partitions."""
 
     __slots__ = (
         "_broker",
@@ -134,7 +134,7 @@ class _Fetch:
         self._waking: asyncio.Handle | None = None
 
     def read(self) -> tuple[dict[str, Any], int, bool]:
-        """Returns (response, bytes of records in it, whether waiting would be wrong)."""
+        """Return (response, bytes of its records, whether it must be sent without waiting)."""
         if not self._places:
             self._find_places()
         self._partitions = []
@@ -202,7 +202,7 @@ class _Fetch:
             return _refused(place.index, error.code)
         seen = partition.high_watermark, partition.log.log_start_offset
         if place.had_nothing_at == seen:
-            # It waited, and it is another partition that there is something new of.
+            # The request has waited, and only another partition has something new.
             return place.result
         result = _read(
             partition,
@@ -217,7 +217,7 @@ class _Fetch:
         return result
 
     def _preferred(self, partition: Partition, asked: dict[str, Any]) -> dict[str, Any] | None:
-        """The answer for a client that had better read from a replica nearer to it (KIP-392)."""
+        """Return a result that sends the client to a replica in its rack, or None (KIP-392)."""
         rack = self._request.body["rack_id"]
         if not rack or not self._broker.config.selects_replicas_by_rack:
             return None
@@ -240,7 +240,7 @@ class _Fetch:
                 yield name, result["partition_index"], result
 
     def answer(self, response: dict[str, Any]) -> None:
-        """Send what was read, within a session without what the client knows already."""
+        """Send what was read; within a session, leave out what the client knows already."""
         session = self._session
         if session is not None:
             news = session.leave_out_known(response["responses"])
@@ -251,16 +251,16 @@ class _Fetch:
         self._request.reply(response)
 
     def may_gather(self, size: int) -> bool:
-        """Tell whether the client was told something a moment ago, and this is little."""
+        """Tell whether the client was answered a moment ago, and there are few bytes for it."""
         return size < _GATHER_BYTES and self._loop.time() < self._due
 
     @property
     def _due(self) -> float:
-        """When the client may be told something again."""
+        """Time from which the client may be answered again."""
         return self._request.session.told_at + _GATHER_S
 
     def wait(self, missing: int) -> None:
-        """Park until `missing` more bytes are there or the client's time is up."""
+        """Wait until there are `missing` more bytes, or the client's time is up."""
         self._missing = missing
         if missing <= 0:
             self._waking = self._loop.call_at(self._due, self._wake)
@@ -273,8 +273,8 @@ class _Fetch:
         """See FetchWaiter."""
         self._missing -= size
         if self._missing <= 0 and self._waking is None:
-            # One flush makes records of several partitions visible: one answer has them all. And
-            # where records come all the time, those of a moment go together.
+            # One flush makes records of several partitions visible, which go into one response.
+            # Where records keep coming, those of a short while are gathered too.
             if self._loop.time() < self._due:
                 self._waking = self._loop.call_at(self._due, self._wake)
             else:
@@ -334,8 +334,8 @@ def _read(
     bytes_max = min(asked["partition_max_bytes"], left)
     try:
         if first or bytes_max > 0:
-            # The first batch is given even when it is larger than allowed, or a consumer with a
-            # small buffer would never get past it (KIP-74).
+            # The first batch is returned even if it is larger than allowed; otherwise a consumer
+            # with a small buffer would never get past it (KIP-74).
             offset = asked["fetch_offset"]
             bytes_max = max(bytes_max, 0)
             up_to_offset = last_stable_offset if committed else partition.high_watermark

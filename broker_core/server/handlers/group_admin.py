@@ -22,7 +22,7 @@ _NOT_ASKED: Final = -(2**31)
 
 
 def handle_list(broker: Broker, request: Request) -> None:
-    """ListGroups."""
+    """Answer a ListGroups request."""
     broker.groups.catch_up()
     states = {state.lower() for state in request.body["states_filter"]}
     types = {kind.lower() for kind in request.body["types_filter"]}
@@ -53,7 +53,7 @@ def _type(group: Group | ConsumerGroup | ShareGroup) -> str:
 
 
 def handle_describe(broker: Broker, request: Request) -> None:
-    """DescribeGroups."""
+    """Answer a DescribeGroups request."""
     broker.groups.catch_up()
     operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
     described: list[dict[str, Any]] = []
@@ -95,7 +95,7 @@ def _describe(group: Group) -> dict[str, Any]:
 
 
 def handle_delete(broker: Broker, request: Request) -> None:
-    """DeleteGroups."""
+    """Answer a DeleteGroups request."""
     names = list(dict.fromkeys(request.body["groups_names"]))
     results: dict[str, int] = {}
     if not names:

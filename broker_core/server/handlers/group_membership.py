@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the life of a group's member."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: membership in classic groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAVE_IN_BATCHES_FROM: Final = 3
 
 
 def handle_join(broker: Broker, request: Request) -> None:
-    """JoinGroup."""
+    """Answer a JoinGroup request."""
     body = request.body
     session_timeout_ms = body["session_timeout_ms"]
     rebalance_timeout_ms = body["rebalance_timeout_ms"]
@@ -30,7 +30,7 @@ def handle_join(broker: Broker, request: Request) -> None:
             request.client_id,
             request.client_host,
             session_timeout_ms,
-            # Version 0 has one timeout for both.
+            # Version 0 has a single timeout for both.
             rebalance_timeout_ms if rebalance_timeout_ms >= 0 else session_timeout_ms,
             body["protocol_type"],
             [(each["name"], each["metadata"]) for each in body["protocols"]],
@@ -44,14 +44,14 @@ def handle_join(broker: Broker, request: Request) -> None:
 
 
 def handle_sync(broker: Broker, request: Request) -> None:
-    """SyncGroup."""
+    """Answer a SyncGroup request."""
     groups = broker.groups
     groups.coordinator.sync_group(request.body, request.reply, groups.moment())
     groups.perform()
 
 
 def handle_heartbeat(broker: Broker, request: Request) -> None:
-    """Heartbeat."""
+    """Answer a Heartbeat request."""
     body = request.body
     groups = broker.groups
     code = groups.coordinator.heartbeat(
@@ -65,7 +65,7 @@ def handle_heartbeat(broker: Broker, request: Request) -> None:
 
 
 def handle_leave(broker: Broker, request: Request) -> None:
-    """LeaveGroup."""
+    """Answer a LeaveGroup request."""
     body = request.body
     groups = broker.groups
     if request.version < _LEAVE_IN_BATCHES_FROM:

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: how far groups have come."""
+"""OffsetCommit, OffsetFetch, OffsetDelete: the committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_ID: Final = bytes(16)
 
 
 def handle_commit(broker: Broker, request: Request) -> None:
-    """OffsetCommit."""
+    """Answer an OffsetCommit request."""
     body = request.body
     groups = broker.groups
     by_id = request.version >= _TOPIC_IDS_FROM
@@ -82,7 +82,7 @@ def _unknown_topic(asked: dict[str, Any], code: int) -> dict[str, Any]:
 
 
 def codes_by_topic(codes: dict[tuple[str, int], int]) -> list[dict[str, Any]]:
-    """Error codes as most responses about partitions have them."""
+    """Return error codes in the form in which most responses list partitions."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), code in codes.items():
         topics.setdefault(topic, []).append({"partition_index": partition, "error_code": code})
@@ -90,7 +90,7 @@ def codes_by_topic(codes: dict[tuple[str, int], int]) -> list[dict[str, Any]]:
 
 
 def handle_fetch(broker: Broker, request: Request) -> None:
-    """OffsetFetch."""
+    """Answer an OffsetFetch request."""
     body = request.body
     stable: bool = body["require_stable"]
     if request.version >= _GROUPS_IN_BATCHES_FROM:
@@ -127,7 +127,7 @@ def _committed(
         elif by_id:
             topic = broker.topics.get(name)
             if topic is None:
-                continue  # deleted since, and without a name in this version
+                continue  # deleted since: its id, which this version returns, is unknown
             topic_id = topic.topic_id
         topics.append(
             {
@@ -143,7 +143,7 @@ def _committed(
 
 
 def _check_member(group: GroupOffsets | None, asked: dict[str, Any]) -> int:
-    """Members of the consumer protocol say who they are, so that zombies get nothing (KIP-848)."""
+    """Return an error code for a member with a stale epoch: zombies get nothing (KIP-848)."""
     if not isinstance(group, ConsumerGroup) or asked.get("member_epoch", -1) < 0:
         return errors.NONE
     return group.check_member(asked["member_id"] or "", asked["member_epoch"])
@@ -178,7 +178,7 @@ def _committed_in(
 
 
 def handle_delete(broker: Broker, request: Request) -> None:
-    """OffsetDelete."""
+    """Answer an OffsetDelete request."""
     groups = broker.groups
     places = [
         (topic["name"], each["partition_index"])

@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch: where a log begins and ends, and what was written when."""
+"""ListOffsets, OffsetForLeaderEpoch: offsets by timestamp, and where leader epochs end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING: Final = (-1, -1)
 
 
 def handle(broker: Broker, request: Request) -> None:
-    """ListOffsets."""
+    """Answer a ListOffsets request."""
     committed = request.body["isolation_level"] == _READ_COMMITTED
     request.reply(
         {
@@ -80,7 +80,7 @@ def _look_up(partition: Partition, timestamp: int, *, committed: bool) -> tuple[
     if timestamp == _MAX_TIMESTAMP:
         found = log.max_timestamp()
     elif timestamp < 0:
-        # Offsets of tiered storage, which there is none of.
+        # Special values for tiered storage, which does not exist here.
         found = None
     else:
         found = log.offset_for_timestamp(timestamp)
@@ -90,7 +90,7 @@ def _look_up(partition: Partition, timestamp: int, *, committed: bool) -> tuple[
 
 
 def handle_leader_epoch(broker: Broker, request: Request) -> None:
-    """OffsetForLeaderEpoch: where an epoch ended, to find truncation (KIP-320)."""
+    """Answer OffsetForLeaderEpoch: where an epoch ended, to detect truncation (KIP-320)."""
     request.reply(
         {
             "topics": [

@@ -1,6 +1,6 @@
-"""DescribeLogDirs, AlterReplicaLogDirs: where the logs are, and how much room they take.
+"""DescribeLogDirs, AlterReplicaLogDirs: the log directory, and the space that logs take.
 
-Web consoles list no topics without the former.
+Web consoles list no topics without DescribeLogDirs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, request: Request) -> None:
-    """DescribeLogDirs."""
+    """Answer a DescribeLogDirs request."""
     asked = request.body["topics"]
     wanted = None if asked is None else {each["topic"]: set(each["partitions"]) for each in asked}
     topics: list[dict[str, Any]] = []
@@ -52,7 +52,7 @@ def handle(broker: Broker, request: Request) -> None:
 
 
 def handle_alter(broker: Broker, request: Request) -> None:
-    """AlterReplicaLogDirs: there is one directory, in which everything is already."""
+    """Answer AlterReplicaLogDirs; there is one directory, which has all replicas already."""
     own = str(broker.config.log_dir.absolute())
     topics: dict[str, list[dict[str, Any]]] = {}
     for directory in request.body["dirs"]:

@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster, DescribeTopicPartitions, FindCoordinator: who and where."""
+"""Metadata, DescribeCluster, DescribeTopicPartitions, FindCoordinator: brokers and partitions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _NO_ID: Final = bytes(16)
 _TOPIC_IDS_FROM: Final = 12
 _NOT_ASKED: Final = -(2**31)
 
-# Bits of the operations that Kafka knows, by number (AclOperation). Without an authorizer
-# everybody may do everything.
+# Kafka's operations as bits, by their numbers (AclOperation). Without an authorizer every client
+# may perform all of them.
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << bit for bit in range(3, 9))
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = (
     1 << bit for bit in range(9, 13)
@@ -44,12 +44,12 @@ _COORDINATED: Final = frozenset({_GROUP, _TRANSACTION})
 _ENDPOINTS_OF_BROKERS: Final = 1
 _NO_COORDINATOR: Final = {"node_id": -1, "host": "", "port": -1}
 
-#: A client does not ask for more topics that do not exist: nobody else should wait for the answer.
+#: Unknown topics above which a request is refused: other clients would wait for the answer.
 _MISSING_MAX: Final = 20_000
 
 
 def handle(broker: Broker, request: Request) -> None:
-    """Metadata."""
+    """Answer a Metadata request."""
     body = request.body
     asked = body["topics"]
     if asked is not None and len(asked) > _MISSING_MAX and _too_many_missing(broker, asked):
@@ -57,7 +57,7 @@ def handle(broker: Broker, request: Request) -> None:
         request.disconnect()
         return
     if request.version < _TOPIC_IDS_FROM and any(each["name"] is None for each in asked or ()):
-        # Versions 10 and 11 have the field of the id, but their answers have a name always.
+        # Versions 10 and 11 have a field for the id, but their responses need a name.
         refused = [
             _missing(each["name"] or "", _NO_ID, errors.InvalidRequest.code) for each in asked
         ]
@@ -145,7 +145,7 @@ def _describe(broker: Broker, topic: Topic, operations: int) -> dict[str, Any]:
 
 
 def handle_describe_cluster(broker: Broker, request: Request) -> None:
-    """DescribeCluster."""
+    """Answer a DescribeCluster request."""
     if request.body["endpoint_type"] != _ENDPOINTS_OF_BROKERS:
         request.reply(
             {
@@ -179,7 +179,7 @@ def handle_describe_cluster(broker: Broker, request: Request) -> None:
 
 
 def handle_topic_partitions(broker: Broker, request: Request) -> None:
-    """DescribeTopicPartitions: topics by name, in pages (KIP-966)."""
+    """Answer DescribeTopicPartitions: topics in the order of their names, in pages (KIP-966)."""
     body = request.body
     cursor = body["cursor"]
     left = max(body["response_partition_limit"], 1)
@@ -217,7 +217,7 @@ def handle_topic_partitions(broker: Broker, request: Request) -> None:
 
 
 def handle_find_coordinator(broker: Broker, request: Request) -> None:
-    """FindCoordinator: who leads the partition in which a group or transaction is kept."""
+    """Answer FindCoordinator with the leader of the partition that holds the key's records."""
     body = request.body
     keys = body["coordinator_keys"] or [body["key"]]
     answers = [

@@ -1,4 +1,4 @@
-"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments: who has which replicas."""
+"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments: leaders and replicas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _attempt(action: Callable[[], None]) -> dict[str, Any]:
 
 
 def handle_elect(broker: Broker, request: Request) -> None:
-    """ElectLeaders."""
+    """Answer an ElectLeaders request."""
     body = request.body
     kind = body["election_type"] if request.version else _PREFERRED
     topics: list[dict[str, Any]] = []
@@ -44,7 +44,7 @@ def handle_elect(broker: Broker, request: Request) -> None:
                 for index in topic["partitions"]
             ]
             if everything:
-                # Of all partitions only those are told whose leader has changed, or should have.
+                # For all partitions, only those whose leader changed or should have are returned.
                 needed = errors.ElectionNotNeeded.code
                 elected = [each for each in elected if each["error_code"] != needed]
             if elected:
@@ -55,7 +55,7 @@ def handle_elect(broker: Broker, request: Request) -> None:
 
 
 def handle_reassign(broker: Broker, request: Request) -> None:
-    """AlterPartitionReassignments (KIP-455)."""
+    """Answer an AlterPartitionReassignments request (KIP-455)."""
     body = request.body
     may_resize = body["allow_replication_factor_change"]
     responses: list[dict[str, Any]] = []
@@ -86,7 +86,7 @@ def handle_reassign(broker: Broker, request: Request) -> None:
 
 
 def handle_list_reassignments(broker: Broker, request: Request) -> None:
-    """ListPartitionReassignments."""
+    """Answer a ListPartitionReassignments request."""
     asked = request.body["topics"]
     topics: list[dict[str, Any]] = []
 

@@ -1,4 +1,4 @@
-"""Produce: append record batches as they came; answer when they are as durable as was asked for."""
+"""Produce: appends record batches as they are, and answers when they are as durable as asked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BROKER_ADDS_PARTITIONS_FROM: Final = 12
 
 
 class _Acknowledgement:
-    """Answers a request when all its partitions are committed, or its time is up."""
+    """Answers a request when all its partitions have committed, or when its time is up."""
 
     __slots__ = (
         "_broker",
@@ -43,22 +43,22 @@ class _Acknowledgement:
 
     def __init__(self, broker: Broker, request: Request, response: dict[str, Any]) -> None:
         self._broker = broker
-        #: Says whether a partition's answer is an error.
+        #: True if the result of a partition is an error.
         self.has_failed = False
         self._request = request
         self._response = response
         self._timeout_ms: int = request.body["timeout_ms"]
         self._timer: asyncio.TimerHandle | None = None
         self._waits: list[_PartitionWait] = []
-        # One more than partitions until all of them have been appended.
+        # One for each pending partition, and one until all of them have been appended.
         self.waiting_for = 1
 
     def expect(self, partition: Partition, result: dict[str, Any], end_offset: int) -> None:
-        """Wait until a partition has committed what lies before an offset."""
+        """Wait until a partition has committed everything before `end_offset`."""
         self.waiting_for += 1
         wait = _PartitionWait(self, result)
         if partition.waits_for_others:
-            # A disk answers or fails; another broker may just be silent.
+            # Only replication needs a timeout: a disk answers or fails, a broker may stay silent.
             self._waits.append(wait)
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(
@@ -67,7 +67,7 @@ class _Acknowledgement:
         partition.wait_durable(wait, end_offset)
 
     def one_less(self) -> None:
-        """A partition is done."""
+        """Count down; answer at zero."""
         self.waiting_for -= 1
         if not self.waiting_for:
             if self._timer is not None:
@@ -91,7 +91,7 @@ class _Acknowledgement:
 
 
 class _PartitionWait:
-    """One partition's share in the answer; see AppendWaiter."""
+    """One partition's part of the response; an AppendWaiter."""
 
     __slots__ = ("_acknowledgement", "_result")
 
@@ -118,12 +118,12 @@ class _PartitionWait:
 
 
 def handle(broker: Broker, request: Request) -> None:
-    """Produce."""
+    """Answer a Produce request, now or later."""
     _Produce(broker, request).run()
 
 
 class _Produce:
-    """One request."""
+    """One Produce request."""
 
     __slots__ = (
         "_acknowledgement",
@@ -142,7 +142,7 @@ class _Produce:
         self._failed = False
 
     def run(self) -> None:
-        """Append what the request has, and answer or wait."""
+        """Append the request's records, and answer or wait."""
         request = self._request
         response: dict[str, Any] = {"responses": []}
         self._acknowledgement = _Acknowledgement(self._broker, request, response)
@@ -165,7 +165,7 @@ class _Produce:
         if self._acks != _ACKS_NONE:
             self._acknowledgement.one_less()
         elif self._failed:
-            # There is no answer that could say so; the client notices a closed connection.
+            # With acks=0 there is no response; the client notices the closed connection.
             request.disconnect()
         else:
             request.reply_nothing()
@@ -182,7 +182,7 @@ class _Produce:
                 for index, reason in refusal.record_errors
             ]
         if not self._failed and not isinstance(refusal, errors.KafkaStorageError):
-            # One line a request: it may name thousands of partitions.
+            # One line for each request, which may contain thousands of partitions.
             logger.info(
                 "produce to %s-%d by %s is refused: %s",
                 topic,
@@ -233,9 +233,9 @@ class _Produce:
         producer: Producer,
         result: dict[str, Any],
     ) -> None:
-        """A transaction reaches a partition: its coordinator has to know before there are records.
+        """Append the first records of a transaction, once its coordinator knows the partition.
 
-        Clients before KIP-890 have told it; later ones leave that to the broker.
+        Clients from before KIP-890 have told the coordinator; for later ones the broker does it.
         """
         transactions = self._broker.transactions
         verify_only = self._request.version < _BROKER_ADDS_PARTITIONS_FROM
@@ -243,7 +243,7 @@ class _Produce:
             code = transactions.coordinator.verify(producer, partition.place)
             self._append_verified(partition, records, result, code)
             return
-        kept = bytearray(records)  # the request's own bytes are gone when this handler returns
+        kept = bytearray(records)  # the request's buffer is reused when this handler returns
         self._acknowledgement.waiting_for += 1
 
         def decided(code: int) -> None:
@@ -269,7 +269,7 @@ class _Produce:
         result: dict[str, Any],
         code: int,
     ) -> None:
-        """Append what the coordinator has been asked about: its error code may not matter."""
+        """Append after verification; `code` counts only if the log requires a verified append."""
         try:
             self._append(partition, records, result, verified=code == errors.NONE)
         except errors.InvalidTxnState:
@@ -298,7 +298,7 @@ class _Produce:
             broker.appended(partition)
 
 
-#: Errors after which a client should ask again; many do so only when it is NotEnoughReplicas.
+#: Errors that the client should retry; many clients do that only for NotEnoughReplicas.
 _AGAIN: Final = frozenset(
     {
         errors.ConcurrentTransactions.code,
@@ -309,7 +309,7 @@ _AGAIN: Final = frozenset(
 
 
 def _refusal(code: int, version: int) -> errors.BrokerError:
-    """Why a transaction may not begin in a partition, as the client's version understands it."""
+    """Return why a transaction may not begin in a partition, as the client's version knows it."""
     if code == errors.ConcurrentTransactions.code and version >= _BROKER_ADDS_PARTITIONS_FROM:
         return errors.ConcurrentTransactions()
     if code in _AGAIN:

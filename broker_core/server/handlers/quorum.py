@@ -1,4 +1,4 @@
-"""DescribeQuorum: who keeps the metadata."""
+"""DescribeQuorum: the nodes that keep the metadata log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EPOCH: Final = 1
 
 
 def handle(broker: Broker, request: Request) -> None:
-    """DescribeQuorum."""
+    """Answer a DescribeQuorum request."""
     leads = _alone(broker) if broker.cluster is None else broker.cluster.describe_quorum()
     request.reply(
         {
@@ -48,7 +48,7 @@ def _controllers(broker: Broker, request: Request) -> Sequence[tuple[int, Endpoi
 
 
 def _alone(broker: Broker) -> dict[str, Any]:
-    """One broker keeps its own metadata."""
+    """Describe a quorum of one: a standalone broker keeps its own metadata."""
     now_ms = broker.now_ms()
     # Every change of the metadata counts as a record.
     end_offset = broker.topics.version

@@ -1,4 +1,4 @@
-"""SaslHandshake, SaslAuthenticate: clients log in."""
+"""SaslHandshake, SaslAuthenticate: the login of clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOKENS_WITH_HEADERS_FROM: Final = 1
 
 
 def handle_handshake(broker: Broker, request: Request) -> None:
-    """SaslHandshake: the client chooses a mechanism."""
+    """Answer SaslHandshake, by which the client chooses a mechanism."""
     session = request.session
     if session.sasl is None:
         request.reply({"error_code": errors.IllegalSaslState.code, "mechanisms": []})
@@ -40,7 +40,7 @@ def handle_handshake(broker: Broker, request: Request) -> None:
 
 
 def handle_authenticate(broker: Broker, request: Request) -> None:
-    """SaslAuthenticate: the messages of the mechanism."""
+    """Answer SaslAuthenticate, which carries the mechanism's messages."""
     session = request.session
     if session.sasl is None:
         request.reply({"error_code": errors.IllegalSaslState.code, "error_message": None})
@@ -79,7 +79,7 @@ def _refuse(broker: Broker, request: Request, error: Exception) -> None:
         else:
             request.reply({"error_code": code, "error_message": str(error), "auth_bytes": b""})
 
-    # Nothing more is read from whoever guesses, and the answer makes it wait.
+    # Against guessing: read nothing more from this client, and delay its answer.
     request.disconnect_after_reply()
     delay_ms = broker.login_failures.delay_ms(request.host, time.monotonic())
     asyncio.get_running_loop().call_later(delay_ms / 1000, answer)

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def handle_describe(broker: Broker, request: Request) -> None:
-    """DescribeUserScramCredentials: which mechanisms users have, never what belongs to them."""
+    """Answer DescribeUserScramCredentials with the users' mechanisms, never with secrets."""
     asked = request.body["users"]
     names = list(broker.scram_users) if not asked else [each["name"] for each in asked]
     results: list[dict[str, Any]] = []
@@ -42,7 +42,7 @@ def handle_describe(broker: Broker, request: Request) -> None:
 
 
 def handle_alter(broker: Broker, request: Request) -> None:
-    """AlterUserScramCredentials."""
+    """Answer an AlterUserScramCredentials request."""
     body = request.body
     results: list[dict[str, Any]] = []
 

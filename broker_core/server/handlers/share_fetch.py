@@ -1,4 +1,4 @@
-"""ShareFetch, ShareAcknowledge: members of a share group get records and answer them (KIP-932)."""
+"""ShareFetch, ShareAcknowledge: members of a share group get and acknowledge records (KIP-932)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_RECORD_LIMIT: Final = 1  # the acquire mode that never gives more than it was asked for
-#: Reads that find nothing new before a partition has to wait for the next request.
+_RECORD_LIMIT: Final = 1  # the acquire mode that never returns more records than requested
+#: Reads of a partition without acquired records, after which it waits for the next request.
 _READS_MAX: Final = 16
 _READ_BYTES: Final = 1024 * 1024
 _NO_LEADER: Final = {"leader_id": -1, "leader_epoch": -1}
@@ -55,18 +55,18 @@ def _problem(error: errors.BrokerError) -> _Problem:
 
 
 class _Answers:
-    """The acknowledgements of one request; `done` is called when all are durable."""
+    """The acknowledgements of one request; calls `done` when all are durable."""
 
     def __init__(self, broker: Broker, request: Request, session: ShareSession) -> None:
         self.problems: dict[Place, _Problem] = {}
         self._broker = broker
         self._request = request
         self._session = session
-        self._waiting = 1  # for the end of `take`
+        self._waiting = 1  # one for the end of `take`
         self._done: Callable[[], None] | None = None
 
     def take(self, done: Callable[[], None]) -> None:
-        """Pass all acknowledgements on."""
+        """Apply all acknowledgements of the request."""
         self._done = done
         renews = self._request.body["is_renew_ack"]
         for topic in self._request.body["topics"]:
@@ -114,7 +114,7 @@ class _Answers:
 
 
 def find_partition(broker: Broker, request: Request, place: Place) -> Partition:
-    """The partition that a request is about.
+    """Return a partition of a request.
 
     Raises UnknownTopicId, TopicAuthorizationFailed, UnknownTopicOrPartition, NotLeaderOrFollower.
     """
@@ -142,7 +142,7 @@ def _has_acknowledgements(body: dict[str, Any]) -> bool:
 
 
 def handle_fetch(broker: Broker, request: Request) -> None:
-    """ShareFetch."""
+    """Answer a ShareFetch request, now or later."""
     body = request.body
     groups = broker.share_partitions
     epoch = body["share_session_epoch"]
@@ -171,7 +171,7 @@ def handle_fetch(broker: Broker, request: Request) -> None:
 
 
 def handle_acknowledge(broker: Broker, request: Request) -> None:
-    """ShareAcknowledge."""
+    """Answer a ShareAcknowledge request."""
     body = request.body
     groups = broker.share_partitions
     epoch = body["share_session_epoch"]
@@ -229,7 +229,7 @@ def _by_topic(partitions: dict[Place, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class _ShareFetch:
-    """One request; while it waits, a FetchWaiter and AvailabilityWaiter of each partition."""
+    """One ShareFetch; while it waits, a FetchWaiter and AvailabilityWaiter of its partitions."""
 
     def __init__(self, broker: Broker, request: Request, session: ShareSession) -> None:
         self.answers = _Answers(broker, request, session)
@@ -254,15 +254,15 @@ class _ShareFetch:
         )
 
     def acknowledged(self) -> None:
-        """The acknowledgements that came with the request are durable."""
+        """Take note that the request's acknowledgements are durable."""
         self._is_acknowledged = True
         self._answer_if_over()
 
     def begin(self) -> None:
-        """Look for records, and wait for them if there are none."""
+        """Acquire records, and wait if there are none."""
         body = self._request.body
         is_found = self._wants_records and self._acquire()
-        # Whoever has acknowledged something wants to hear of it.
+        # Records, errors and the results of acknowledgements are returned without waiting.
         if is_found or not self._wants_records or body["max_wait_ms"] <= 0 or self._results:
             self._finish()
             return
@@ -315,7 +315,7 @@ class _ShareFetch:
     # ---------------------------------------------------------------------------------- acquiring
 
     def _acquire(self) -> bool:
-        """Take what there is; returns whether there was any."""
+        """Acquire available records; return whether there were any."""
         left_records = self._request.body["max_records"]
         left_bytes = self._request.body["max_bytes"]
         session = self._session
@@ -339,8 +339,8 @@ class _ShareFetch:
             left_records -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
             session.served(place)
             if is_opening(self._request.body["share_session_epoch"]):
-                # Whoever has just come leaves the other partitions to those who come with it; Kafka
-                # has them ready one after the other, with the same effect.
+                # A new session takes one partition, and leaves the others to members that join at
+                # the same time. In Kafka partitions become ready one by one, with the same effect.
                 left_records = 0
             self._results[place] = {
                 "partition_index": place[1],
@@ -420,7 +420,7 @@ class _ShareFetch:
 def _visible(
     headers: list[BatchHeader], aborted: list[AbortedTransaction]
 ) -> Iterator[tuple[BatchHeader, LogBatch]]:
-    """Batches, and whether members may see them: no markers, nothing of aborted transactions."""
+    """Yield batches, and whether members see them: neither markers nor aborted records."""
     waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     producers: set[int] = set()
     for header in headers:

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat and ShareGroupDescribe, and where share groups stand (KIP-932)."""
+"""ShareGroupHeartbeat, ShareGroupDescribe, and the APIs for offsets of share groups (KIP-932)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOT_ASKED: Final = -(2**31)
 
 
 def handle_heartbeat(broker: Broker, request: Request) -> None:
-    """ShareGroupHeartbeat."""
+    """Answer a ShareGroupHeartbeat request."""
     body = request.body
     groups = broker.share_groups
     asked = ShareHeartbeat(
@@ -67,7 +67,7 @@ def handle_heartbeat(broker: Broker, request: Request) -> None:
 
 
 def handle_describe(broker: Broker, request: Request) -> None:
-    """ShareGroupDescribe."""
+    """Answer a ShareGroupDescribe request."""
     operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
     described: list[dict[str, Any]] = []
     for group_id in request.body["group_ids"]:
@@ -123,7 +123,7 @@ def _describe_member(broker: Broker, member: ShareMember) -> dict[str, Any]:
 
 
 def handle_describe_offsets(broker: Broker, request: Request) -> None:
-    """DescribeShareGroupOffsets."""
+    """Answer a DescribeShareGroupOffsets request."""
     described: list[dict[str, Any]] = []
     collected = _Collected(lambda: request.reply({"groups": described}))
     for asked in request.body["groups"]:
@@ -188,7 +188,7 @@ def _describe_offset(
     def summarized(code: int, start_offset: int, done: int) -> None:
         if not code and start_offset != NO_OFFSET:
             answer["start_offset"] = start_offset
-            # Known where there is a replica.
+            # The lag is known only on a broker with a replica.
             if partition is not None:
                 answer["leader_epoch"] = partition.leader_epoch
                 lag = partition.high_watermark - start_offset - max(done, 0)
@@ -200,14 +200,14 @@ def _describe_offset(
 
 
 class _Collected:
-    """Answers when everything that was begun has come to an end."""
+    """Answers when all pending results have arrived."""
 
     def __init__(self, answer: Callable[[], None]) -> None:
         self._answer = answer
         self._waiting = 1
 
     def one(self, result: dict[str, Any]) -> Callable[[int], None]:
-        """Something more to wait for; its error code goes into its result."""
+        """Wait for one more result; return a callback that takes its error code."""
         self._waiting += 1
 
         def done(code: int) -> None:
@@ -217,14 +217,14 @@ class _Collected:
         return done
 
     def end(self) -> None:
-        """One thing has ended, or there is nothing more to begin."""
+        """Count down: a result has arrived, or all results have been requested."""
         self._waiting -= 1
         if not self._waiting:
             self._answer()
 
 
 def handle_alter_offsets(broker: Broker, request: Request) -> None:
-    """AlterShareGroupOffsets, of a group that nobody is in."""
+    """Answer AlterShareGroupOffsets, for a group without members."""
     body = request.body
     groups = broker.share_groups
     group_id = body["group_id"]
@@ -266,7 +266,7 @@ def handle_alter_offsets(broker: Broker, request: Request) -> None:
 
 
 def handle_delete_offsets(broker: Broker, request: Request) -> None:
-    """DeleteShareGroupOffsets, of a group that nobody is in."""
+    """Answer DeleteShareGroupOffsets, for a group without members."""
     body = request.body
     groups = broker.share_groups
     try:

@@ -1,5 +1,5 @@
-"""What brokers ask the share coordinator: Initialize-, Read-, Write-, DeleteShareGroupState and
-ReadShareGroupStateSummary (KIP-932).
+"""Requests of brokers to the share coordinator: Initialize-, Read-, Write-, DeleteShareGroupState
+and ReadShareGroupStateSummary (KIP-932).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
 Fields = dict[str, Any]
-#: Takes a place, what is asked of it, and whom to tell.
+#: Called with a share partition, the request's fields for it, and a callback.
 _Ask = Callable[[SharePlace, Fields, Callable[[Fields], None]], None]
 
 
 def _each_place(request: Request, ask: _Ask) -> None:
-    """Ask of each partition, and answer when all have been answered."""
+    """Call `ask` for each partition, and answer when all of them have a result."""
     topics: list[Fields] = []
     waiting = 1
 
@@ -59,7 +59,7 @@ def _code(answered: Callable[[Fields], None]) -> Stored:
 
 
 def handle_initialize(broker: Broker, request: Request) -> None:
-    """InitializeShareGroupState."""
+    """Answer an InitializeShareGroupState request."""
     coordinator = broker.share_coordinator
     _each_place(
         request,
@@ -70,7 +70,7 @@ def handle_initialize(broker: Broker, request: Request) -> None:
 
 
 def handle_read(broker: Broker, request: Request) -> None:
-    """ReadShareGroupState."""
+    """Answer a ReadShareGroupState request."""
     coordinator = broker.share_coordinator
     _each_place(
         request,
@@ -83,7 +83,7 @@ def handle_read(broker: Broker, request: Request) -> None:
 
 
 def handle_write(broker: Broker, request: Request) -> None:
-    """WriteShareGroupState."""
+    """Answer a WriteShareGroupState request."""
     coordinator = broker.share_coordinator
 
     def write(place: SharePlace, asked: Fields, answered: Callable[[Fields], None]) -> None:
@@ -99,13 +99,13 @@ def handle_write(broker: Broker, request: Request) -> None:
 
 
 def handle_delete(broker: Broker, request: Request) -> None:
-    """DeleteShareGroupState."""
+    """Answer a DeleteShareGroupState request."""
     coordinator = broker.share_coordinator
     _each_place(request, lambda place, asked, answered: coordinator.delete(place, _code(answered)))
 
 
 def handle_summary(broker: Broker, request: Request) -> None:
-    """ReadShareGroupStateSummary."""
+    """Answer a ReadShareGroupStateSummary request."""
     coordinator = broker.share_coordinator
     _each_place(
         request,

@@ -21,7 +21,7 @@ _TOPIC_IDS_FROM: Final = 6
 
 
 def handle_create(broker: Broker, request: Request) -> None:
-    """CreateTopics."""
+    """Answer a CreateTopics request."""
     body = request.body
     counts = Counter(each["name"] for each in body["topics"])
     results: list[dict[str, Any]] = []
@@ -84,7 +84,7 @@ def _created_configs(
 
 
 def _assignments(asked: dict[str, Any]) -> list[list[int]]:
-    """The brokers of each partition, where the client says which."""
+    """Return the brokers of each partition; [] if the client leaves them to the cluster."""
     assignments = asked["assignments"]
     if not assignments:
         return []
@@ -99,7 +99,7 @@ def _assignments(asked: dict[str, Any]) -> list[list[int]]:
 
 
 def handle_delete(broker: Broker, request: Request) -> None:
-    """DeleteTopics."""
+    """Answer a DeleteTopics request."""
     body = request.body
     asked = [(each["name"], each["topic_id"]) for each in body["topics"]]
     if request.version < _TOPIC_IDS_FROM:
@@ -130,7 +130,7 @@ def handle_delete(broker: Broker, request: Request) -> None:
 
 
 def handle_create_partitions(broker: Broker, request: Request) -> None:
-    """CreatePartitions."""
+    """Answer a CreatePartitions request."""
     body = request.body
     results: list[dict[str, Any]] = []
 
@@ -167,7 +167,7 @@ def _grow(authority: Authority, asked: dict[str, Any], *, validate_only: bool) -
 
 
 def handle_delete_records(broker: Broker, request: Request) -> None:
-    """DeleteRecords."""
+    """Answer a DeleteRecords request."""
     request.reply(
         {
             "topics": [

@@ -1,4 +1,4 @@
-"""DescribeTransactions, ListTransactions, DescribeProducers: what is going on (KIP-664)."""
+"""DescribeTransactions, ListTransactions, DescribeProducers: current transactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def handle_describe(broker: Broker, request: Request) -> None:
-    """DescribeTransactions."""
+    """Answer a DescribeTransactions request."""
     request.reply(
         {
             "transaction_states": [
@@ -46,7 +46,7 @@ def _describe(broker: Broker, transactional_id: str) -> dict[str, Any]:
 
 
 def handle_list(broker: Broker, request: Request) -> None:
-    """ListTransactions."""
+    """Answer a ListTransactions request."""
     body = request.body
     known = {state.value for state in TransactionState}
     states = set(body["state_filters"])
@@ -82,7 +82,7 @@ def handle_list(broker: Broker, request: Request) -> None:
 
 
 def handle_describe_producers(broker: Broker, request: Request) -> None:
-    """DescribeProducers."""
+    """Answer a DescribeProducers request."""
     request.reply(
         {
             "topics": [

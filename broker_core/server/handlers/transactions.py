@@ -29,7 +29,7 @@ _MEMBER_ERRORS_FROM: Final = 3
 
 
 def _code(request: Request, code: int) -> int:
-    """The error code as the client's version of the API knows it."""
+    """Return the error code as the client's version of the API knows it."""
     key = request.header.api.key
     if code == errors.ProducerFenced.code and request.version < _FENCED_FROM[key]:
         return errors.InvalidProducerEpoch.code
@@ -43,7 +43,7 @@ def _producer(body: dict[str, Any]) -> Producer:
 
 
 def handle_init_producer_id(broker: Broker, request: Request) -> None:
-    """InitProducerId: an idempotent producer gets an id, a transactional one its next epoch."""
+    """Answer InitProducerId: a new id, or a transactional producer's next epoch."""
     body = request.body
     transactional_id = body["transactional_id"]
     if transactional_id is None:
@@ -77,12 +77,12 @@ def _reply_new_id(broker: Broker, request: Request) -> None:
         logger.warning("no producer id: %s", error)
         request.reply({"error_code": error.code, "producer_epoch": -1})
         return
-    # One that asks again for an epoch of its id gets a new id with epoch 0, as from Kafka.
+    # As in Kafka, a producer that asks for a new epoch of its id gets a new id with epoch 0.
     request.reply({"producer_id": producer_id, "producer_epoch": 0})
 
 
 def handle_add_partitions(broker: Broker, request: Request) -> None:
-    """AddPartitionsToTxn; from version 4 on brokers ask, for several transactions at once."""
+    """Answer AddPartitionsToTxn, which from version 4 on only brokers send, in batches."""
     body = request.body
     if request.version < _TRANSACTIONS_IN_BATCHES_FROM:
         asked = {
@@ -158,7 +158,7 @@ def _partition_results(codes: dict[Place, int]) -> list[dict[str, Any]]:
 
 
 def handle_add_offsets(broker: Broker, request: Request) -> None:
-    """AddOffsetsToTxn: the partition of a group's offsets belongs to the transaction."""
+    """Answer AddOffsetsToTxn: add the partition of a group's offsets to the transaction."""
     body = request.body
 
     def answer(result: dict[str, Any]) -> None:
@@ -176,7 +176,7 @@ def handle_add_offsets(broker: Broker, request: Request) -> None:
 
 
 def handle_end(broker: Broker, request: Request) -> None:
-    """EndTxn."""
+    """Answer an EndTxn request."""
     body = request.body
     version = EPOCH_PER_TRANSACTION if request.version >= _EPOCH_PER_TRANSACTION_FROM else 0
 
@@ -191,7 +191,7 @@ def handle_end(broker: Broker, request: Request) -> None:
 
 
 def handle_offset_commit(broker: Broker, request: Request) -> None:
-    """TxnOffsetCommit: offsets that count if the transaction commits."""
+    """Answer TxnOffsetCommit: offsets that take effect if the transaction commits."""
     body = request.body
     producer = _producer(body)
     offsets = [
@@ -239,7 +239,7 @@ def handle_offset_commit(broker: Broker, request: Request) -> None:
     broker.transactions.admit(
         producer,
         partition,
-        # Later clients leave it to the broker to add the partition to the transaction.
+        # For later clients the broker adds the partition to the transaction.
         verify_only=request.version < _EPOCH_PER_TRANSACTION_FROM,
         decided=commit,
     )
@@ -258,7 +258,7 @@ def _member_code(request: Request, code: int) -> int:
 
 
 def handle_write_markers(broker: Broker, request: Request) -> None:
-    """WriteTxnMarkers: an administrator ends a transaction that its coordinator has forgotten."""
+    """Answer WriteTxnMarkers: a coordinator or an administrator ends transactions."""
     markers = request.body["markers"]
     results: list[dict[str, Any]] = []
     if not markers:

@@ -1,1 +1,1 @@
-"""Connections of clients and of other brokers: sockets, limits, requests in, answers out."""
+"""Connections of clients and of other brokers: sockets, limits, requests, responses."""

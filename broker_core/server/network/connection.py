@@ -1,4 +1,4 @@
-"""One client's connection: bytes in, responses out in the order of the requests."""
+"""A client's connection: decodes requests, and sends responses in the order of the requests."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Responses that the client does not take: above this much we stop reading its requests.
+#: Bytes of unsent responses above which a connection reads no further requests.
 _UNSENT_BYTES_MAX: Final = 4 * 1024 * 1024
 
-#: Answers to requests that came together leave together, unless they are more than this.
+#: Bytes of responses that are gathered, to leave together, before they are sent.
 _ANSWERED_BYTES_MAX: Final = 64 * 1024
 
-#: A request has to arrive at this rate at least, after a while that is given to every one.
+#: A request has to arrive at this rate at least, apart from an initial allowance.
 _SLOWEST_BYTES_PER_S: Final = 4096
 
-#: What a client may ask before it has logged in.
+#: APIs that a client may use before its login.
 _LOGIN_APIS: Final = frozenset({API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
 
 _perf_counter = time.perf_counter
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One client."""
+    """One client's connection."""
 
     __slots__ = (
         "_answered_bytes",
@@ -74,36 +74,36 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader(listener.shared_buffer, frame_bytes_max=listener.frame_bytes_max)
         self._pending: deque[Request] = deque()
         self._transport: asyncio.Transport | None = None
-        # We take further requests, and the client takes our responses.
+        # Whether further requests are read, and whether the client receives our responses.
         self._reading = True
         self._writable = True
         self._closing = False
-        # Whether the client is to be served is not known yet.
+        # True while it is not known yet whether the client may be served.
         self._held = False
         self._mute_timer: asyncio.TimerHandle | None = None
-        # When the bytes came that are being looked at, if metrics are kept.
+        # Time at which the bytes that are being decoded arrived, if there are metrics.
         self._arrived = 0.0
-        # Whether requests are being taken, behind which their answers leave together; whether the
-        # event loop is going to send what has been answered; how much that is.
+        # True while requests are taken, whose responses then leave together; true while a callback
+        # that sends responses is scheduled; bytes of the responses to send.
         self._taking = False
         self._sending = False
         self._answered_bytes = 0
-        # Sends the response that was last begun, if that has parts of files.
+        # Sends the response that has been begun, if that contains parts of files.
         self._sender: FileSender | None = None
-        #: Says whether responses may have parts that are sent from files.
+        #: True if responses may contain parts that are sent from files.
         self.sends_files = False
-        # Bytes of the buffer of a request that is not complete.
+        # Bytes of buffer that an incomplete request occupies.
         self._reserved = 0
         self.last_active = 0.0
         self.opened_at = 0.0
-        #: Since when a request is not complete; None while there is none.
+        #: Time since which a request is incomplete; None if there is none.
         self.frame_since: float | None = None
-        #: Says whether there has been a request.
+        #: True if there has been a request.
         self.served = False
         self.peer: tuple[Any, ...] = ("?", 0)
-        #: For which it is counted among all connections.
+        #: Party of the connection pool that this connection counts for.
         self.pool_party = ""
-        #: Called when the connection is gone.
+        #: Called when the connection is lost.
         self.lost: Callable[[], None] | None = None
 
     @property
@@ -124,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = handshake or plain
         self._listener.opened(self, plain)
         if not self._reading:
-            # uvloop starts to read when this has returned, whatever was said meanwhile.
+            # uvloop begins to read after this method, even if reading has been paused in it.
             self._listener.loop.call_soon(self._keep_paused)
 
     def encrypted(self, transport: asyncio.Transport) -> Connection:
@@ -165,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
             self.lost()
 
     def when_lost(self, lost: Callable[[], None]) -> None:
-        """Call something, in place of what was to be called, when the connection is gone."""
+        """Call `lost` when the connection is lost; it replaces an earlier callback."""
         self.lost = lost
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -203,14 +203,14 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self._take(frame)
         except RemoteProtocolError as error:
-            # Not the error itself: it knows this call, whose variable would keep it, and the
-            # request's buffer, until somebody looks for garbage.
+            # Keep the text, not the error: its traceback refers to this frame, and a variable here
+            # would close a cycle that keeps the request's buffer until a garbage collection.
             problem = str(error)
         self._taking = False
         if self._answered_bytes:
             self._send_answers()
         if problem is not None:
-            # Like Kafka: no frame could say what is wrong to somebody who speaks something else.
+            # As in Kafka, no response: a peer that speaks another protocol could not read it.
             self._listener.say_ending(self, logging.WARNING, f"disconnected: {problem}")
             self.abort()
         reader.settle()
@@ -270,16 +270,16 @@ class Connection(asyncio.BufferedProtocol):
             raise RemoteProtocolError(f"{header.api.name} after the login has expired")
 
     def answered(self, request: Request) -> None:
-        """A response is ready: send it, and what waited behind it, before this turn is over."""
+        """Send a response that is ready, and those that waited behind it, now or in a callback."""
         if self._listener.metrics is not None:
             request.replied = _perf_counter()
         assert request.parts is not None
-        # One at least: also an answer that nobody wants has to leave the queue.
+        # At least 1: an empty response (acks=0) has to leave the queue too.
         self._answered_bytes += sum(map(len, request.parts)) or 1
         if self._answered_bytes > _ANSWERED_BYTES_MAX:
             self._send_answers()
         elif not self._taking and not self._sending:
-            # What ends one request ends others too: a flush, records for all who wait for them.
+            # One event often answers many requests, for example a flush or new records.
             self._sending = True
             self._listener.loop.call_soon(self._send_soon)
 
@@ -323,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_parts(self, transport: asyncio.Transport, parts: list[Part]) -> None:
         if transport.get_write_buffer_size():
-            # What is before it in the transport has to go first.
+            # The bytes in the transport's buffer have to be sent first.
             try:
                 transport.writelines(
                     [
@@ -360,7 +360,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def mute(self, milliseconds: int) -> None:
-        """Take no further requests for a while."""
+        """Read no further requests for a while."""
         self._stop_reading()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
@@ -368,19 +368,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unmute(self) -> None:
         self._mute_timer = None
-        # The pause was ours: it makes nobody slow or idle.
+        # The broker made the pause: the client is neither slow nor idle because of it.
         self.last_active = self._listener.now()
         if self.frame_since is not None:
             self.frame_since = self.last_active
         self._go_on_reading()
 
     def hold(self) -> None:
-        """Take no requests before `release`."""
+        """Read no requests before `release`."""
         self._held = True
         self._stop_reading()
 
     def release(self) -> None:
-        """Take requests, unless there is another reason not to."""
+        """Read requests again, unless there is another reason not to."""
         self._held = False
         self._go_on_reading()
 
@@ -406,18 +406,18 @@ class Connection(asyncio.BufferedProtocol):
             self._reading = True
             self._transport.resume_reading()
             if self._reader.buffered:
-                # Not from here: a handler that is just answering should not be entered again.
+                # In a callback, because a handler may be running now and must not be re-entered.
                 self._listener.loop.call_soon(self._take_frames)
 
     # ------------------------------------------------------------------------------------ closing
 
     @property
     def waiting(self) -> bool:
-        """Tell whether a request has no answer yet, or not all of it."""
+        """Tell whether a request has no response yet, or one that is not completely sent."""
         return bool(self._pending) or self._sender is not None
 
     def overdue(self, now: float, *, idle_s: float, setup_s: float) -> str | None:
-        """Why the connection is to be closed; None when it is in order."""
+        """Return why the connection is to be closed, or None if it may stay."""
         if self._pending or self._mute_timer is not None:
             return None
         if not (self.served and self.session.is_authenticated) and now - self.opened_at > setup_s:
@@ -429,19 +429,19 @@ class Connection(asyncio.BufferedProtocol):
         return "idle" if now - self.last_active > idle_s else None
 
     def close(self) -> None:
-        """Close after what is written has been sent."""
+        """Close after everything written has been sent."""
         if self._transport is not None:
             self._transport.close()
 
     def close_when_answered(self) -> None:
-        """Take no further requests, and close behind the last answer."""
+        """Read no further requests, and close after the last response."""
         self._closing = True
         self._stop_reading()
         if not self.waiting:
             self.close()
 
     def give_up(self) -> None:
-        """Close at once, and release what the request that has not arrived holds."""
+        """Close at once, and release the memory of the incomplete request."""
         self.frame_since = None
         self._reader = FrameReader(self._listener.shared_buffer, frame_bytes_max=0)
         self._reserve(0)

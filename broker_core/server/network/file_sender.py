@@ -1,4 +1,4 @@
-"""Sends a response whose records nobody has read: from the page cache to the socket."""
+"""Sends a response with records of a file from the page cache, without reading them (sendfile)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final
 
 from broker_core.protocol.definitions.messages import Part
 
-#: At most this much in one turn of the event loop, however fast the peer takes it.
+#: Bytes sent in one iteration of the event loop, however fast the peer receives.
 _TURN_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 class FileSender:
-    """Writes the parts of one response to a socket, past the transport that owns it.
+    """Writes the parts of one response directly to the socket of a transport.
 
-    The transport must have nothing to send, and must be given nothing until `on_done` is called.
+    The transport must have an empty buffer, and must not be used until `on_done` is called.
     """
 
     __slots__ = (
@@ -41,12 +41,12 @@ class FileSender:
         on_done: Callable[[], None],
         on_error: Callable[[OSError], None],
     ) -> None:
-        # A descriptor of our own: the event loop lets nobody wait for one that a transport has.
+        # A duplicate: the event loop refuses to watch a descriptor that a transport uses.
         self._socket = socket.socket(
             transport_socket.family, transport_socket.type, 0, os.dup(transport_socket.fileno())
         )
         self._parts = deque(parts)
-        self._sent = 0  # of the first part
+        self._sent = 0  # bytes of the first part
         self._loop = loop
         self._on_progress = on_progress
         self._on_done = on_done
@@ -54,9 +54,9 @@ class FileSender:
         self._is_waiting = False
 
     def send(self) -> bool:
-        """Send what the socket takes; returns whether that was all.
+        """Send as much as the socket takes; return whether everything is sent.
 
-        Otherwise `on_done` is called when all is sent, or `on_error` when it cannot be.
+        If not, `on_done` is called when it is, or `on_error` if that fails.
         """
         left = _TURN_BYTES_MAX
         try:
@@ -77,7 +77,7 @@ class FileSender:
         return True
 
     def _go_on(self) -> None:
-        # The socket has room: the peer has taken something.
+        # The socket is writable, so the peer has received something.
         self._on_progress()
         if self.send():
             self._on_done()
@@ -85,7 +85,7 @@ class FileSender:
     def _send_some(self) -> int:
         part = self._parts[0]
         if isinstance(part, bytes | bytearray | memoryview):
-            # The kernel joins a short head with the records behind it.
+            # MSG_MORE lets the kernel put a short head into one packet with the records behind it.
             more = socket.MSG_MORE if len(self._parts) > 1 else 0
             count = self._socket.send(memoryview(part)[self._sent :], more)
         else:
@@ -97,7 +97,7 @@ class FileSender:
         return count
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         if self._is_waiting:
             self._is_waiting = False
             self._loop.remove_writer(self._socket)

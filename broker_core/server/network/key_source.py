@@ -1,4 +1,4 @@
-"""Where the keys come from that access tokens are signed with: a JSON web key set at a URL."""
+"""Fetches the keys that access tokens are signed with: a JSON web key set at a URL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMEOUT_S = 10.0
 
 
 class KeySource:
-    """Reads the key set at the start, every now and then, and when a token names another key."""
+    """Fetches the key set at the start, periodically, and when a token names an unknown key."""
 
     def __init__(self, validator: TokenValidator) -> None:
         self._validator = validator
@@ -29,12 +29,12 @@ class KeySource:
         validator.on_unknown_key = self._wanted.set
 
     async def start(self) -> None:
-        """Read once, and go on reading. Where nothing can be read yet, nobody can log in yet."""
+        """Fetch the keys now and periodically. Without keys no client can log in yet."""
         await self._load()
         self._task = spawn(self._refresh(), f"reading {self._settings.keys_url}")
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop fetching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -53,7 +53,7 @@ class KeySource:
                 if is_loaded
                 else min(2 * retry_s, self._settings.retry_ms_max / 1000)
             )
-            # Whoever sends tokens of unknown keys must not have us ask without a pause.
+            # Tokens with unknown keys must not cause requests without a pause.
             await asyncio.sleep(retry_s)
 
     async def _load(self) -> bool:
@@ -72,14 +72,14 @@ class KeySource:
 
 
 def _read(url: str) -> bytes:
-    """The document; its scheme was checked with the configuration. Raises OSError, ValueError."""
+    """Fetch the document; the configuration checked its scheme. Raises OSError, ValueError."""
     end = time.monotonic() + _TIMEOUT_S
     parts: list[bytes] = []
     size = 0
     try:
         opened = urlopen(url, timeout=_TIMEOUT_S)  # noqa: S310
     except HTTPError as error:
-        error.close()  # it is the answer, too
+        error.close()  # the error is also the open response
         raise
     with opened as answer:
         while part := answer.read1(64 * 1024):

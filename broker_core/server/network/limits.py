@@ -1,4 +1,4 @@
-"""How many connections there may be, how fast they may come, and how much they may send at once."""
+"""Limits on the number of connections, on the rate of new ones, and on incomplete requests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Final
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import party_of
 
-#: A pause between two connections is kept to this, or a burst would lock everybody out for minutes.
+#: Seconds that a new connection waits at most; else a burst would block all clients for minutes.
 _PAUSE_S_MAX: Final = 1.0
 _ADDRESSES_MAX: Final = 10_000
 
 
 class ConnectionRefused(Exception):
-    """There must not be one more connection; the message is why, unless that has been logged."""
+    """A connection is over a limit. The message names it; it is empty if that has been logged."""
 
 
 class ConnectionLimits:
-    """The limits of all listeners together, and what there is. Settings may change at any time."""
+    """The limits of all listeners together, and their counts. Limits may change at any time."""
 
     def __init__(
         self,
@@ -32,16 +32,16 @@ class ConnectionLimits:
         creation_rate_of: Callable[[str], float | None] | None = None,
         pool: ConnectionPool | None = None,
     ) -> None:
-        """`pool` has the connections of several of these; without, it is this one's own."""
+        """`pool` counts connections of several such objects; without it this one has its own."""
         whole = pool or ConnectionPool(2**31 - 1)
         self._pool = whole.part(connections_max, "max.connections")
         self.connections_per_ip_max = connections_per_ip_max
         self.per_ip_overrides = per_ip_overrides or {}
-        #: Connections a second.
+        #: New connections a second, of all clients.
         self.creation_rate_max = creation_rate_max
-        #: Bytes of requests that have not arrived completely.
+        #: Bytes of incomplete requests, in all connections.
         self.request_bytes_max = request_bytes_max
-        #: Connections a second that one address may open; None is no limit.
+        #: Returns the new connections a second that one address may open, None for no limit.
         self.creation_rate_of = creation_rate_of
         self.refused = 0
         self.request_bytes = 0
@@ -60,11 +60,11 @@ class ConnectionLimits:
 
     @property
     def connections(self) -> int:
-        """How many there are."""
+        """Number of open connections."""
         return self._pool.used
 
     def enter(self, host: str, transport: asyncio.BaseTransport) -> str:
-        """Count a connection; returns the party that `leave` has to be told.
+        """Count a connection; return its party, which `leave` needs.
 
         Raises ConnectionRefused.
         """
@@ -86,18 +86,18 @@ class ConnectionLimits:
         return party
 
     def party_of(self, host: str, transport: asyncio.BaseTransport) -> str:
-        """The party with which a connection takes turns: an account of this machine, an address."""
+        """Return a connection's party: an account of this machine, or else the client's address."""
         return self._pool.party_of(transport) or party_of(host)
 
     def leave(self, host: str, party: str) -> None:
-        """A connection that was counted is gone."""
+        """Stop counting a connection that is gone."""
         self._pool.leave(party)
         self._by_ip[host] -= 1
         if not self._by_ip[host]:
             del self._by_ip[host]
 
     def creation_pause_s(self, host: str, now_s: float) -> float:
-        """How long a new connection waits so that no more than the allowed rate are served."""
+        """Return the seconds that a new connection must wait to keep to the allowed rates."""
         pause_s = 0.0
         if self.creation_rate_max < 2**31 - 1:
             self._next_creation_s = _next(self._next_creation_s, now_s, self.creation_rate_max)
@@ -113,5 +113,5 @@ class ConnectionLimits:
 
 
 def _next(due_s: float, now_s: float, rate: float) -> float:
-    """When the connection after one that was due is due; a second's worth may come at once."""
+    """Return when the next connection is due; a burst of one second's worth is allowed."""
     return max(due_s, now_s - 1.0) + 1 / rate

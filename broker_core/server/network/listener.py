@@ -1,4 +1,4 @@
-"""A listening socket with its connections, and their limits."""
+"""A listening socket with its connections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: One receive buffer for all connections of a listener.
+#: Bytes of the receive buffer that all connections of a listener share.
 _SHARED_BYTES: Final = 256 * 1024
 
 _BACKLOG: Final = 1024
@@ -37,7 +37,7 @@ _ENDINGS_SAID_PER_S: Final = 20.0
 
 
 class Listener:
-    """Accepts connections and keeps their limits."""
+    """Accepts connections, and closes those that exceed a limit or a timeout."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Listener:
         apis: Mapping[int, Api] = APIS,
         guard: LocalAccountsGuard | None = None,
     ) -> None:
-        """`guard` says which accounts of this machine may connect; without, all may."""
+        """`guard` says which accounts of this machine may connect; without it all may."""
         self.handle = handle
         self.security = security
         self.limits = limits
@@ -79,11 +79,11 @@ class Listener:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
         return len(self._connections)
 
     async def bind(self, endpoint: Endpoint) -> Endpoint:
-        """Take the address, returned with the real port; nobody can connect yet. Raises OSError."""
+        """Bind without accepting; return the address with the actual port. Raises OSError."""
         self._server = await self.loop.create_server(
             partial(Connection, self),
             bind_addresses(endpoint),
@@ -102,18 +102,18 @@ class Listener:
             self._sweep()
 
     def stop_accepting(self) -> None:
-        """Take no new connections."""
+        """Accept no new connections."""
         if self._server is not None:
             self._server.close()
 
     async def close(self) -> None:
-        """Stop accepting, and close what is open."""
+        """Stop accepting, and close open connections."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self.stop_accepting()
         for connection in list(self._connections):
             connection.close()
-        # One turn for what has been written, then whoever does not read is cut off.
+        # One iteration to send what has been written; peers that do not receive are cut off then.
         await asyncio.sleep(0)
         while self._connections:
             for connection in list(self._connections):
@@ -121,7 +121,7 @@ class Listener:
             await asyncio.sleep(0)
 
     def begin_tls(self, plain: asyncio.Transport, connection: Connection) -> TlsHandshake | None:
-        """Have a connection begin with TLS; None where it need not."""
+        """Begin a TLS handshake; return None if this listener does not use TLS."""
         if self._tls is None:
             return None
         context, handshakes = self._tls
@@ -132,7 +132,7 @@ class Listener:
         return handshakes.begin(plain, context, party, connection)
 
     def opened(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
-        """A connection came in; one with TLS has said nothing yet."""
+        """Admit or refuse a new connection; a TLS handshake has not been answered yet."""
         admitted = self._guard is None or self._guard.admits(transport)
         if admitted is False:
             self.limits.refused += 1
@@ -160,9 +160,9 @@ class Listener:
         connection.abort()
 
     def say_ending(self, connection: Connection, level: int, reason: str) -> None:
-        """Log why a connection ends: of many a second not each.
+        """Log why a connection ends, but at most `_ENDINGS_SAID_PER_S` times a second.
 
-        Whoever may connect can bring it about as often as he likes.
+        Any client that may connect can cause such lines as often as it likes.
         """
         endings = self._endings
         if not endings.take(self.now()):
@@ -179,13 +179,13 @@ class Listener:
             connection.abort()
 
     def closed(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Forget a connection that is gone."""
         if connection in self._connections:
             self._connections.remove(connection)
             self.limits.leave(connection.peer_host, connection.pool_party)
 
     def reserve(self, more: int) -> None:
-        """Requests that are not complete hold `more` bytes; the oldest go when it is too much."""
+        """Count `more` bytes of incomplete requests; above the limit drop the oldest requests."""
         limits = self.limits
         limits.request_bytes += more
         if more <= 0:
@@ -211,6 +211,6 @@ class Listener:
             if reason is not None:
                 self.say_ending(connection, logging.INFO, f"closed: {reason}")
                 connection.abort() if reason != "idle" else connection.close()
-        # One timer for all of them; precise to a tenth of the smaller limit.
+        # One timer for all connections; timeouts are precise to a tenth of the shorter one.
         interval_s = min(self._idle_s_max, self._setup_s_max) / 10
         self._sweep_timer = self.loop.call_later(min(max(interval_s, 0.05), 5.0), self._sweep)

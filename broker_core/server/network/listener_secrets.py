@@ -1,4 +1,4 @@
-"""What protects the listeners and changes while they are open: certificates, keys of tokens."""
+"""Secrets of listeners that change while they are open: certificates, and keys of tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class ListenerSecrets:
-    """By the names of listeners. Raises ConfigError for what cannot be read at the start."""
+    """Secrets by listener name. Raises ConfigError for what cannot be read at the start."""
 
     def __init__(self, listeners: Iterable[ListenerConfig], check_interval_ms: int) -> None:
         self._check_interval_s = check_interval_ms / 1000
@@ -35,16 +35,16 @@ class ListenerSecrets:
         self._timer: asyncio.TimerHandle | None = None
 
     def context(self, name: str) -> ssl.SSLContext | None:
-        """What a listener encrypts with."""
+        """Return the TLS context of a listener; None if it does not use TLS."""
         found = self._contexts.get(name)
         return None if found is None else found.context
 
     def validator(self, name: str) -> TokenValidator | None:
-        """What checks the access tokens of a listener."""
+        """Return the validator of a listener's access tokens; None without OAUTHBEARER."""
         return self._validators.get(name)
 
     async def start(self) -> None:
-        """Read keys of tokens, and look after all of it from now on."""
+        """Fetch the keys of tokens, and check everything for changes from now on."""
         self._sources = [KeySource(each) for each in self._validators.values()]
         for source in self._sources:
             await source.start()
@@ -52,7 +52,7 @@ class ListenerSecrets:
             self._schedule()
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop the checks."""
         if self._timer is not None:
             self._timer.cancel()
         for source in self._sources:
@@ -76,7 +76,7 @@ def _context(listener: ListenerConfig) -> ReloadableContext:
     try:
         properties = dict(listener.properties)
         if listener.protocol.uses_sasl and "ssl.client.auth" not in properties:
-            # As in Kafka: who logs in with a name needs no certificate as well.
+            # As in Kafka: a client that logs in with SASL needs no certificate in addition.
             properties["ssl.client.auth"] = "none"
         return ReloadableContext(properties)
     except ConfigError as error:

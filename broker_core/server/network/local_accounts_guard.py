@@ -1,4 +1,4 @@
-"""Lets connections of some accounts of this machine in, and of no others."""
+"""Admits connections from this machine only if they come from certain accounts."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from waylog.process.seldom import SeldomSaid
 
 logger = logging.getLogger(__name__)
 
-#: Where getsockopt has it; the first byte of what it returns is the socket's state.
+#: Linux's socket option TCP_INFO; the first byte of its value is the socket's state.
 _TCP_INFO: Final = 11
 
 
 class LocalAccountsGuard:
     """Decides about each new connection of one listener.
 
-    A socket belongs to the account that has created it. The kernel names that account for as long
-    as a process has the socket; afterwards, and in TIME_WAIT, it may say root. So only a socket
-    counts that is ESTABLISHED and has an inode. And only as long as our own end is ESTABLISHED,
-    looked at after the answer: until then no other socket can have had the peer's address and port
-    with ours, while after the peer has gone the next one may.
+    A socket belongs to the account that created it. The kernel names that account while a process
+    has the socket open; afterwards, and in TIME_WAIT, it may name root. So the peer's socket counts
+    only if it is ESTABLISHED and has an inode. In addition, our own end has to be ESTABLISHED after
+    the kernel's answer: until then no other socket can have had the peer's address and port with
+    ours. After the peer has gone, the next socket may have them.
     """
 
     def __init__(self, name: str, setting: str, allowed: frozenset[int], peers: LocalPeers) -> None:
-        """`setting` is the property's value, as it was given for the listener called `name`."""
+        """`setting` is the property's value as given for the listener called `name`."""
         self._name = name
         self._setting = setting
         self._allowed = allowed
@@ -40,7 +40,7 @@ class LocalAccountsGuard:
         self._refusals = SeldomSaid()
 
     def admits(self, transport: asyncio.BaseTransport) -> bool | asyncio.Future[bool]:
-        """Tell whether a connection may be served, at once or, where that takes a while, soon."""
+        """Tell whether a connection may be served: at once, or by a future if that takes time."""
         own_end: socket.socket = transport.get_extra_info("socket")
         try:
             ends = ConnectionEnds.of_names(
@@ -50,7 +50,7 @@ class LocalAccountsGuard:
                 return True
             owner = self._peers.peer_of(ends)
         except (OSError, MalformedAnswerError, TypeError) as error:
-            # TypeError: a connection that has gone has no names.
+            # TypeError: a connection that is already closed has no addresses.
             return self._decide(own_end, transport, None, error)
         if not isinstance(owner, asyncio.Future):
             return self._decide(own_end, transport, owner)
@@ -75,7 +75,7 @@ class LocalAccountsGuard:
         error: BaseException | None = None,
     ) -> bool:
         if not _is_established(own_end):
-            return False  # the peer has gone: nobody is refused
+            return False  # the peer is gone: no refusal to log
         peer = transport.get_extra_info("peername") or ("?", 0)
         if owner is None or owner.state != ESTABLISHED or not owner.inode:
             why = error or "the kernel knows no such socket in this network namespace"
@@ -90,7 +90,7 @@ class LocalAccountsGuard:
         unsaid = self._refusals.count(self._loop.time())
         if unsaid is None:
             return
-        # Names of accounts may come from another machine, which can take its time.
+        # A lookup of account names may ask another machine, which can take a while.
         self._loop.run_in_executor(None, self._say, peer, uid, why, unsaid)
 
     def _say(self, peer: tuple[str, int], uid: int | None, why: str, unsaid: int) -> None:

@@ -31,7 +31,7 @@ _TLS_SHUTDOWN_S: Final = 2.0
 
 
 class Network:
-    """Opens and closes the listeners. Raises ConfigError for what a listener cannot be made of."""
+    """Opens and closes the listeners. Raises ConfigError for settings that are not valid."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Network:
         listeners: tuple[ListenerConfig, ...] | None = None,
         apis: Mapping[int, Api] = APIS,
     ) -> None:
-        """`connections`: all that the process may hold.
+        """`connections` bounds all connections of the process.
 
-        `listeners`: those of the configuration, if not told otherwise.
+        `listeners` are those of the configuration by default.
         """
         self._config = config
         self._handle = handle
@@ -63,22 +63,22 @@ class Network:
         self.metrics = RequestMetrics() if config.metrics_listener is not None else None
         self._secrets = ListenerSecrets(self._configs, config.ssl_store_check_interval_ms)
         self._local_peers: LocalPeers | None = None
-        # Of all listeners, which have one event loop.
+        # Shared by all listeners, which run on one event loop.
         self._handshakes: TlsHandshakes | None = None
         #: The listeners by name.
         self.listeners: dict[str, Listener] = {}
-        #: Where each listener really listens, port 0 replaced by the system's choice.
+        #: Actual address of each listener: port 0 is replaced by the port that the system chose.
         self.endpoints: dict[str, Endpoint] = {}
 
     async def bind(self) -> None:
-        """Take the addresses of all listeners; raises ConfigError, OSError."""
+        """Bind the addresses of all listeners; raises ConfigError, OSError."""
         if any(each.local_accounts is not None for each in self._configs):
             self._local_peers = LocalPeers.open()
         for each in self._configs:
             listener = self._listener(each)
             self.endpoints[each.name] = endpoint = await listener.bind(each.endpoint)
             advertised = each.advertised or each.endpoint
-            # Port 0 is a port of the system's choice; clients have to be told which.
+            # Clients have to be told the port that the system chose for port 0.
             listener.security.advertised = Endpoint(
                 advertised.host, advertised.port or endpoint.port
             )
@@ -133,7 +133,7 @@ class Network:
 
     @property
     def addresses(self) -> list[ListenerAddress]:
-        """What clients of each listener are told to connect to."""
+        """The addresses that clients of each listener are told to connect to."""
         return [
             ListenerAddress(
                 each.name,
@@ -146,7 +146,7 @@ class Network:
 
     @property
     def first_security(self) -> ListenerSecurity:
-        """What the first listener's connections have in common."""
+        """The security settings of the first listener."""
         return self.listeners[self._configs[0].name].security
 
     async def close(self) -> None:

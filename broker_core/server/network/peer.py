@@ -1,7 +1,7 @@
-"""A connection to another broker or controller: requests out, answers in, several at a time.
+"""A connection to another broker or controller, with several requests in flight.
 
-The peer is connected to when there is something to send. Whoever sends learns by `None` that there
-will be no answer: the connection could not be made, has broken or was closed.
+It is opened when there is a request to send. A caller gets None instead of an answer if the
+connection could not be opened, has broken or was closed.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ logger = logging.getLogger(__name__)
 
 _SHARED_BYTES: Final = 64 * 1024
 _CONNECT_TIMEOUT_S: Final = 5.0
-#: No request of one broker to another takes that long; Kafka's request.timeout.ms is 30 s.
+#: Seconds without an answer after which a peer may be gone: no request between brokers takes that
+#: long. (Kafka's request.timeout.ms is 30 s.)
 _PATIENCE_S: Final = 15.0
 _API_VERSIONS: Final = 18
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 2
-#: A login that is good for a while is renewed when this share of it has passed (KIP-368).
+#: Share of a login's lifetime after which it is renewed (KIP-368).
 _RENEWAL_SHARE: Final = 0.8
 
-#: Takes the answer, or None where there is none. `records` in it are slices of the buffer that it
-#: was received into: whoever keeps them longer than the call copies them.
+#: Takes the answer, or None if there is none. Its `records` are slices of the receive buffer: a
+#: caller that needs them after the call has to copy them.
 Answered = Callable[[dict[str, Any] | None], None]
 
 
 def encode_request(
     api: Api, version: int, correlation_id: int, client_id: bytes, body: dict[str, Any]
 ) -> bytes:
-    """One request frame with its length."""
+    """Encode one request frame with its length."""
     header = struct.pack(">hhih", api.key, version, correlation_id, len(client_id)) + client_id
     if api.is_flexible(version):
         header += b"\0"
@@ -54,7 +55,7 @@ def encode_request(
 
 
 def decode_response(api: Api, version: int, frame: memoryview) -> dict[str, Any]:
-    """The body of a response frame; raises RemoteProtocolError."""
+    """Return the body of a response frame; raises RemoteProtocolError."""
     position = 4
     if api.key != _API_VERSIONS and api.is_flexible(version):
         position = primitives.skip_tagged_fields(frame, position)
@@ -91,9 +92,9 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 class Peer:
-    """The other node. `lost`, where given, is called when a connection that was open breaks.
+    """Another node. `lost`, if given, is called when an open connection breaks.
 
-    With `login` this node says who it is before anything else.
+    With `login` this node authenticates itself before it sends requests.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Peer:
         lost: Callable[[], None] | None = None,
         patience_s: float = _PATIENCE_S,
     ) -> None:
-        """`patience_s`: after one to two times that without an answer the connection is broken."""
+        """`patience_s`: without an answer for once to twice that long, disconnect."""
         self.endpoint = endpoint
         self._patience_s = patience_s
         self._watch: asyncio.TimerHandle | None = None
@@ -121,11 +122,11 @@ class Peer:
         self._lost = lost
         self._shared = memoryview(bytearray(_SHARED_BYTES))
         self._connection: _Connection | None = None
-        # Connected, but not logged in yet.
+        # A connection that is open but not logged in yet.
         self._joining: _Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._correlation_id = 0
-        # What was asked, in order; what has not been sent waits for the connection.
+        # Requests without an answer, in order; frames that wait for the connection.
         self._waiting: dict[int, tuple[Api, int, Answered]] = {}
         self._unsent: list[bytes] = []
         self._closed = False
@@ -157,18 +158,18 @@ class Peer:
         return encode_request(api, version, self._correlation_id, self._client_id, body)
 
     async def call(self, api: Api, version: int, body: dict[str, Any]) -> dict[str, Any] | None:
-        """Send and wait; for answers without `records`."""
+        """Send and await the answer; only for answers without `records`."""
         future = _answer()
         self.send(api, version, body, partial(_settle, future))
         return await future
 
     def disconnect(self) -> None:
-        """Break the connection; the next request opens another."""
+        """Close the connection; the next request opens another one."""
         if self._connection is not None and self._connection.transport is not None:
             self._connection.transport.abort()
 
     def close(self) -> None:
-        """Disconnect for good; what waits gets None."""
+        """Close for good; waiting requests get None."""
         self._closed = True
         self._stop_looking()
         self._stop_renewing()
@@ -201,7 +202,7 @@ class Peer:
             elif isinstance(error, OSError | TimeoutError):
                 logger.debug("%s cannot be reached: %s", self, error)
             else:
-                # The next request tries again.
+                # The next request connects again.
                 logger.exception("%s cannot be asked", self)
             if connection.transport is not None:
                 connection.transport.abort()
@@ -218,10 +219,10 @@ class Peer:
         connection.transport.writelines(unsent)
 
     def _look(self) -> None:
-        """Tell whether what was asked first is still what waits: then nothing will be answered.
+        """Disconnect if the oldest request is still the same as at the last check; check again.
 
-        A machine that loses its power closes no connection, and back again it knows of none; who
-        only waits would never hear so. A slow answer to one request holds up all behind it.
+        A machine that loses power closes no connection, and after a restart it does not know of it:
+        a node that only waits would never notice. A slow answer delays all answers behind it.
         """
         oldest = next(iter(self._waiting), None)
         if oldest is not None and oldest == self._oldest:
@@ -242,7 +243,7 @@ class Peer:
     # --------------------------------------------------------------------------------------- login
 
     async def _log_in(self, connection: _Connection, login: SaslCredentials) -> None:
-        """Raises AuthenticationFailed, ConnectionError."""
+        """Authenticate with SASL; raises AuthenticationFailed, ConnectionError."""
 
         async def ask(api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
             future = _answer()
@@ -304,7 +305,7 @@ class Peer:
     # ------------------------------------------------------------------------------------- answers
 
     def received(self, frame: memoryview) -> None:
-        """A response has arrived. Raises RemoteProtocolError."""
+        """Pass a response to its caller. Raises RemoteProtocolError."""
         correlation_id = int.from_bytes(frame[:4], "big")
         waiting = self._waiting.pop(correlation_id, None)
         if waiting is None:
@@ -318,7 +319,7 @@ class Peer:
         answered(body)
 
     def connection_lost(self, connection: _Connection) -> None:
-        """The connection is gone."""
+        """Fail the requests of a connection that is gone."""
         if self._joining is connection:
             self._fail_all()
             return

@@ -1,4 +1,4 @@
-"""One request that is being answered."""
+"""A request that is being answered."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class ResponseSink(Protocol):
-    """The connection a request came from."""
+    """The connection from which a request came."""
 
     def answered(self, request: Request) -> None:
-        """The request has got its response, or needs none."""
+        """Take note that the request has its response, or needs none."""
 
     def abort(self) -> None:
         """Close at once."""
 
     def close_when_answered(self) -> None:
-        """Take no further requests, and close behind the last answer."""
+        """Read no further requests, and close after the last response."""
 
     def mute(self, milliseconds: int) -> None:
-        """Take no further requests for a while."""
+        """Read no further requests for a while."""
 
     def when_lost(self, lost: Callable[[], None]) -> None:
-        """Call something when the connection is gone."""
+        """Call `lost` when the connection is lost."""
 
     @property
     def peer_host(self) -> str:
@@ -37,17 +37,17 @@ class ResponseSink(Protocol):
 
     @property
     def session(self) -> ClientSession:
-        """The client's principal."""
+        """The connection's session, with the client's principal."""
 
     @property
     def sends_files(self) -> bool:
-        """Tell whether a response may have parts that nobody has read (`Unread`)."""
+        """Tell whether a response may have parts that are sent from files (`Unread`)."""
 
 
 class Request:
-    """A decoded request, and the place where its response is put.
+    """A decoded request, and its response.
 
-    Responses leave a connection in the order of its requests: one that is ready early waits here.
+    Responses leave a connection in the order of its requests: an early one waits here.
     """
 
     __slots__ = (
@@ -71,17 +71,17 @@ class Request:
         self._sink = sink
         self.header = header
         self.body = body
-        #: Bytes of the frame.
+        #: Size of the frame in bytes.
         self.size = size
-        #: What is to be sent; None until there is an answer, empty when none is wanted.
+        #: Encoded response; None until it is ready, empty if the client wants none.
         self.parts: list[Part] | None = None
-        #: Called when the connection closes before the answer.
+        #: Called if the connection closes before the response.
         self.on_close: Callable[[], None] | None = None
-        #: Called with the response before it is encoded, to add what the handler was not shown.
+        #: Changes the response before it is encoded: adds refusals, counts bytes for quotas.
         self.amend: Callable[[dict[str, Any]], None] | None = None
-        #: What the client is told of having exceeded a quota.
+        #: Milliseconds that the client is told to wait because it exceeded a quota.
         self.throttle_ms = 0
-        # Moments for the metrics (`time.perf_counter`), where they are kept.
+        # Times for the metrics (`time.perf_counter`), if there are any.
         self.arrived = 0.0
         self.begun = 0.0
         self.local_done = 0.0
@@ -89,46 +89,46 @@ class Request:
 
     @property
     def version(self) -> int:
-        """The API version that the client speaks."""
+        """API version of the request."""
         return self.header.version
 
     @property
     def client_id(self) -> str:
-        """What the client calls itself."""
+        """Client id of the request, "" if it has none."""
         return self.header.client_id or ""
 
     @property
     def client_host(self) -> str:
-        """The client's address, as DescribeGroups shows it."""
+        """The client's address in the form of DescribeGroups."""
         return "/" + self._sink.peer_host
 
     @property
     def host(self) -> str:
-        """The client's address, as ACLs have it."""
+        """The client's address in the form of ACLs."""
         return self._sink.peer_host
 
     @property
     def session(self) -> ClientSession:
-        """The connection's state: who the client is, how it logged in."""
+        """State of the connection, such as the client's login."""
         return self._sink.session
 
     @property
     def sends_files(self) -> bool:
-        """Tell whether the response may have parts that nobody has read (`Unread`)."""
+        """Tell whether the response may have parts that are sent from files (`Unread`)."""
         return self._sink.sends_files
 
     @property
     def principal(self) -> Principal:
-        """The principal that asks."""
+        """The client's principal."""
         return self._sink.session.principal
 
     @property
     def advertised(self) -> Endpoint:
-        """The broker's address as clients of this listener see it."""
+        """The broker's address for clients of this listener."""
         return self._sink.session.advertised
 
     def reply(self, response: dict[str, Any]) -> None:
-        """Answer. The members are those of the newest version; the codec leaves out the rest."""
+        """Answer with fields of the newest version; the codec drops those of other versions."""
         if self.amend is not None:
             self.amend(response)
         if self.throttle_ms:
@@ -136,29 +136,29 @@ class Request:
         self.reply_encoded(encode_response(self.header, response))
 
     def reply_encoded(self, parts: list[Part]) -> None:
-        """Answer with bytes that need no encoding."""
+        """Answer with an encoded response."""
         self.parts = parts
         self.body = {}
         self._sink.answered(self)
 
     def reply_nothing(self) -> None:
-        """The client wants no answer (acks=0)."""
+        """Send no response, as the client asked (acks=0)."""
         self.reply_encoded([])
 
     def throttle(self, milliseconds: int) -> None:
-        """Tell the client to wait, and take no further requests of it until then (KIP-219)."""
+        """Tell the client to wait, and read no requests from it until then (KIP-219)."""
         if milliseconds > self.throttle_ms:
             self.throttle_ms = milliseconds
             self._sink.mute(milliseconds)
 
     def when_lost(self, lost: Callable[[], None]) -> None:
-        """Call something when the client's connection is gone."""
+        """Call `lost` when the client's connection is lost."""
         self._sink.when_lost(lost)
 
     def disconnect(self) -> None:
-        """Close the connection: the only answer to who wants none (acks=0)."""
+        """Close the connection: the only way to report an error if acks=0."""
         self._sink.abort()
 
     def disconnect_after_reply(self) -> None:
-        """Close the connection when the client has its answer; it may ask nothing more."""
+        """Close the connection after the response; read no further requests."""
         self._sink.close_when_answered()

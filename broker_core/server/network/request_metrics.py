@@ -1,8 +1,8 @@
-"""How often each API is asked, and where its time goes.
+"""Counts of requests by API, and where their time goes.
 
-A request's time has Kafka's parts: `queue` (it waits for others of its connection), `local` (its
-handler works), `remote` (it waits for the disk, for records or for other members of its group) and
-`response` (its answer waits for earlier ones).
+A request's time has Kafka's parts: `queue` (waits for earlier requests of its connection), `local`
+(runs in its handler), `remote` (waits for the disk, for records or for other group members) and
+`response` (waits for earlier responses).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 
 
 class Times:
-    """How often something took how long."""
+    """A histogram of durations."""
 
     __slots__ = ("buckets", "total_s")
 
     def __init__(self) -> None:
-        #: How often, by the first bound that is not exceeded; the last is "longer".
+        #: Counts by the first bound that is not exceeded; the last one is for longer durations.
         self.buckets = [0] * (len(BUCKETS_S) + 1)
         self.total_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """It took so long."""
+        """Add one duration."""
         self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
         self.total_s += seconds
 
@@ -48,18 +48,18 @@ class ApiTimes:
 
 
 class RequestMetrics:
-    """Counts requests when their answers are sent."""
+    """Counts requests when their responses are sent."""
 
     def __init__(self) -> None:
         self.by_api: dict[str, ApiTimes] = {}
 
     def observe(self, request: Request, now: float) -> None:
-        """A request's answer is being sent; `now` is of the clock that its moments are of."""
+        """Count a request whose response is being sent; `now` is from `time.perf_counter`."""
         name = request.header.api.name
         times = self.by_api.get(name)
         if times is None:
             times = self.by_api[name] = ApiTimes()
-        # One that was answered inside of its handler was never anywhere else.
+        # A request that its handler answered at once has not waited anywhere else.
         local_done = request.local_done or request.replied
         times.total.add(now - request.arrived)
         times.bytes_in += request.size

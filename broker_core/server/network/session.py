@@ -1,4 +1,4 @@
-"""The principal of a connection: nobody in particular, the owner of a certificate, or a user."""
+"""A connection's principal: anonymous, the owner of a certificate, or a SASL user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from waylog.config import Endpoint
 
 
 class ListenerSecurity:
-    """What the connections of one listener have in common."""
+    """Security settings that the connections of one listener share."""
 
     def __init__(
         self, config: ListenerConfig, sasl: SaslSettings | None, advertised: Endpoint
@@ -24,12 +24,12 @@ class ListenerSecurity:
         )
 
     def open_session(self, certificate: dict[str, Any] | None) -> ClientSession:
-        """The session of a new connection, with the certificate that the client has shown."""
+        """Return the session of a new connection, with the certificate of its client, if any."""
         return ClientSession(self, certificate)
 
 
 class ClientSession:
-    """What is known of one connection: who is on it, and when it was told something last."""
+    """State of one connection: the client's identity, and when a fetch was last answered."""
 
     __slots__ = ("_principal", "_security", "raw_tokens", "sasl", "told_at")
 
@@ -39,21 +39,21 @@ class ClientSession:
         if certificate:
             self._principal = security.mapper.principal(distinguished_name(certificate))
         self.sasl = SaslAuthentication(security.sasl) if security.sasl is not None else None
-        #: After a SaslHandshake of version 0 the client's messages come without headers.
+        #: True if the client's login messages have no headers: after SaslHandshake version 0.
         self.raw_tokens = False
-        #: When a fetch was answered last, on the event loop's clock.
+        #: Event loop time of the last answer to a fetch.
         self.told_at = float("-inf")
 
     @property
     def principal(self) -> Principal:
-        """The principal."""
+        """The client's principal."""
         if self.sasl is not None and self.sasl.principal is not None:
             return self.sasl.principal
         return self._principal
 
     @property
     def is_authenticated(self) -> bool:
-        """Tell whether other requests than those of the login are answered."""
+        """Tell whether requests other than those of the login are answered."""
         return self.sasl is None or self.sasl.principal is not None
 
     def must_renew(self, now_ms: int) -> bool:
@@ -67,5 +67,5 @@ class ClientSession:
 
     @property
     def advertised(self) -> Endpoint:
-        """The broker's address as clients of the listener see it."""
+        """The broker's address for clients of the listener."""
         return self._security.advertised

@@ -1,4 +1,4 @@
-"""Counts what requests cost against the quotas of their clients, and makes those wait."""
+"""Charges requests to the quotas of their clients, and throttles clients that exceed them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from broker_core.security.quotas import (
 )
 from broker_core.server.network.request import Request
 
-#: However much was taken at once, nobody waits longer: a quota should slow down, not cut off.
+#: Milliseconds of one throttle at most: a quota should slow clients down, not cut them off.
 _THROTTLE_MS_MAX: Final = 30_000
 _MUTATIONS: Final = frozenset({CREATE_TOPICS.key, CREATE_PARTITIONS.key, DELETE_TOPICS.key})
 
 
 class Throttling:
-    """Quotas at work; used only while there are any."""
+    """Applies client quotas; used only while there are any."""
 
     def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
         self._quotas = quotas
         self._clock = clock
 
     def before(self, request: Request) -> None:
-        """A request is about to be handled."""
+        """Charge a request before its handler runs."""
         key = request.header.api.key
         if key == PRODUCE.key:
             self._charge(request, PRODUCER_BYTE_RATE, request.size)
@@ -51,7 +51,7 @@ class Throttling:
             self._charge(request, CONTROLLER_MUTATION_RATE, _mutations(request))
 
     def after(self, request: Request, seconds: float) -> None:
-        """The handler has worked for so long."""
+        """Charge the seconds that the handler ran."""
         self._charge(request, REQUEST_PERCENTAGE, seconds * 100)
 
     def _charge(self, request: Request, quota: str, amount: float) -> None:
@@ -71,7 +71,7 @@ def _record_bytes(response: dict[str, Any]) -> int:
 
 
 def _mutations(request: Request) -> int:
-    """Partitions that are made; a deletion counts as one."""
+    """Return the number of partitions asked for; a deleted topic counts as one."""
     body = request.body
     if request.header.api.key == DELETE_TOPICS.key:
         return len(body["topics"]) or len(body["topic_names"])

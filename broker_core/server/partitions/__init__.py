@@ -1,1 +1,1 @@
-"""Partitions as the server holds them: topics, replicas, flushing, retention."""
+"""Partitions on this broker: topics, replicas, flushing, retention and fetch sessions."""

@@ -1,4 +1,4 @@
-"""Fetch sessions: a consumer says once what it reads, and then only what changes (KIP-227)."""
+"""Fetch sessions: a consumer names its partitions once, then only what changes (KIP-227)."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from broker_core import errors
 _FULL_WITHOUT_SESSION: Final = -1
 _FULL_WITH_NEW_SESSION: Final = 0
 _EPOCH_MAX: Final = 2**31 - 1
-#: A session that was used so recently is not given up for a new one, as in Kafka.
+#: Seconds after its last use during which a session is not evicted for a new one, as in Kafka.
 _EVICTION_S: Final = 120.0
-#: Of all sessions together: a bound on what clients can make the broker remember.
+#: Partitions in all sessions together; bounds the memory that clients can make the broker use.
 PARTITIONS_MAX: Final = 100_000
 
-TopicKey = str | bytes  # the name, or the id where clients send that
+TopicKey = str | bytes  # topic name, or topic id in versions with ids
 _Places = dict[TopicKey, dict[int, dict[str, Any]]]
 
 
 @dataclass(slots=True)
 class FetchSession:
-    """What one consumer reads, and what it knows of it."""
+    """The partitions that one consumer reads, and what it was last told of each."""
 
     session_id: int
     by_id: bool
     owner: str
     epoch: int = 1
     used_s: float = 0.0
-    #: What was asked for last of each partition; who is read next comes first.
+    #: The newest request for each partition. Partitions are read in this order.
     topics: _Places = field(default_factory=dict)
-    #: What the last answer said of each partition besides records.
+    #: High watermark, last stable offset and log start offset that the last answer gave.
     told: dict[tuple[TopicKey, int], tuple[int, int, int]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
-        """How many partitions it has."""
+        """Number of partitions in the session."""
         return sum(map(len, self.topics.values()))
 
     def put(self, topics: list[dict[str, Any]]) -> None:
-        """Add partitions, or change what is asked of them."""
+        """Add partitions, or change the offsets and limits of those that are in the session."""
         for topic in topics:
             places = self.topics.setdefault(self._key(topic), {})
             for asked in topic["partitions"]:
                 places[asked["partition"]] = asked
 
     def forget(self, topics: list[dict[str, Any]]) -> None:
-        """Leave partitions out from now on."""
+        """Remove partitions from the session."""
         for topic in topics:
             key = self._key(topic)
             places = self.topics.get(key, {})
@@ -64,7 +64,7 @@ class FetchSession:
         return key
 
     def wanted(self) -> Iterator[dict[str, Any]]:
-        """Topics as a complete request has them."""
+        """Yield the session's topics in the form of a full fetch request."""
         for key, places in self.topics.items():
             yield {
                 "topic": "" if isinstance(key, bytes) else key,
@@ -73,9 +73,9 @@ class FetchSession:
             }
 
     def leave_out_known(self, responses: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The answer without partitions of which it says nothing new.
+        """Return the responses without the partitions that have nothing new.
 
-        Partitions whose records are in it are read last the next time, so that none starves.
+        Partitions whose records are returned are read last the next time, so that none starves.
         """
         news: list[dict[str, Any]] = []
         for topic in responses:
@@ -96,7 +96,7 @@ class FetchSession:
     def _is_news(self, key: TopicKey, result: dict[str, Any]) -> bool:
         place = key, result["partition_index"]
         if result["error_code"] or "preferred_read_replica" in result:
-            # Once it is all right again, that is news.
+            # The client has to hear when the error is over: the next answer counts as new.
             self.told.pop(place, None)
             return True
         facts = (
@@ -110,12 +110,12 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of all consumers."""
+    """The fetch sessions of all consumers."""
 
     def __init__(self, slots: int, randomness: random.Random | None = None) -> None:
         self._slots = slots
         self._random = randomness or random.SystemRandom()
-        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # last used last
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # in the order of last use
         self._partitions = 0
 
     def __len__(self) -> int:
@@ -124,14 +124,14 @@ class FetchSessions:
     def find(
         self, body: dict[str, Any], owner: str, *, by_id: bool, now_s: float
     ) -> tuple[FetchSession | None, bool]:
-        """The session of a request, and whether its answer may leave out what is known.
+        """Return the session of a request, and whether its answer may leave out what is known.
 
-        None is a request without a session. Raises FetchSessionIdNotFound,
+        The session is None for a request without one. Raises FetchSessionIdNotFound,
         InvalidFetchSessionEpoch, FetchSessionTopicIdError.
         """
         session_id, epoch = body["session_id"], body["session_epoch"]
         if epoch in {_FULL_WITHOUT_SESSION, _FULL_WITH_NEW_SESSION}:
-            # Whoever begins again gives up the old session, but nobody else's.
+            # A client that begins again gives up its old session. It cannot close another client's.
             old = self._sessions.get(session_id)
             if old is not None and old.owner == owner:
                 self._drop(old)

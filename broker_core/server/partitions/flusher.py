@@ -1,4 +1,4 @@
-"""Group commit: one worker makes logs durable, one fdatasync for all appends that wait for it."""
+"""Group commit: one worker flushes logs, and appends that wait for a log share an fdatasync."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _Outcome = list[tuple[Partition, BrokerError | None]]
 class Flusher:
     """Flushes partitions on request; all methods are called on the event loop's thread.
 
-    While one round of flushes runs, further requests gather for the next: the slower the disk, the
-    more appends share one fdatasync.
+    Requests that arrive during a round of flushes are gathered for the next round: the slower the
+    disk, the more appends share one fdatasync.
     """
 
     def __init__(
@@ -31,22 +31,22 @@ class Flusher:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_failure = on_failure
-        # In the order of the requests.
+        # Partitions to flush in the next round, in the order of the requests.
         self._dirty: dict[Partition, None] = {}
         self._busy = False
-        #: How long flushes took; written by the worker.
+        #: Durations of the flushes; written by the worker.
         self.times = Times()
         self._worker = worker
 
     def request(self, partition: Partition) -> None:
-        """Flush the partition, after what else this turn of the event loop appends."""
+        """Flush the partition after everything that this iteration of the event loop appends."""
         if not self._dirty and not self._busy:
             self._busy = True
             self._loop.call_soon(self._start_round)
         self._dirty[partition] = None
 
     def wait_durable(self, partition: Partition, waiter: AppendWaiter, end_offset: int) -> None:
-        """Tell a coordinator's waiter when what it has appended is committed; maybe at once."""
+        """Tell a coordinator's waiter when its append is committed, perhaps at once."""
         if partition.commits_on_append:
             partition.advance()
             waiter.durable()
@@ -82,7 +82,7 @@ class Flusher:
             except Exception as error:
                 logger.exception("the flush of %s failed", partition)
                 outcome.append((partition, KafkaStorageError(f"{partition}: {error}")))
-        # The event loop may have been closed without us.
+        # The event loop may have been closed in the meantime.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._finish_round, outcome)
 
@@ -100,6 +100,6 @@ class Flusher:
             try:
                 partition.advance()
             except Exception as failure:
-                # Whoever waits for this partition is told; the others must not wait because of it.
+                # Its waiters are told of the failure; those of other partitions must not wait.
                 logger.exception("the appends to %s could not be acknowledged", partition)
                 self._on_failure(partition, KafkaStorageError(f"{partition}: {failure}"))

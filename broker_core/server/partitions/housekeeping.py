@@ -1,4 +1,4 @@
-"""What has to be done now and then: flush by time, retention, compaction."""
+"""Periodic work on logs: flush by time, retention, compaction, closing of idle files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from waylog.process.background import Rounds, spawn
 
 logger = logging.getLogger(__name__)
 
-#: How long an open file may be idle, give or take as much.
+#: Seconds between checks for idle files: a log is idle if it has not grown since the last check.
 _PARK_INTERVAL_S: Final = 60.0
 _LOOK_INTERVAL_S: Final = 1.0
 
 
 class Housekeeping:
-    """Periodic work, away from the event loop where it may take long."""
+    """Runs periodic work; retention and compaction run in a thread beside the event loop."""
 
     def __init__(
         self,
@@ -39,17 +39,17 @@ class Housekeeping:
         self._topics = topics
         self._flusher = flusher
         self._tasks: list[asyncio.Task[None]] = []
-        # Deleting a segment of a gigabyte takes the file system a while, compaction reads and
-        # writes a good part of a log: one thread for all of it, one log after the other.
+        # Deleting a segment of a gigabyte takes the file system a while, and compaction reads and
+        # writes a large part of a log: one thread does all of it, one log after the other.
         self._executor = environment.threads.executor(1, "housekeeping")
         self._clock = environment.clock
-        # Where each partition's log ended when it was last looked at to close its file.
+        # Log end offset of each partition at the last check for idle files.
         self._ends: dict[Partition, int] = {}
-        # When a partition was first seen with records that are not flushed (monotonic ms).
+        # Monotonic ms at which a partition was first seen with records that are not flushed.
         self._dirty_since: dict[Partition, int] = {}
 
     def start(self) -> None:
-        """Begin."""
+        """Start the periodic tasks."""
         config = self._config
         self._every(config.flush_scheduler_interval_ms / 1000, "flush by time", self._flush_by_time)
         self._every(config.retention_check_interval_ms / 1000, "retention", self._retain)
@@ -62,7 +62,7 @@ class Housekeeping:
         self._tasks.append(spawn(Rounds(name).run(interval_s, work), name))
 
     async def close(self) -> None:
-        """End; what runs is finished."""
+        """Stop the tasks, and wait for work that is running."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -72,7 +72,7 @@ class Housekeeping:
         self.flush_due(int(self._clock.monotonic() * 1000))
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush what has been waiting for `flush.ms`, and logs that have closed a segment."""
+        """Flush logs that have waited for `flush.ms`, and logs that have closed a segment."""
         dirty: dict[Partition, int] = {}
         for partition in self._topics.partitions():
             log = partition.log
@@ -119,5 +119,5 @@ class Housekeeping:
             if not partition.deleted:
                 logger.error("%s of %s: %s", what, partition, error)
         except Exception:
-            # The other partitions, whose logs may be well, have their turn all the same.
+            # A failure of one log must not keep the others from their turn.
             logger.exception("%s of %s failed", what, partition)

@@ -1,4 +1,4 @@
-"""Says to which broker a log directory belongs: Kafka's `meta.properties`."""
+"""`meta.properties`, Kafka's file that says which broker a log directory belongs to."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _META: Final = "meta.properties"
 def load_cluster_id(
     directory: Path, node_id: int, environment: Environment, cluster_id: str | None = None
 ) -> str:
-    """The cluster's id: the one given, else made up at the first start.
+    """Return the cluster's id, stored at the first start: the given one, or else a random one.
 
-    Raises ConfigError if the directory belongs to another node or cluster.
+    Raises ConfigError if the file is damaged or belongs to another node or cluster.
     """
     path = directory / _META
     disk = environment.disk

@@ -1,4 +1,4 @@
-"""What a client is told along with "not the leader": who is, so that it need not ask (KIP-951)."""
+"""Adds current leaders to refusals, which saves clients a Metadata request (KIP-951)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_leaders(
     response: dict[str, Any],
     results: Iterable[tuple[str, int, dict[str, Any]]],
 ) -> None:
-    """Name the leaders in the results (topic, partition, result) that are refused for that."""
+    """Add the current leader to results (topic, partition, result) of a former leader."""
     if broker.cluster is None:
         return
     image = broker.cluster.image

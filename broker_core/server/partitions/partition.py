@@ -1,4 +1,4 @@
-"""One partition as the server sees it: its log, and who waits for it."""
+"""One partition on this broker: its log, and the requests that wait for it."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from broker_core.protocol.records import transactional_producer
 
 
 class AppendWaiter(Protocol):
-    """Wants to know when its records are durable."""
+    """A request that waits until its records are durable."""
 
     def durable(self) -> None:
-        """They are."""
+        """Take note that the records are durable."""
 
     def failed(self, code: int) -> None:
-        """They never will be."""
+        """Take note that the records will not become durable; `code` is the error."""
 
 
 class FetchWaiter(Protocol):
-    """Wants to know when there is more to read."""
+    """A request that waits for more records to read."""
 
     def grew(self, size: int) -> None:
-        """`size` more bytes can be read."""
+        """Take note that `size` more bytes can be read."""
 
     def gone(self) -> None:
-        """The partition was deleted."""
+        """Take note that the partition was deleted, or is led by another broker."""
 
 
 class Verification:
-    """The answer of its coordinator: a transaction goes on in a partition, or not (KIP-890).
+    """A pending question to a transaction coordinator: is the transaction ongoing (KIP-890)?
 
-    What the coordinator says holds for the moment in which it said so. If the transaction's marker
-    is in the log before the answer is here, what was asked for must not follow it: nobody would
-    ever end it.
+    The coordinator's answer is true at the moment at which it is sent. If the transaction's marker
+    reaches the log before the answer arrives, the records in question must not be appended after
+    it: no marker would ever end their transaction.
     """
 
     __slots__ = ("_partition", "is_outdated", "producer_id")
@@ -55,7 +55,7 @@ class Verification:
         self.is_outdated = False
 
     def end(self, code: int) -> int:
-        """The answer is here: its error code, or what it has become in the meantime."""
+        """Take the coordinator's error code; return it, or InvalidTxnState if it is outdated."""
         self._partition.verification_ended(self)
         return InvalidTxnState.code if self.is_outdated and not code else code
 
@@ -63,9 +63,9 @@ class Verification:
 class Partition:
     """A log with its waiters.
 
-    `high_watermark` is what consumers may see. Where the broker acknowledges after fdatasync, that
-    is what has been flushed: a record that a power cut could still take back is shown to nobody, so
-    that no offset ever has two values.
+    Consumers see records below `high_watermark`. Where the broker acknowledges after fdatasync,
+    that is the end of what has been flushed: a record that a power cut could still take back is
+    shown to nobody, so that no offset ever has two values.
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class Partition:
         self.log = log
         # Questions to transaction coordinators that are not answered yet, by producer id.
         self._verifications: dict[int, set[Verification]] = {}
-        #: The only leader there is keeps its epoch.
+        #: Constant on a standalone broker, which leads every partition for ever.
         self.leader_epoch = 0
         self.high_watermark = log.log_end_offset
         # The high watermark is moved here, not by the log.
@@ -104,7 +104,7 @@ class Partition:
         # Bytes appended since the high watermark last moved.
         self._appended_bytes = 0
         self._first_end_offset = log.log_end_offset
-        #: Bytes appended, and read, since the log was opened.
+        #: Bytes appended and bytes read since the log was opened.
         self.bytes_in = 0
         self.bytes_out = 0
 
@@ -115,36 +115,36 @@ class Partition:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Topic and number."""
+        """Topic name and partition number."""
         return self.topic, self.index
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Raise what a client gets that knows another leader epoch (KIP-320); -1 knows none."""
+        """Raise UnknownLeaderEpoch or FencedLeaderEpoch for another epoch (KIP-320); -1 passes."""
         if epoch > self.leader_epoch:
             raise UnknownLeaderEpoch()
         if 0 <= epoch < self.leader_epoch:
             raise FencedLeaderEpoch()
 
     def check_is_led(self) -> None:
-        """Raise NotLeaderOrFollower where another broker leads."""
+        """Raise NotLeaderOrFollower if another broker leads."""
 
     def check_is_readable(self, *, from_follower: bool) -> None:
-        """Raise NotLeaderOrFollower where consumers have to read from another broker."""
+        """Raise NotLeaderOrFollower if consumers have to read from another broker."""
 
     def check_offsets_are_known(self) -> None:
-        """Raise OffsetNotAvailable where a new leader does not know yet what is committed."""
+        """Raise OffsetNotAvailable while a new leader does not know yet what is committed."""
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch in which an offset was written, or will be."""
+        """Return the leader epoch in which an offset was written, or will be."""
         if offset >= self.log.log_end_offset:
             return self.leader_epoch
         return self.log.leader_epochs.epoch_at(offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Where a leader epoch ended; see `LeaderEpochs.end_offset`."""
+        """Return the end of a leader epoch; see `LeaderEpochs.end_offset`."""
         log = self.log
         if epoch == self.leader_epoch:
             return epoch, log.log_end_offset
@@ -153,30 +153,30 @@ class Partition:
         return log.leader_epochs.end_offset(epoch, log.log_end_offset)
 
     def check_in_sync(self) -> None:
-        """Raise NotEnoughReplicas where an append with acks=all would wait for nobody."""
+        """Raise NotEnoughReplicas if too few replicas are in sync for an append with acks=all."""
         needed = self.log.config.min_insync_replicas
         if needed > 1:
             raise NotEnoughReplicas(f"min.insync.replicas={needed}, but there is one broker")
 
     def check_can_commit(self) -> None:
-        """Raise NotLeaderOrFollower, NotEnoughReplicas where the broker's own records can't."""
+        """Raise NotLeaderOrFollower or NotEnoughReplicas if coordinators cannot append here."""
 
     @property
     def waits_for_others(self) -> bool:
-        """Tell whether other brokers have to have an append before it is committed."""
+        """Return whether an append must reach other brokers before it is committed."""
         return False
 
     @property
     def commits_on_append(self) -> bool:
-        """Tell whether nobody has to be waited for."""
+        """Return whether an append is committed at once, without a flush or other replicas."""
         return not self.acknowledges_after_flush
 
     def append(
         self, records: bytearray | memoryview, now_ms: int, *, verified: bool = True
     ) -> AppendResult:
-        """Append batches; raises BrokerError for what the producer, or the disk, did wrong.
+        """Append batches; raises BrokerError for a mistake of the producer or a failing disk.
 
-        Nobody may read them before `advance`. `verified`: see `Log.append`.
+        They can be read after `advance`. `verified`: see `Log.append`.
         """
         result = self.log.append(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, verified=verified
@@ -187,7 +187,7 @@ class Partition:
     def append_from_coordinator(
         self, records: bytearray, now_ms: int, marker: EndMarker | None = None
     ) -> AppendResult:
-        """Append what the broker writes itself; see `Log.append_from_coordinator`."""
+        """Append records of the broker's own; see `Log.append_from_coordinator`."""
         result = self.log.append_from_coordinator(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, marker=marker
         )
@@ -197,13 +197,13 @@ class Partition:
         return result
 
     def verification(self, producer_id: int) -> Verification:
-        """Something is asked about a producer's transaction, elsewhere; it may end meanwhile."""
+        """Begin a question about a producer's transaction to its coordinator."""
         verification = Verification(self, producer_id)
         self._verifications.setdefault(producer_id, set()).add(verification)
         return verification
 
     def verification_ended(self, verification: Verification) -> None:
-        """For Verification."""
+        """Forget a question; called by `Verification.end`."""
         others = self._verifications.get(verification.producer_id)
         if others is not None:
             others.discard(verification)
@@ -222,7 +222,7 @@ class Partition:
             self._appends.append((end_offset, waiter))
 
     def advance(self) -> None:
-        """Show readers what they may see now, and tell who waited."""
+        """Move the high watermark, and tell the requests that waited for that."""
         log = self.log
         appends = self._appends
         if self.acknowledges_after_flush:
@@ -242,7 +242,10 @@ class Partition:
                 fetch.grew(grown)
 
     def fail(self, code: int) -> None:
-        """What waits here will not become durable, and markers may be written elsewhere."""
+        """Fail the waiting appends with `code`, and outdate all pending verifications.
+
+        Transaction markers may be written on another broker from now on.
+        """
         for producer_id in tuple(self._verifications):
             self._outdate(producer_id)
         appends, self._appends = self._appends, deque()
@@ -250,14 +253,14 @@ class Partition:
             waiter.failed(code)
 
     def mark_deleted(self, code: int) -> None:
-        """The topic is gone: nobody waits for it any more."""
+        """Tell all waiting requests that the partition is gone."""
         self.deleted = True
         self.fail(code)
         for fetch in tuple(self.fetches):
             fetch.gone()
 
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool) -> bytes:
-        """Whole batches from `offset` up to the high watermark; raises OffsetOutOfRange."""
+        """Return whole batches from `offset` up to the high watermark; raises OffsetOutOfRange."""
         if offset == self.high_watermark:
             return b""
         data = self.log.read(
@@ -269,7 +272,7 @@ class Partition:
     def read_committed(
         self, offset: int, max_bytes: int, *, min_one_message: bool
     ) -> tuple[bytes, list[AbortedTransaction]]:
-        """As `read`, up to the last stable offset, with what was aborted of it."""
+        """As `read`, up to the last stable offset; also return aborted transactions."""
         data, aborted = self.log.read_committed(offset, max_bytes, min_one_message=min_one_message)
         self.bytes_out += len(data)
         return data, aborted
@@ -277,7 +280,7 @@ class Partition:
     def slice(
         self, offset: int, max_bytes: int, up_to_offset: int
     ) -> tuple[FileSlice, list[AbortedTransaction]] | None:
-        """As `read_committed` up to a given offset, not read; see `Log.slice`."""
+        """As `read_committed` up to an offset, but as a range of a file; see `Log.slice`."""
         sliced = self.log.slice(offset, max_bytes, up_to_offset)
         if sliced is not None:
             self.bytes_out += len(sliced[0])

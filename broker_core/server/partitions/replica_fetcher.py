@@ -1,7 +1,8 @@
-"""Fetches from one other broker everything that this one follows there.
+"""Fetches everything that this broker follows from one other broker.
 
-One connection, one fetch session, one question at a time: what an answer brings is appended before
-the next question says so. Memory is bounded by what one answer may hold.
+There is one connection and one fetch session, and usually one request in flight: the records of a
+response are appended before the next request acknowledges them. Memory is bounded by the size of a
+response.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _VERSION: Final = 17
 _EPOCH_MAX: Final = 2**31 - 1
 _RECONNECT_FIRST_S: Final = 0.02
 _RECONNECT_LAST_S: Final = 1.0
-#: Before a partition is asked for again of which leader and follower know different epochs.
+#: Seconds before a retry if leader and follower do not know the same leader epoch yet.
 _LATER_S: Final = 0.03
 
 _Key = tuple[bytes, int]  # topic id, partition
@@ -42,7 +43,7 @@ class FetchLimits(NamedTuple):
 
 
 class ReplicaFetcher:
-    """See the module."""
+    """A fetcher for all partitions that this broker follows at one leader."""
 
     def __init__(
         self,
@@ -66,18 +67,18 @@ class ReplicaFetcher:
         self._loop = asyncio.get_running_loop()
         self._partitions: dict[_Key, ReplicatedPartition] = {}
         self._asked: dict[_Key, FetchPosition] = {}
-        # What the next question has to say.
+        # Partitions that the next request has to name.
         self._changed: dict[_Key, None] = {}
         self._forgotten: set[_Key] = set()
         self._unflushed: OrderedSet[ReplicatedPartition] = OrderedSet()
         self._session_id = 0
         self._session_epoch = 0
-        self._questions = 0  # that have no answer yet
-        self._generation = 0  # answers to questions of an older one mean nothing
+        self._questions = 0  # requests without a response
+        self._generation = 0  # responses to requests of an older generation are ignored
         self._sending: asyncio.Handle | None = None
         self._timers: set[asyncio.TimerHandle] = set()
         self._reconnect_s = _RECONNECT_FIRST_S
-        self._is_waiting = False  # to connect again
+        self._is_waiting = False  # for the time to reconnect
         self._closed = False
 
     # -------------------------------------------------------------------------------- partitions
@@ -87,11 +88,11 @@ class ReplicaFetcher:
 
     @property
     def followed(self) -> list[ReplicatedPartition]:
-        """What is fetched."""
+        """The partitions that are fetched."""
         return list(self._partitions.values())
 
     def add(self, partition: ReplicatedPartition) -> None:
-        """Follow a partition, or follow it in another leader epoch."""
+        """Follow a partition, or follow it in a new leader epoch."""
         key = partition.topic_id, partition.index
         self._partitions[key] = partition
         self._forgotten.discard(key)
@@ -99,7 +100,7 @@ class ReplicaFetcher:
         self._change(key)
 
     def remove(self, partition: ReplicatedPartition) -> None:
-        """Follow it no longer."""
+        """Stop following a partition."""
         key = partition.topic_id, partition.index
         if self._partitions.get(key) is not partition:
             return
@@ -110,12 +111,12 @@ class ReplicaFetcher:
             self._forgotten.add(key)
         if partition in self._unflushed:
             self._unflushed.discard(partition)
-            # The others may have been waiting for nothing but its flush.
+            # The other partitions may have waited only for its flush.
             if self._sending is None and not self._closed:
                 self._sending = self._loop.call_soon(self._send)
 
     def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop following all partitions, and close the connection."""
         self._closed = True
         for partition in list(self._partitions.values()):
             self.remove(partition)
@@ -130,7 +131,7 @@ class ReplicaFetcher:
     def _change(self, key: _Key) -> None:
         self._changed[key] = None
         self._forgotten.discard(key)
-        # The leader holds a question until there is something new; a second one lets it go.
+        # The leader holds a request until there are new records; a second one makes it answer.
         if self._questions < 2 and self._sending is None:
             self._sending = self._loop.call_soon(self._send)
 
@@ -202,7 +203,7 @@ class ReplicaFetcher:
         )
 
     def _holds(self, key: _Key, partition: ReplicatedPartition) -> bool:
-        """Tell whether a replica that catches up has had its share: it is asked for later."""
+        """Return whether the throttle delays a replica that catches up; it is fetched later."""
         if not self._is_throttled(partition):
             return False
         wait_s = self._quota.wait_s(self._loop.time())
@@ -264,7 +265,7 @@ class ReplicaFetcher:
             if each["records"] and self._is_throttled(partition):
                 self._quota.record(len(each["records"]), self._loop.time())
             if partition.acknowledges_after_flush and outcome is Outcome.APPENDED:
-                # The next question says that it has them, for which they must be durable.
+                # The next request acknowledges these records, so they must be durable first.
                 self._unflushed.add(partition)
         elif asked.offset != partition.log.log_end_offset:
             self._changed[key] = None
@@ -285,7 +286,7 @@ class ReplicaFetcher:
             self._change(key)
 
     def _begin_again(self, code: int | None) -> None:
-        """Without an answer nobody knows what the session is like: there has to be another."""
+        """Begin a new session after a delay: without a response the session's state is unknown."""
         if code is not None:
             logger.debug("broker %d refuses a fetch: %d", self.leader_id, code)
             self.peer.disconnect()

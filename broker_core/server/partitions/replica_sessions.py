@@ -1,10 +1,10 @@
-"""Fetch, asked by followers: each says once what it follows, then only how far it has come.
+"""Fetch sessions of followers: partitions are named once, then only when their offsets change.
 
-A follower's question waits here until something is appended. Of all partitions that it follows only
-those are looked at that have something new, so that an answer costs what is in it. All followers
-are answered together, at the pace of `AnswerPace`: their next questions, which acknowledge, then
-come together too. That a high watermark has moved is told along with the next records, or a little
-later.
+A follower's request waits here until something is appended. Only those of its partitions are looked
+at that have something new, so the cost of a response depends on what is in it. All followers are
+answered together, at the pace of `AnswerPace`, so that their next requests, which acknowledge the
+records, arrive together too. A new high watermark is sent along with the next records, or a little
+later without records.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _NO_SESSION: Final = -1
 _NEW_SESSION: Final = 0
 _TOPIC_IDS_FROM: Final = 13
-#: Followers that have no records to wait for learn so much later what has been committed.
+#: Seconds after which followers are sent a new high watermark if no records take it along.
 _COMMITTED_S: Final = 0.02
 
 _NOTHING_SENT: Final = (-1, -1)
@@ -39,24 +39,24 @@ _Key = tuple[bytes, int]  # topic id, partition
 
 
 class _Followed:
-    """One partition of a session."""
+    """One partition of a session, with the follower's newest request for it."""
 
     __slots__ = ("asked", "partition", "sent")
 
     def __init__(self, partition: ReplicatedPartition, asked: dict[str, Any]) -> None:
         self.partition = partition
         self.asked = asked
-        #: High watermark and log start that the follower knows.
+        #: High watermark and log start offset that the follower was last sent.
         self.sent = _NOTHING_SENT
 
     @property
     def is_behind(self) -> bool:
-        """Tell whether the follower knows another high watermark or log start."""
+        """Return whether the high watermark or the log start offset has changed since."""
         return self.sent != (self.partition.high_watermark, self.partition.log.log_start_offset)
 
 
 class ReplicaSession:
-    """What one follower fetches from this broker; a ReplicaReader of each of the partitions."""
+    """The fetch session of one follower; a ReplicaReader of each of its partitions."""
 
     def __init__(
         self,
@@ -73,21 +73,21 @@ class ReplicaSession:
         self._broker_epoch = broker_epoch
         self._epoch = 0
         self._followed: dict[_Key, _Followed] = {}
-        # In the order in which they are to be looked at.
+        # Partitions to look at, in this order.
         self._news: dict[_Key, None] = {}
-        # Those of which only the high watermark is new: no reason to answer at once.
+        # Partitions of which only the high watermark is new, which is no reason to answer at once.
         self._moved: set[_Key] = set()
-        self._unknown: dict[_Key, int] = {}  # error codes
+        self._unknown: dict[_Key, int] = {}  # error codes of partitions that cannot be fetched
         self._request: Request | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     # ------------------------------------------------------------------------------------ requests
 
     def fetch(self, request: Request) -> None:
-        """Take a question, answer it or let it wait; raises InvalidFetchSessionEpoch."""
+        """Answer a request or let it wait; raises InvalidFetchSessionEpoch."""
         body = request.body
         if self._request is not None:
-            # The follower has something to add: it does not wait for the answer to its last one.
+            # The follower names more partitions before the response to its last request.
             self._answer({})
         epoch = body["session_epoch"]
         if epoch > 0 and epoch != self._epoch:
@@ -198,7 +198,7 @@ class ReplicaSession:
         )
 
     def _holds(self, followed: _Followed) -> bool:
-        """Tell whether a follower that catches up has had its share: it is told later."""
+        """Return whether the throttle delays a follower that catches up; it is told later."""
         quota = self._sessions.quota
         if quota is None or not self._is_throttled(followed.partition):
             return False
@@ -257,14 +257,14 @@ class ReplicaSession:
 
     def _time_out(self) -> None:
         self._timer = None
-        # Nobody says so when records are deleted; followers delete a little later.
+        # Sessions are not told when records are deleted; followers learn it here, a little later.
         self._moved.update(key for key, followed in self._followed.items() if followed.is_behind)
         topics = self._collect()
         self._add_moved(topics)
         self._answer(topics)
 
     def tell(self) -> None:
-        """Answer the question that waits, if there is anything new."""
+        """Answer the waiting request if there is anything new."""
         if self._request is None:
             return
         topics = self._collect()
@@ -288,8 +288,8 @@ class ReplicaSession:
 
     def changed(self, partition: ReplicatedPartition) -> None:
         """See ReplicaReader."""
-        # In a new leader epoch its followers' positions are unknown. One that heard of the epoch
-        # first has said it already, and has nothing to add where nothing is appended.
+        # A new leader epoch starts without followers' positions. A follower that learnt of the
+        # epoch first has sent its position already, and does not repeat it without new records.
         self.replicas_changed(partition)
         self.appended(partition)
 
@@ -300,7 +300,7 @@ class ReplicaSession:
             self._tell_position(followed)
 
     def close(self) -> None:
-        """The follower is gone."""
+        """Leave all partitions; the follower is gone or begins a new session."""
         self._request = None
         if self._timer is not None:
             self._timer.cancel()
@@ -342,22 +342,22 @@ def _refused(index: int, code: int, log_start_offset: int) -> dict[str, Any]:
 
 
 class ReplicaSessions:
-    """The sessions of all followers, one a broker."""
+    """The sessions of all followers, one for each broker."""
 
     def __init__(self, broker: Broker, is_registered: Callable[[int], bool]) -> None:
         self._broker = broker
         self._is_registered = is_registered
-        self._sessions: dict[int, ReplicaSession] = {}  # by broker
+        self._sessions: dict[int, ReplicaSession] = {}  # by broker id
         self._next_id = 1
         self._loop = asyncio.get_running_loop()
         self._pace = AnswerPace(broker.config.replica_fetch_linger_ms / 1000)
-        #: Says whether what is appended waits for more, to be told together.
+        #: True while appended records wait for more, to be sent together.
         self.is_gathering = False
         self._telling: asyncio.Handle | None = None
         self._tell_at = 0.0
 
     def fetch(self, request: Request, broker_id: int, broker_epoch: int) -> None:
-        """Answer a follower's Fetch, now or later."""
+        """Answer a follower's Fetch request, now or later."""
         body = request.body
         try:
             if request.version < _TOPIC_IDS_FROM:
@@ -378,7 +378,7 @@ class ReplicaSessions:
             request.reply({"error_code": error.code})
 
     def tell_appended(self) -> None:
-        """Something has been appended that followers do not know."""
+        """Schedule an answer to the followers for records that have just been appended."""
         now = self._loop.time()
         at = self._pace.appended(now)
         if at > now:
@@ -387,17 +387,17 @@ class ReplicaSessions:
 
     @property
     def quota(self) -> ReplicationQuota | None:
-        """Of what followers that catch up may take."""
+        """The throttle for followers that catch up."""
         replication = self._broker.replication
         return None if replication is None else replication.replicas.leader_quota
 
     def tell_after(self, delay_s: float) -> None:
-        """There is something that is not to be told before."""
+        """Schedule an answer to the followers after a delay."""
         now = self._loop.time()
         self._tell(now, now + delay_s)
 
     def tell_committed(self) -> None:
-        """A high watermark has moved."""
+        """Schedule an answer to the followers for a new high watermark."""
         if self._telling is None:
             now = self._loop.time()
             self._tell(now, now + _COMMITTED_S)
@@ -411,7 +411,7 @@ class ReplicaSessions:
         if at > now:
             self._telling = self._loop.call_at(at, self._tell_all)
         else:
-            # What else this turn of the event loop appends goes into the same answers.
+            # Everything that this iteration of the event loop appends goes into the same responses.
             self._telling = self._loop.call_soon(self._tell_all)
 
     def _tell_all(self) -> None:
@@ -436,7 +436,7 @@ class ReplicaSessions:
             raise errors.ClusterAuthorizationFailed()
 
     def close(self) -> None:
-        """Forget all."""
+        """Close all sessions."""
         if self._telling is not None:
             self._telling.cancel()
         for session in self._sessions.values():

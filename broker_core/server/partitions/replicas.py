@@ -1,4 +1,4 @@
-"""The replicas of this broker: takes what the controller has decided, and asks it for more."""
+"""The replicas on this broker: applies the controller's decisions, and proposes ISR changes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from broker_core.server.partitions.replicated_partition import ReplicatedPartiti
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.05
-#: Before a follower is proposed again that the controller does not want to be in sync now.
+#: Seconds before a follower is proposed again that the controller refused as ineligible.
 _REFUSED_S: Final = 0.5
 
-#: Errors of AlterPartition after which the same proposal can be made again.
+#: Errors of AlterPartition after which the same proposal is sent again.
 _AGAIN: Final = frozenset(
     {
         errors.NotController.code,
@@ -37,41 +37,41 @@ _AGAIN: Final = frozenset(
 
 
 class Cluster(Protocol):
-    """What this needs of the node that follows the metadata."""
+    """The cluster as the replicas need it: the metadata, the controller, the other brokers."""
 
     @property
     def node_id(self) -> int:
-        """This broker."""
+        """Id of this broker."""
 
     @property
     def broker_epoch(self) -> int:
-        """Of this broker's registration."""
+        """Epoch of this broker's registration."""
 
     @property
     def image(self) -> ClusterImage:
-        """The newest that has been published."""
+        """The newest published image of the metadata."""
 
     def alter_partition(
         self, body: dict[str, Any], answered: Callable[[dict[str, Any] | None], None]
     ) -> None:
-        """Ask the controller; None where there is no answer."""
+        """Send AlterPartition to the controller; `answered` gets None without a response."""
 
     def peer(self, broker_id: int) -> Peer | None:
-        """A new connection to another broker; None where nobody knows its address."""
+        """Return a new connection to another broker, or None if its address is unknown."""
 
 
 class RoleListener(Protocol):
-    """Wants to know what this broker leads: the coordinators."""
+    """A coordinator that has to know which partitions of its topic this broker leads."""
 
     def leads(self, partition: ReplicatedPartition) -> None:
-        """This broker leads it, in a new leader epoch."""
+        """Take note that this broker leads the partition in a new leader epoch."""
 
     def resigned(self, partition: ReplicatedPartition) -> None:
-        """It leads it no longer."""
+        """Take note that this broker no longer leads the partition."""
 
 
 class Replicas:
-    """See the module; an IsrControl of its partitions."""
+    """All replicas on this broker; the IsrControl of their partitions."""
 
     def __init__(
         self,
@@ -88,14 +88,14 @@ class Replicas:
         self._limits = limits
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        #: What this broker gives to replicas that catch up, and what it takes for its own.
+        #: Throttles for replicas that catch up: what this broker sends, and what it fetches.
         self.leader_quota = ReplicationQuota()
         self.follower_quota = ReplicationQuota()
-        #: Told when a partition cannot be written.
+        #: Called when a partition cannot be written.
         self.on_storage_failure: Callable[[Partition, errors.BrokerError], None] | None = None
         self._led: OrderedSet[ReplicatedPartition] = OrderedSet()
         self._fetchers: dict[int, ReplicaFetcher] = {}
-        self._listeners: dict[str, RoleListener] = {}  # by topic
+        self._listeners: dict[str, RoleListener] = {}  # by topic name
         self._proposals: dict[ReplicatedPartition, IsrProposal] = {}
         self._proposing: asyncio.TimerHandle | asyncio.Handle | None = None
         self._is_asking = False
@@ -112,11 +112,11 @@ class Replicas:
         return int(self._clock.monotonic() * 1000)
 
     def start(self) -> None:
-        """Begin to look after followers that do not keep up."""
+        """Begin to check periodically for followers that lag."""
         self._checking = self._loop.call_later(self.lag_ms / 2000, self._check_isrs)
 
     def listen(self, topic: str, listener: RoleListener) -> None:
-        """Have a coordinator told of its topic's partitions."""
+        """Tell a coordinator when this broker starts or stops leading partitions of a topic."""
         self._listeners[topic] = listener
 
     def close(self) -> None:
@@ -134,10 +134,10 @@ class Replicas:
         if self.on_storage_failure is not None:
             self.on_storage_failure(partition, error)
 
-    # --------------------------------------------------------------------------------- what holds
+    # ------------------------------------------------------------------------------- decisions
 
     def apply(self, changed: Iterable[tuple[ReplicatedPartition, PartitionImage]]) -> None:
-        """Take over what the controller has decided about partitions with a replica here."""
+        """Apply the controller's decisions about partitions with a replica here."""
         for partition, image in changed:
             if image.leader == self.node_id:
                 self._lead(partition, image)
@@ -145,7 +145,7 @@ class Replicas:
                 self._follow(partition, image)
 
     def brokers_changed(self, broker_ids: Iterable[int]) -> None:
-        """Brokers have registered anew, serve, or are gone."""
+        """Take note of brokers that have registered again, were unfenced, or are gone."""
         broker_ids = list(broker_ids)
         if any(self._cluster.image.is_active(each) for each in broker_ids):
             for partition in self._led:
@@ -164,7 +164,7 @@ class Replicas:
                 self._fetch(partition)
 
     def removed(self, partition: ReplicatedPartition) -> None:
-        """The replica here is gone."""
+        """Take note that the replica on this broker is gone."""
         was_led = partition in self._led
         self._led.discard(partition)
         self._proposals.pop(partition, None)
@@ -242,7 +242,7 @@ class Replicas:
         del self._fetchers[fetcher.leader_id]
         fetcher.close()
 
-    # ------------------------------------------------------------------------------ what is wanted
+    # ------------------------------------------------------------------------------- proposals
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
         """See IsrControl."""
@@ -327,7 +327,7 @@ class Replicas:
         logger.info("%s: ISR %s is refused: %d", partition, proposal.isr, code)
         if code == errors.IneligibleReplica.code:
             self._loop.call_later(_REFUSED_S, partition.isr_refused, proposal)
-        # Otherwise this broker is behind: the metadata that is on its way says what holds.
+        # Other errors mean that this broker is behind: the metadata log will bring the decision.
 
     def _check_isrs(self) -> None:
         for partition in list(self._led):
@@ -338,15 +338,15 @@ class Replicas:
 
     @property
     def under_replicated(self) -> int:
-        """Led partitions with a replica that is not in sync."""
+        """Number of led partitions with a replica that is not in sync."""
         return sum(partition.image.is_under_replicated for partition in self._led)
 
     @property
     def under_min_isr(self) -> int:
-        """Led partitions that take no records with acks=all."""
+        """Number of led partitions that accept no records with acks=all."""
         return sum(partition.is_under_min_isr for partition in self._led)
 
     @property
     def led(self) -> int:
-        """How many partitions this broker leads."""
+        """Number of partitions that this broker leads."""
         return len(self._led)

@@ -1,6 +1,7 @@
-"""A partition that has replicas on several brokers, as this broker sees it: led, followed, or idle.
+"""A replicated partition on this broker: led, followed, or neither.
 
-The decisions are in `broker_core.replication`; here they meet the log and those who wait for it.
+The decisions are made in `broker_core.replication`; this module applies them to the log and to the
+waiting requests.
 """
 
 from __future__ import annotations
@@ -25,50 +26,50 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicaReader(Protocol):
-    """A follower elsewhere that reads what this broker leads."""
+    """A follower on another broker that fetches a partition that this broker leads."""
 
     def appended(self, partition: ReplicatedPartition) -> None:
-        """There is more to read."""
+        """Take note of new records."""
 
     def committed(self, partition: ReplicatedPartition) -> None:
-        """The high watermark has moved."""
+        """Take note of a new high watermark."""
 
     def changed(self, partition: ReplicatedPartition) -> None:
-        """This broker leads it in another epoch, or not any more."""
+        """Take note that this broker leads in another leader epoch, or no longer leads."""
 
     def replicas_changed(self, partition: ReplicatedPartition) -> None:
-        """Others are its replicas; who reads may have asked before this broker knew that."""
+        """Take note of new replicas; one may have fetched before this broker knew of it."""
 
 
 class IsrControl(Protocol):
-    """The way to the controller, and what it is known to think of brokers."""
+    """The partition's connection to the controller, and its knowledge of the brokers."""
 
     @property
     def node_id(self) -> int:
-        """This broker."""
+        """Id of this broker."""
 
     @property
     def lag_ms(self) -> int:
         """`replica.lag.time.max.ms`."""
 
     def monotonic_ms(self) -> int:
-        """Time for durations."""
+        """Return monotonic ms, for durations."""
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Tell whether a broker may be in sync, in the life that an epoch stands for."""
+        """Return whether a broker with this broker epoch may be in sync; -1 matches any epoch."""
 
     def propose(self, partition: ReplicatedPartition, proposal: IsrProposal) -> None:
         """Ask the controller for another ISR."""
 
     def removed(self, partition: ReplicatedPartition) -> None:
-        """The replica here is about to be deleted."""
+        """Take note that the replica here is about to be deleted."""
 
     def storage_failed(self, partition: ReplicatedPartition, error: errors.BrokerError) -> None:
-        """The disk here takes nothing more, or is broken: others have to take over."""
+        """Take note that the disk is full or broken: other brokers have to take over."""
 
 
 class ReplicatedPartition(Partition):
-    """See the module. Until `lead` or `follow` is called nobody is served."""
+    """A partition with replicas on several brokers; refuses requests before `lead` or `follow`."""
 
     __slots__ = (
         "_control",
@@ -86,24 +87,24 @@ class ReplicatedPartition(Partition):
     ) -> None:
         super().__init__(topic, index, log)
         self.topic_id = topic_id
-        #: What the controller has decided last.
+        #: The controller's newest decision.
         self.image = PartitionImage((), (), NO_LEADER, leader_epoch=-1, partition_epoch=-1)
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
-        #: Followers elsewhere that fetch here.
+        #: Followers on other brokers that fetch here.
         self.readers: OrderedSet[ReplicaReader] = OrderedSet()
-        #: Told after every flush while this broker follows.
+        #: Called after every flush while this broker follows.
         self.on_flushed: Callable[[ReplicatedPartition], None] | None = None
         self._control = control
         self._records_in = 0
         self.leader_epoch = -1
-        # What was committed is known only to those who lead, or follow, now.
+        # The high watermark is not stored. The leader computes it, and tells its followers.
         self.high_watermark = log.high_watermark = log.log_start_offset
 
     # -------------------------------------------------------------------------------------- roles
 
     def lead(self, image: PartitionImage) -> bool:
-        """This broker leads; whether it did not in this leader epoch before."""
+        """Become or stay the leader; return whether the leader epoch is new."""
         now_ms = self._control.monotonic_ms()
         if self.leader is not None and self.leader.epoch == image.leader_epoch:
             are_new = not set(image.replicas) <= set(self.image.replicas)
@@ -133,7 +134,7 @@ class ReplicatedPartition(Partition):
         return True
 
     def follow(self, image: PartitionImage) -> bool:
-        """Another broker leads, or nobody; whether that is a new leader epoch."""
+        """Follow the image's leader, if it has one; return whether role, epoch or leader is new."""
         known, self.image = self.image, image
         if self.leader is None and (known.leader_epoch, known.leader) == (
             image.leader_epoch,
@@ -169,18 +170,18 @@ class ReplicatedPartition(Partition):
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Tell whether too few replicas are in sync for an append with acks=all."""
+        """Return whether too few replicas are in sync for an append with acks=all."""
         leader = self.leader
         return leader is not None and leader.is_under_min_isr(self.log.config.min_insync_replicas)
 
     @property
     def messages_in(self) -> int:
-        """See Partition; what is fetched from a leader does not count."""
+        """See Partition; records fetched from a leader do not count."""
         return self._records_in
 
     @property
     def is_led(self) -> bool:
-        """Tell whether this broker leads it."""
+        """Return whether this broker leads the partition."""
         return self.leader is not None
 
     def check_is_led(self) -> None:
@@ -273,7 +274,7 @@ class ReplicatedPartition(Partition):
         return log.log_end_offset
 
     def advance(self) -> None:
-        """See Partition: what is committed is what all replicas in sync have."""
+        """See Partition: a record is committed when all in-sync replicas have it."""
         leader = self.leader
         if leader is None:
             if self.on_flushed is not None:
@@ -317,9 +318,9 @@ class ReplicatedPartition(Partition):
         log_start_offset: int,
         broker_epoch: int,
     ) -> None:
-        """A follower asks for what comes after `offset`: it has everything before.
+        """Take note that a follower fetches from `offset`, so it has all records before it.
 
-        Unless it means another leader epoch, or its log is not a beginning of this one.
+        This is ignored if it fetches in another leader epoch, or if its log diverges from this one.
         """
         leader, log_end_offset = self.leader, self.log.log_end_offset
         if (
@@ -341,12 +342,12 @@ class ReplicatedPartition(Partition):
         self.advance()
 
     def propose_growth(self) -> None:
-        """Propose a follower that could not be proposed when it fetched."""
+        """Propose to add a follower to the ISR that could not be proposed when it fetched."""
         if self.leader is not None:
             self._propose(self.leader.propose_any_growth(self.high_watermark))
 
     def check_isr(self) -> None:
-        """Propose to leave followers out that do not keep up; call now and then."""
+        """Propose to remove followers that lag from the ISR; to be called periodically."""
         leader = self.leader
         if leader is not None:
             self._propose(
@@ -356,18 +357,18 @@ class ReplicatedPartition(Partition):
 
     @property
     def leader_proposal(self) -> IsrProposal | None:
-        """The ISR that the controller has not decided on yet."""
+        """The proposed ISR that the controller has not decided on yet."""
         return None if self.leader is None else self.leader.proposal
 
     def broker_epoch_of(self, broker_id: int, registered: int) -> int:
-        """The life of a broker that this leader has heard of, `registered` if of none."""
+        """Return the broker epoch with which a follower last fetched, else `registered`."""
         follower = None if self.leader is None else self.leader.follower(broker_id)
         if follower is None or follower.broker_epoch < 0:
             return registered
         return follower.broker_epoch
 
     def isr_decided(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:
-        """The controller has accepted a proposal; the metadata will say so as well."""
+        """Apply an accepted proposal before the metadata log brings it."""
         leader = self.leader
         if leader is not None and leader.epoch == leader_epoch:
             image = replace(leader.image, isr=isr, partition_epoch=partition_epoch)
@@ -377,7 +378,7 @@ class ReplicatedPartition(Partition):
             self.propose_growth()
 
     def isr_refused(self, proposal: IsrProposal) -> None:
-        """The controller has refused a proposal."""
+        """Withdraw a proposal that the controller has refused."""
         if self.leader is not None:
             self.leader.refused(proposal)
             self.advance()
@@ -389,7 +390,10 @@ class ReplicatedPartition(Partition):
             self._control.propose(self, proposal)
 
     def diverging(self, last_epoch: int, offset: int) -> tuple[int, int] | None:
-        """Where a log that ends at an offset with an epoch leaves this one; None if it does not."""
+        """Return the (epoch, end offset) at which another log diverges from this one, or None.
+
+        The other log ends at `offset`; its last record has the leader epoch `last_epoch`.
+        """
         log = self.log
         epoch, end_offset = log.leader_epochs.end_offset(last_epoch, log.log_end_offset)
         if epoch >= 0 and (epoch < last_epoch or end_offset < offset):
@@ -406,9 +410,9 @@ class ReplicatedPartition(Partition):
         first: bool,
         unread: bool,
     ) -> tuple[bytes | FileSlice, tuple[int, int] | None]:
-        """What a follower asks for: (batches, None), or (b"", where its log leaves this one).
+        """Return (batches, None) for a follower, or (b"", where its log diverges from this one).
 
-        `unread`: batches may be given as where they are in a file. Raises NotLeaderOrFollower,
+        `unread`: batches may be returned as a range of a file. Raises NotLeaderOrFollower,
         FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange.
         """
         self.check_leader_epoch(asked_epoch)
@@ -428,16 +432,16 @@ class ReplicatedPartition(Partition):
     # ------------------------------------------------------------------------------------ following
 
     def cannot_follow(self, error: errors.BrokerError) -> None:
-        """What the leader has sent could not be stored."""
+        """Report that records from the leader could not be stored."""
         if isinstance(error, errors.KafkaStorageError):
             self._control.storage_failed(self, error)
 
     def show_followed(self) -> None:
-        """The leader has told more of what is committed."""
+        """Take over the leader's high watermark."""
         follower = self.follower
         if follower is not None and follower.high_watermark != self.high_watermark:
             self._show(follower.high_watermark)
 
 
-#: Makes the partitions of a cluster; see `TopicRegistry`.
+#: Creates the partitions of a cluster; see `TopicRegistry`.
 PartitionFactory = Callable[[str, bytes, int, Log], Partition]

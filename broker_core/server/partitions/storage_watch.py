@@ -1,4 +1,4 @@
-"""Tells probes, and the log in one line, when the broker's folder cannot be written."""
+"""Reports that the log directory cannot be written: to health probes, and once to the log."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from waylog.process.storage_trouble import StorageTrouble
 
 logger = logging.getLogger(__name__)
 
-#: With less room the next segment, or its indexes, could not be begun.
+#: Free bytes below which the next segment, or its indexes, could not be created.
 ROOM_BYTES_MIN: Final = 256 * 1024
-#: What could not be written for another reason than room is over when nothing more has failed.
+#: Seconds without a further failure after which an error other than a full disk is over.
 _QUIET_S: Final = 5.0
 
 
 class StorageWatch:
-    """Told of writes that fail, and asked to look now and then."""
+    """Keeps the state of the log directory: told of failed writes, and called periodically."""
 
     def __init__(self, folder: Path, environment: Environment) -> None:
         self._folder = folder
@@ -32,17 +32,17 @@ class StorageWatch:
 
     @property
     def reason(self) -> str | None:
-        """Why the folder cannot be written; None where it can."""
+        """The reason why the log directory cannot be written, or None if it can."""
         return self._trouble.reason
 
     def failed(self, error: BrokerError) -> None:
-        """A write was refused; the disk's own error is the cause of `error`."""
+        """Take note of a failed write; `error.__cause__` is the operating system's error."""
         if isinstance(error.__cause__, OSError):
             self._failed_at = self._clock.monotonic()
             self._trouble.failed(error.__cause__)
 
     def look(self) -> None:
-        """Find out what has changed."""
+        """Check the free space, and whether the last failure is over."""
         free = self._disk.free_bytes(self._folder)
         if free is not None and free < ROOM_BYTES_MIN:
             self._trouble.failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))

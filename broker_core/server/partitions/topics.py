@@ -1,8 +1,8 @@
 """The topics of this broker, in memory and on disk.
 
-`topics.json` in the log directory is the truth about which topics exist: it is replaced durably
-before a new topic is announced, and before the logs of a deleted one are removed. The logs are in
-`TOPIC-PARTITION` beside it, as in Kafka.
+`topics.json` in the log directory decides which topics exist on a standalone broker: it is replaced
+durably before a new topic is announced, and before the logs of a deleted one are removed. In a
+cluster the metadata log decides. The logs are in `TOPIC-PARTITION` beside it, as in Kafka.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FILE: Final = "topics.json"
 _FORMAT_VERSION: Final = 1
 _CLOSING_THREADS: Final = 16
 _LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
-#: A limit of ours: every partition holds open files and about 20 KiB of memory.
+#: Partitions of a broker, unlimited in Kafka: each one has open files and takes about 20 KiB.
 PARTITIONS_MAX: Final = 10_000
 
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STATE_TOPIC})
@@ -52,24 +52,24 @@ class Topic:
         self.topic_id = topic_id
         self.overrides = overrides
         self.config = config
-        #: How many there are, wherever their replicas are.
+        #: Number of partitions, wherever their replicas are.
         self.partition_count = 0
         self._partitions: dict[int, Partition] = {}
 
     @property
     def is_internal(self) -> bool:
-        """Tell whether it is the broker's own."""
+        """Return whether the broker keeps its own data in this topic."""
         return self.name in INTERNAL_TOPICS
 
     @property
     def partitions(self) -> list[Partition]:
-        """The partitions that have a replica here."""
+        """The partitions that have a replica on this broker."""
         return list(self._partitions.values())
 
     def partition(self, index: int) -> Partition:
-        """A partition that has a replica here.
+        """Return a partition that has a replica on this broker.
 
-        Raises UnknownTopicOrPartition, and NotLeaderOrFollower where it is elsewhere.
+        Raises UnknownTopicOrPartition, or NotLeaderOrFollower if its replicas are elsewhere.
         """
         found = self._partitions.get(index)
         if found is None:
@@ -79,16 +79,16 @@ class Topic:
         return found
 
     def get(self, index: int) -> Partition | None:
-        """A partition that has a replica here, None if it has none."""
+        """Return a partition, or None if it has no replica on this broker."""
         return self._partitions.get(index)
 
     def add(self, partition: Partition) -> None:
-        """A replica is here now."""
+        """Add a partition that has a replica on this broker."""
         self._partitions[partition.index] = partition
         self.partition_count = max(self.partition_count, partition.index + 1)
 
     def remove(self, index: int) -> Partition | None:
-        """A replica is here no longer."""
+        """Remove and return a partition whose replica leaves this broker, or None."""
         return self._partitions.pop(index, None)
 
 
@@ -127,15 +127,15 @@ class TopicRegistry:
         self._directory = config.log_dir
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        #: Another number after every change of what topics and partitions there are.
+        #: Changes with every change of the topics and partitions that exist.
         self.version = 0
         self.defaults = _defaults(config)
-        #: What a replica is made of; in a cluster it is one that has others elsewhere.
+        #: Creates a partition; a cluster replaces it with one for replicated partitions.
         self.make_partition: Callable[[Topic, int, Log], Partition] = _make_partition
-        # Deletes logs, and who waits for that: the next topic of the same name.
+        # Deletes logs. A new topic of the same name waits for the deletion of the old one's.
         self._deleter = environment.threads.executor(1, "deleter")
         self._deletions: dict[str, Future[None]] = {}
-        # Whether what changes may wait to be saved, and whether something does.
+        # Inside `saved_together`, changes are only marked as unsaved.
         self._saves_later = False
         self._is_unsaved = False
 
@@ -148,32 +148,32 @@ class TopicRegistry:
         return name in self._topics
 
     def get(self, name: str) -> Topic | None:
-        """A topic by name."""
+        """Return a topic by name, or None."""
         return self._topics.get(name)
 
     def by_id(self, topic_id: bytes) -> Topic | None:
-        """A topic by id."""
+        """Return a topic by id, or None."""
         return self._by_id.get(topic_id)
 
     def partition(self, name: str, index: int) -> Partition | None:
-        """One partition."""
+        """Return a partition that has a replica on this broker, or None."""
         topic = self._topics.get(name)
         return None if topic is None else topic.get(index)
 
     def has_partition(self, name: str, index: int) -> bool:
-        """Tell whether there is such a partition, wherever its replicas are."""
+        """Return whether a partition exists, wherever its replicas are."""
         topic = self._topics.get(name)
         return topic is not None and 0 <= index < topic.partition_count
 
     def partitions(self) -> Iterator[Partition]:
-        """All partitions of all topics."""
+        """Yield all partitions that have a replica on this broker."""
         for topic in self._topics.values():
             yield from topic.partitions
 
     # ------------------------------------------------------------------------------------- changing
 
     def load(self) -> None:
-        """Open everything that exists; raises KafkaStorageError, ConfigError."""
+        """Open all stored topics and their logs; raises KafkaStorageError, ConfigError."""
         for topic, partitions in self._stored_topics():
             for index in range(partitions):
                 self.open_partition(topic, index)
@@ -198,13 +198,16 @@ class TopicRegistry:
                 for name, entry in json.loads(self._environment.disk.read(path))["topics"].items()
             ]
         except (ValueError, KeyError, TypeError, AttributeError, errors.InvalidConfig) as error:
-            # A broker that began without its topics would set all their records aside.
+            # A broker that started without its topics would rename all their logs to strays.
             raise ConfigError(
                 f"{path}: the list of topics cannot be read ({error}); put a copy of it back"
             ) from None
 
     def set_strays_aside(self) -> None:
-        """Logs of no topic, as a lost `topics.json` leaves them; what a deletion left, goes."""
+        """Rename logs of no topic to `*-stray`, and finish interrupted deletions.
+
+        Logs belong to no topic if `topics.json` was lost, for example.
+        """
         disk = self._environment.disk
         for name in disk.directories(self._directory):
             if name.endswith(DELETED_SUFFIX):
@@ -219,11 +222,11 @@ class TopicRegistry:
                 disk.rename(self._directory / name, self._directory / stray)
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """A topic's settings on top of the broker's; raises InvalidConfig."""
+        """Combine a topic's settings with the broker's defaults; raises InvalidConfig."""
         return LogConfig.from_properties(overrides, self.defaults)
 
     def check_new(self, name: str, partitions: int, overrides: Mapping[str, str]) -> LogConfig:
-        """Tell whether a topic could be created; raises BrokerError."""
+        """Return the settings that a new topic would have; raises BrokerError if it is invalid."""
         check_new_name(name, self._topics)
         if partitions < 1:
             raise errors.InvalidPartitions("Number of partitions must be larger than 0.")
@@ -255,19 +258,19 @@ class TopicRegistry:
         logger.info("topic %s has %d partitions now", topic.name, count)
 
     def change_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
-        """Replace a topic's own settings; raises InvalidConfig."""
+        """Replace a topic's own settings and save them; raises InvalidConfig."""
         self.set_config(topic, overrides)
         self._save_soon()
 
     def set_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
-        """Make other settings hold, which are stored elsewhere; raises InvalidConfig."""
+        """Apply a topic's settings that are stored in the metadata log; raises InvalidConfig."""
         config = self.log_config(overrides)
         topic.overrides = dict(overrides)
         topic.config = config
         _apply(topic)
 
     def change_defaults(self, config: BrokerConfig) -> None:
-        """Replace the settings of all topics that do not set their own; raises InvalidConfig."""
+        """Apply new defaults to the settings that topics do not override; raises InvalidConfig."""
         defaults = _defaults(config)
         if defaults == self.defaults:
             return
@@ -285,16 +288,16 @@ class TopicRegistry:
         logger.info("topic %s deleted", topic.name)
 
     def forget(self, topic: Topic) -> None:
-        """A topic of which is stored elsewhere that it exists does so no longer."""
+        """Remove a topic that the metadata log says is deleted, with its records."""
         self._unregister(topic)
         gone = errors.UnknownTopicOrPartition.code
         self._delete_partitions(topic.name, topic.partitions, gone)
 
     def drop_partition(self, topic: Topic, index: int) -> None:
-        """Delete a replica: it is elsewhere now."""
+        """Delete a replica that has moved to another broker."""
         partition = topic.remove(index)
         if partition is not None:
-            # It exists all the same: what waits here, a marker say, has to be done elsewhere.
+            # The partition still exists: waiting clients and markers have to go to its leader.
             elsewhere = errors.NotLeaderOrFollower.code
             self._delete_partitions(topic.name, [partition], elsewhere)
             self.version += 1
@@ -305,8 +308,9 @@ class TopicRegistry:
         self.version += 1
 
     def _delete_partitions(self, name: str, partitions: list[Partition], code: int) -> None:
-        """Logs go in a thread: gigabytes take the file system a while, and a compaction may be at
-        work on them.
+        """Fail the waiting requests with `code`, and delete the logs in a thread.
+
+        Gigabytes take the file system a while, and a compaction may be reading the logs.
         """
         for partition in partitions:
             partition.mark_deleted(code)
@@ -316,12 +320,12 @@ class TopicRegistry:
         self._deletions[name] = self._deleter.submit(_delete_logs, partitions)
 
     def close(self) -> None:
-        """Close all logs; what has been flushed need not be recovered at the next start.
+        """Close all logs; flushed records need not be recovered at the next start.
 
         Raises KafkaStorageError.
         """
         self._deleter.shutdown()
-        # Each log waits for the disk a few times; together they share its journal's commits.
+        # Each log waits for the disk a few times; in parallel they share the journal's commits.
         with self._environment.threads.executor(_CLOSING_THREADS, "closing") as executor:
             for _ in executor.map(lambda partition: partition.log.close(), self.partitions()):
                 pass
@@ -332,7 +336,7 @@ class TopicRegistry:
         """Open a replica, or create it; raises KafkaStorageError."""
         deletion = self._deletions.get(topic.name)
         if deletion is not None:
-            deletion.result()  # perhaps the same directory: it must be gone
+            deletion.result()  # it may delete the same directory, which must be gone first
         log = Log.open(
             self.directory(topic.name, index), topic.name, index, topic.config, self._environment
         )
@@ -342,18 +346,18 @@ class TopicRegistry:
         return partition
 
     def directory(self, name: str, index: int) -> Path:
-        """Where a partition's log is."""
+        """Return the directory of a partition's log."""
         return self._directory / f"{name}-{index}"
 
     def register(self, topic: Topic) -> None:
-        """There is a topic more."""
+        """Add a topic to the registry."""
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self.version += 1
 
     @contextmanager
     def saved_together(self) -> Iterator[None]:
-        """What is created or changed within is made durable at the end of it, in one go.
+        """Save the changes made within the block once, at its end.
 
         Raises KafkaStorageError.
         """

@@ -1,6 +1,6 @@
-"""The one that decides about topics and settings: this broker alone, or the cluster's controller.
+"""Decisions about topics and settings, made by a standalone broker or the cluster's controller.
 
-Handlers say what they want by `Broker.administer`, and answer when it is durable.
+Handlers make changes with `Broker.administer`, and answer when these are durable.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _NO_ID = bytes(16)
 
-#: Told when everything is durable, or why it will not be.
+#: Called with None when a change is durable, or with the reason why it will not be.
 Done = Callable[[errors.BrokerError | None], None]
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was created, or could be."""
+    """A topic that was created, or that passed validation."""
 
     topic_id: bytes
     partitions: int
@@ -36,22 +36,22 @@ class CreatedTopic(NamedTuple):
 
 
 class Authority(Protocol):
-    """What can be decided; methods raise BrokerError for what cannot."""
+    """Changes that clients may ask for; methods raise BrokerError for what is not possible."""
 
     @property
     def scram_users(self) -> ScramUsers:
-        """To be changed, then saved."""
+        """The users; change them, then call `save`."""
 
     @property
     def quotas(self) -> ClientQuotas:
-        """To be changed, then saved."""
+        """The quotas; change them, then call `save`."""
 
     @property
     def authorizer(self) -> Authorizer | None:
-        """To be changed, then saved; None where there are no ACLs."""
+        """The ACLs; change them, then call `save`. None if there is no authorizer."""
 
     def save(self) -> None:
-        """Make those lasting."""
+        """Store the changed users, quotas and ACLs."""
 
     def create_topic(
         self,
@@ -63,16 +63,16 @@ class Authority(Protocol):
         *,
         validate_only: bool,
     ) -> CreatedTopic:
-        """A new topic; -1 partitions or replicas are the default."""
+        """Create a topic; -1 partitions or replicas stand for the default."""
 
     def find_topic(self, name: str | None, topic_id: bytes) -> tuple[str, bytes]:
-        """A topic's name and id, by name, or by id where there is no name."""
+        """Return a topic's name and id; find it by name, or by id if the name is None."""
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
 
     def partition_count(self, name: str) -> int:
-        """How many partitions a topic has."""
+        """Return the number of a topic's partitions."""
 
     def add_partitions(
         self,
@@ -85,40 +85,40 @@ class Authority(Protocol):
         """Grow a topic to `count` partitions."""
 
     def all_partitions(self) -> list[dict[str, Any]]:
-        """All partitions, as ElectLeaders names them."""
+        """Return all partitions in the form of ElectLeaders."""
 
     def elect(self, topic: str, index: int, kind: int) -> None:
-        """Elect a partition's leader: the preferred one (0), or any replica (1)."""
+        """Elect a partition's leader: the preferred replica (0), or any replica (1, unclean)."""
 
     def reassign(
         self, topic: str, index: int, replicas: list[int] | None, *, may_resize: bool
     ) -> None:
-        """Move a partition's replicas; None takes back what is going on."""
+        """Move a partition's replicas; None cancels the current reassignment."""
 
     def reassignments(self) -> Iterator[tuple[str, int, PartitionImage]]:
-        """What is going on."""
+        """Yield the partitions that are being reassigned."""
 
     def topic_settings(self, name: str) -> tuple[dict[str, str], LogConfig]:
-        """A topic's own settings, and all as they hold."""
+        """Return a topic's own settings, and its effective settings."""
 
     def change_topic(self, name: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
         """Replace a topic's own settings."""
 
     def dynamic_config(self, resource_name: str) -> DynamicConfig:
-        """What clients have set of a broker, or of all ("")."""
+        """Return the dynamic settings of a broker, or of all brokers ("")."""
 
     def change_broker(self, resource_name: str, properties: Mapping[str, str]) -> None:
-        """Replace that."""
+        """Replace the dynamic settings of a broker, or of all brokers ("")."""
 
     def group_settings(self, group_id: str) -> dict[str, str]:
-        """What clients have set of a group."""
+        """Return a group's own settings."""
 
     def change_group(self, group_id: str, properties: Mapping[str, str]) -> None:
-        """Replace that."""
+        """Replace a group's own settings."""
 
 
 class LocalAuthority:
-    """A broker that is a cluster of its own: everything is durable when it is decided."""
+    """The authority of a standalone broker: its decisions are durable when the methods return."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -203,7 +203,7 @@ class LocalAuthority:
         ]
 
     def elect(self, topic: str, index: int, kind: int) -> None:
-        """See Authority: the only replica leads already."""
+        """See Authority; the only replica is the leader already."""
         self._partition(topic, index)
         raise errors.ElectionNotNeeded("Leader election not needed for topic partition.")
 
@@ -214,7 +214,7 @@ class LocalAuthority:
     def reassign(
         self, topic: str, index: int, replicas: list[int] | None, *, may_resize: bool
     ) -> None:
-        """See Authority: every replica can only stay where it is."""
+        """See Authority; the only valid target is the only broker."""
         self._partition(topic, index)
         if replicas is None:
             raise errors.NoReassignmentInProgress()

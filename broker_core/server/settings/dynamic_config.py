@@ -1,7 +1,7 @@
-"""Settings of the broker that change while it runs (KIP-226).
+"""Broker settings that can be changed at run time (KIP-226).
 
-A client sets them for this broker or for all brokers; they stand above the property file, are kept
-over restarts and take effect at once.
+Clients set them for one broker or for all brokers. They override the property file, survive
+restarts and take effect at once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from broker_core.server.network.limits import ConnectionLimits
 from broker_core.server.partitions.topics import TopicRegistry
 from waylog.config import ConfigError
 
-#: What Kafka's brokers change too, and what changes nothing here: there are no such threads, and no
-#: Kerberos. It is kept and shown, so that tools which set it can go on.
+#: Dynamic settings of Kafka that have no effect here, because there are no such threads and no
+#: Kerberos. They are stored and shown, so that tools which set them work.
 _WITHOUT_EFFECT: Final = frozenset(
     {
         "background.threads",
@@ -34,7 +34,7 @@ _WITHOUT_EFFECT: Final = frozenset(
     }
 )
 
-#: What can be changed; everything else is in the property file.
+#: Settings that can be changed at run time; all others are in the property file alone.
 DYNAMIC: Final = (
     frozenset(name for name, _, _ in TOPIC_DEFAULTS)
     | _WITHOUT_EFFECT
@@ -50,27 +50,27 @@ DYNAMIC: Final = (
 
 
 class DynamicConfig:
-    """What has been set by clients: `cluster` for all brokers, `own` for this one."""
+    """Dynamic settings: `cluster` for all brokers, `own` for this one."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._static = config
-        # Of this setting all brokers must think alike, so it is one for all of them from the start
-        # (KIP-966).
+        # All brokers must have the same value of this setting, so it is a cluster setting from the
+        # start (KIP-966).
         self._initial = {MIN_INSYNC_REPLICAS: config.topic_defaults.get(MIN_INSYNC_REPLICAS, "1")}
         self.cluster: dict[str, str] = dict(self._initial)
         self.own: dict[str, str] = {}
-        #: Told the rates of `leader.` and `follower.replication.throttled.rate`.
+        #: Called with `leader.` and `follower.replication.throttled.rate`.
         self.set_replication_rates: Callable[[int, int], None] | None = None
 
     def effective(self) -> BrokerConfig:
-        """The settings as they hold now; raises ConfigError."""
+        """Return the broker's settings with the dynamic ones applied; raises ConfigError."""
         return self._with(self.cluster, self.own)
 
     def _with(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
         return BrokerConfig.from_properties({**self._static.properties, **cluster, **own})
 
     def check(self, properties: Mapping[str, str], *, for_all: bool) -> None:
-        """Tell whether these may take the place of what is set; raises InvalidRequest."""
+        """Check new settings that would replace the current ones; raises InvalidRequest."""
         unknown = sorted(set(properties) - DYNAMIC)
         if unknown:
             raise InvalidRequest(f"Cannot update these configs dynamically: {', '.join(unknown)}")
@@ -81,18 +81,18 @@ class DynamicConfig:
             raise InvalidRequest(f"Invalid value: {error}") from None
 
     def of(self, resource_name: str) -> dict[str, str]:
-        """What is set of all brokers (""), or of this one."""
+        """Return the dynamic settings of all brokers (""), or of this one."""
         return self.own if resource_name else self.cluster
 
     def replace(self, properties: Mapping[str, str], *, for_all: bool) -> None:
-        """Set what `check` has allowed; `apply` makes it hold."""
+        """Replace settings that have passed `check`; `apply` makes them take effect."""
         if for_all:
             self.cluster = self._initial | dict(properties)
         else:
             self.own = dict(properties)
 
     def apply(self, topics: TopicRegistry, limits: ConnectionLimits) -> None:
-        """Make the settings hold."""
+        """Make the settings take effect; raises ConfigError."""
         config = self.effective()
         topics.change_defaults(config)
         limits.connections_max = config.max_connections
@@ -106,10 +106,10 @@ class DynamicConfig:
             )
 
     def to_stored(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the settings in the form that is stored as JSON."""
         return {"cluster": self.cluster, "own": self.own}
 
     def load(self, stored: dict[str, Any]) -> None:
-        """Read back what `to_stored` gave; what can no longer be set is left out."""
+        """Load what `to_stored` returned, without settings that are no longer dynamic."""
         self.cluster = self._initial | {k: v for k, v in stored["cluster"].items() if k in DYNAMIC}
         self.own = {k: v for k, v in stored["own"].items() if k in DYNAMIC}

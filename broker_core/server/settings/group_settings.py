@@ -22,7 +22,7 @@ READ_UNCOMMITTED: Final = "read_uncommitted"
 
 
 def duration_ms(text: str) -> int:
-    """Of `by_duration:P1DT2H`; raises ValueError."""
+    """Return the milliseconds of `by_duration:P1DT2H`; raises ValueError."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise ValueError("latest, earliest or by_duration:P1DT2H3M4S is expected")
@@ -53,7 +53,7 @@ def _between(low: int, high: int) -> Callable[[str], int]:
 
 
 class GroupSettings:
-    """What has been set of groups by their ids, above the broker's own settings."""
+    """The groups' own settings by group id, with the broker's settings as defaults."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._by_group: dict[str, dict[str, str]] = {}
@@ -95,21 +95,21 @@ class GroupSettings:
         self._consumers_max = config.group_consumer_max_size
 
     def of(self, group_id: str) -> dict[str, str]:
-        """What has been set of a group."""
+        """Return a group's own settings."""
         return self._by_group.get(group_id, {})
 
     def groups(self) -> list[str]:
-        """Those of which something has been set."""
+        """Return the ids of groups that have settings of their own."""
         return sorted(self._by_group)
 
     def effective(self, group_id: str) -> dict[str, str]:
-        """All settings of a group as they hold."""
+        """Return all settings of a group, including defaults."""
         return {name: str(default) for name, (_, default) in self._known.items()} | self.of(
             group_id
         )
 
     def check(self, properties: Mapping[str, str]) -> None:
-        """Tell whether these may be set; raises InvalidConfig."""
+        """Check new settings of a group; raises InvalidConfig."""
         for name, text in properties.items():
             if name not in self._known:
                 raise errors.InvalidConfig(f"Unknown group config name: {name}")
@@ -121,7 +121,7 @@ class GroupSettings:
                 ) from None
 
     def replace(self, group_id: str, properties: Mapping[str, str]) -> None:
-        """Set what `check` has allowed."""
+        """Replace a group's own settings by ones that have passed `check`."""
         if properties:
             self._by_group[group_id] = dict(properties)
         else:
@@ -133,15 +133,15 @@ class GroupSettings:
         return default if text is None else parse(text)
 
     def offset_reset(self, group_id: str) -> str:
-        """Where a share group begins to read a partition."""
+        """Return where a share group begins to read a partition."""
         return str(self._value(group_id, "share.auto.offset.reset"))
 
     def reads_committed(self, group_id: str) -> bool:
-        """Tell whether a share group reads records of committed transactions alone."""
+        """Tell whether a share group reads only records of committed transactions."""
         return bool(self._value(group_id, "share.isolation.level") == READ_COMMITTED)
 
     def of_consumers(self, group_id: str) -> ConsumerGroupSettings:
-        """What concerns the members of a group of the consumer protocol."""
+        """Return a consumer group's settings for its members (consumer protocol)."""
         return ConsumerGroupSettings(
             self._value(group_id, "consumer.session.timeout.ms"),
             self._value(group_id, "consumer.heartbeat.interval.ms"),
@@ -149,7 +149,7 @@ class GroupSettings:
         )
 
     def of_members(self, group_id: str) -> ShareGroupSettings:
-        """What concerns the members of a share group."""
+        """Return a share group's settings for its members."""
         return ShareGroupSettings(
             self._value(group_id, "share.session.timeout.ms"),
             self._value(group_id, "share.heartbeat.interval.ms"),
@@ -157,7 +157,7 @@ class GroupSettings:
         )
 
     def of_records(self, group_id: str) -> SharePartitionSettings:
-        """What concerns the records of a share group."""
+        """Return a share group's settings for the delivery of records."""
         return SharePartitionSettings(
             self._value(group_id, "share.record.lock.duration.ms"),
             self._value(group_id, "share.delivery.count.limit"),
@@ -165,11 +165,11 @@ class GroupSettings:
         )
 
     def to_stored(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the settings in the form that is stored as JSON."""
         return self._by_group
 
     def load(self, stored: dict[str, dict[str, str]]) -> None:
-        """Read back what `to_stored` gave; what can no longer be set is left out."""
+        """Load what `to_stored` returned, without settings that are no longer known."""
         self._by_group = {
             group_id: {name: text for name, text in properties.items() if name in self._known}
             for group_id, properties in stored.items()

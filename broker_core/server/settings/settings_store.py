@@ -1,7 +1,7 @@
-"""What clients change of the broker itself: ACLs, users, quotas, dynamic settings.
+"""Durable storage of what clients change on a standalone broker: ACLs, users, quotas, settings.
 
-One file beside the topics, replaced durably before a change is answered. It holds no password, but
-what belongs to one: only its owner may read it.
+It is one file beside the topics, replaced durably before a change is answered. It contains no
+passwords, but SCRAM credentials derived from them: only its owner may read it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FORMAT_VERSION: Final = 1
 
 
 class SettingsStore:
-    """Loads and saves the parts of the file; each part belongs to one object."""
+    """The settings file; each of its parts belongs to one object."""
 
     def __init__(self, directory: Path, environment: Environment) -> None:
         self._path = directory / _FILE
@@ -31,19 +31,19 @@ class SettingsStore:
             try:
                 self._stored = json.loads(self._disk.read(self._path))
             except ValueError as error:
-                # Without its ACLs a broker might let everybody in: better not to start.
+                # Without its ACLs a broker might admit everybody, so it must not start.
                 raise ConfigError(f"{self._path}: cannot be read: {error}") from None
 
     def attach(self, name: str, load: Callable[[Any], None], to_stored: Callable[[], Any]) -> None:
-        """Give a part what is stored of it, and ask it from now on for what is to be stored."""
+        """Call `load` with the stored part, if any; `save` stores what `to_stored` returns."""
         if name in self._stored:
             load(self._stored[name])
         self._parts[name] = to_stored
 
     def save(self) -> None:
-        """Make all parts durable; raises KafkaStorageError."""
+        """Store all parts durably; raises KafkaStorageError."""
         parts = {name: to_stored() for name, to_stored in self._parts.items()}
-        # What a newer version has stored here stays.
+        # Keep parts that a newer version of the broker has stored.
         self._stored = self._stored | {"version": _FORMAT_VERSION} | parts
         try:
             self._disk.replace(self._path, json.dumps(self._stored, indent=1).encode())

@@ -1,4 +1,4 @@
-"""What DescribeConfigs says about each setting of a topic."""
+"""The settings of topics as DescribeConfigs describes them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class ConfigType(IntEnum):
 
 
 class TopicSetting(NamedTuple):
-    """One setting: its type, the broker's properties that are its default, what it means.
+    """One setting: its type, the broker properties that are its default, and its documentation.
 
-    Of several properties the first that is given counts.
+    If there are several broker properties, the first one that is set counts.
     """
 
     type: ConfigType
@@ -153,7 +153,7 @@ TOPIC_SETTINGS: Final[dict[str, TopicSetting]] = {
     ),
 }
 
-#: The topic's setting behind each property of the broker.
+#: The topic setting whose default each broker property is.
 BY_BROKER_PROPERTY: Final = {
     broker_property: name
     for name, setting in TOPIC_SETTINGS.items()

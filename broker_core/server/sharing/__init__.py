@@ -1,1 +1,1 @@
-"""Share groups on the log (KIP-932)."""
+"""Share groups on the server (KIP-932)."""

@@ -1,6 +1,7 @@
-"""The share coordinator: keeps what share groups have of partitions (KIP-932).
+"""The share coordinator: stores the state of share partitions (KIP-932).
 
-The leaders of partitions ask it, each for its own; what it keeps is in `__share_group_state`.
+A share partition is a partition as one share group reads it. The partition's leader asks the share
+coordinator for the state and writes changes to it. The states are in `__share_group_state`.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from broker_core.server.partitions.topics import TopicRegistry
 
 logger = logging.getLogger(__name__)
 
-#: Told the error code, and what is stored; None if that is nothing.
+#: Called with an error code and the stored state, None if there is none.
 Read = Callable[[int, StoredState | None], None]
 
-#: The start offset of what a group has not begun to read.
+#: Start offset of a share partition that its group has not begun to read.
 NO_OFFSET: Final = -1
 
 
 class ShareCoordinator:
-    """What is kept in the partitions of the topic that this broker leads."""
+    """The states in the partitions of `__share_group_state` that this broker leads."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class ShareCoordinator:
         *,
         is_alone: bool,
     ) -> None:
-        """`is_alone`: this broker is a cluster of its own, and keeps everything."""
+        """`is_alone`: this is a standalone broker, which stores all states."""
         self._topics = topics
         self._flusher = flusher
         self._clock = clock
@@ -64,13 +65,13 @@ class ShareCoordinator:
             config.share_state_topic_segment_bytes,
             creates=is_alone,
         )
-        #: What is kept here, in a cluster.
+        #: In a cluster: the share partitions whose state is stored here.
         self.shards = CoordinatorShards(self._topic, self._load, self._unload)
 
     # ------------------------------------------------------------------------------ start and end
 
     def load(self) -> None:
-        """Read what there is, where everything is kept here."""
+        """Load all states on a standalone broker."""
         if self._topic.creates:
             for partition in self._topic.partitions():
                 for _ in self._load(partition):
@@ -97,29 +98,29 @@ class ShareCoordinator:
             del self._states[place]
 
     def close(self) -> None:
-        """Read nothing any more."""
+        """Stop loading."""
         self.shards.close()
 
     # ------------------------------------------------------------------------------------ reading
 
     def place_of(self, place: SharePlace) -> tuple[str, int]:
-        """The partition that keeps a place's state; raises CoordinatorNotAvailable."""
+        """Return the partition that holds a state; raises CoordinatorNotAvailable."""
         return self._topic.name, self._topic.index_of(_key(place))
 
     def places(self) -> list[SharePlace]:
-        """All that is known here."""
+        """Return all share partitions whose state is known here."""
         return list(self._states)
 
     def _refusal(self, place: SharePlace) -> int:
         return errors.NONE if self._topic.creates else self.shards.refusal(_key(place))
 
     def find(self, place: SharePlace) -> tuple[int, StoredState | None]:
-        """An error code, and what a group has of a partition."""
+        """Return an error code, and a share partition's state or None."""
         code = self._refusal(place)
         return code, None if code else self._states.get(place)
 
     def read(self, place: SharePlace, leader_epoch: int, read: Read) -> None:
-        """As `find`, for the partition's leader: who led it before may store nothing any more."""
+        """As `find`, for the partition's leader; earlier leaders can no longer write."""
         code, state = self.find(place)
         if not code and state is not None and leader_epoch < state.leader_epoch:
             code = errors.FencedLeaderEpoch.code
@@ -132,7 +133,7 @@ class ShareCoordinator:
     # ------------------------------------------------------------------------------------ storing
 
     def write(self, place: SharePlace, state: StoredState, stored: Stored) -> None:
-        """Keep what a partition's leader says."""
+        """Store the state that a partition's leader sends."""
         code, known = self.find(place)
         try:
             check_batches(state.start_offset, state.batches)
@@ -151,7 +152,7 @@ class ShareCoordinator:
     def initialize(
         self, place: SharePlace, state_epoch: int, start_offset: int, stored: Stored
     ) -> None:
-        """Have a group begin at an offset; what was read before is written no more."""
+        """Set a start offset; writes with an earlier state epoch are refused from now on."""
         code, known = self.find(place)
         if not code and known is not None and state_epoch < known.state_epoch:
             code = errors.FencedStateEpoch.code
@@ -162,7 +163,7 @@ class ShareCoordinator:
         self._store(place, StoredState(start_offset, [], state_epoch, leader_epoch), stored)
 
     def delete(self, place: SharePlace, stored: Stored) -> None:
-        """Forget what a group has of a partition."""
+        """Delete the state of a share partition."""
         code, known = self.find(place)
         if code or known is None:
             stored(code)
@@ -170,7 +171,7 @@ class ShareCoordinator:
             self._store(place, None, stored)
 
     def forget_topic(self, topic_id: bytes) -> None:
-        """A topic was deleted: what groups have of it means nothing any more."""
+        """Delete the states of a deleted topic."""
         for place in [each for each in self._states if each.topic_id == topic_id]:
             self._store(place, None, lambda code: None)
 

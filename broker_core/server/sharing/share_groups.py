@@ -1,4 +1,4 @@
-"""Share groups: the shell around their members, which stores that there are groups, and waits."""
+"""Share groups of this broker: stores the groups, and ends sessions of members by timer."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from broker_core.server.sharing.share_states import ShareStates
 
 logger = logging.getLogger(__name__)
 
-#: How late the end of a session may be noticed.
+#: Seconds by which the end of a member's session may be noticed late.
 _TICK_S: Final = 0.1
 
-#: Appends records to the partition of `__consumer_offsets` that has a group: (group, keys and
-#: values, whom to tell).
+#: Appends records to the group's partition of `__consumer_offsets`: (group id, keys and values,
+#: callback).
 AppendRecords = Callable[[str, list[tuple[bytes, bytes | None]], Stored], None]
 
 
 class ShareGroups:
-    """The groups that this broker coordinates."""
+    """The share groups that this broker coordinates."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ShareGroups:
         self.settings = settings
         self.groups: dict[str, ShareGroup] = {}
         self._stored: dict[str, StoredGroup] = {}
-        # Of groups that are being stored: how often, and who is told when they are.
+        # For groups that are being stored: number of the last write, and callbacks for its end.
         self._writes: dict[str, int] = {}
         self._waiting: dict[str, list[Stored]] = {}
         self._topics = topics
@@ -67,7 +67,7 @@ class ShareGroups:
     # ------------------------------------------------------------------------------ start and end
 
     def take(self, key: bytes, value: bytes | None) -> bool:
-        """Take over a record of `__consumer_offsets`; False for one that is not of share groups."""
+        """Load a record of `__consumer_offsets`; return False if it is of another kind."""
         if stored_version(key) not in KINDS:
             return False
         try:
@@ -84,7 +84,7 @@ class ShareGroups:
         return True
 
     def adopt(self, places: Iterable[SharePlace]) -> None:
-        """Know groups of which only what they have of partitions was stored."""
+        """Add groups and share partitions that are known only from the stored states."""
         for place in places:
             if place.group_id not in self._stored:
                 self._group(place.group_id)
@@ -94,7 +94,7 @@ class ShareGroups:
             )
 
     def unload(self, is_gone: Callable[[str], bool]) -> None:
-        """Forget groups that are coordinated elsewhere."""
+        """Forget groups that are coordinated elsewhere now."""
         for group_id in [each for each in self.groups if is_gone(each)]:
             del self.groups[group_id]
             self._stored.pop(group_id, None)
@@ -108,10 +108,10 @@ class ShareGroups:
     # ------------------------------------------------------------------------------------ members
 
     def heartbeat(self, asked: ShareHeartbeat, answer: Callable[[int, ShareAnswer], None]) -> None:
-        """See ShareGroup.heartbeat; tells an error code and the answer.
+        """See ShareGroup.heartbeat; `answer` gets an error code and the answer.
 
-        Nobody hears of an epoch before that is stored: whoever coordinates the group next must not
-        begin with an older one.
+        An epoch is told only after it has been stored: the group's next coordinator must not begin
+        with an older one.
         """
         is_new = asked.group_id not in self.groups
         if is_new and asked.epoch != 0:
@@ -138,7 +138,7 @@ class ShareGroups:
         return group
 
     def _keep(self, group: ShareGroup) -> None:
-        """Store what whoever coordinates the group next has to know."""
+        """Store what the group's next coordinator has to know."""
         known = self._stored.get(group.group_id, StoredGroup(-1, frozenset()))
         stored = StoredGroup(
             group.epoch,
@@ -153,7 +153,7 @@ class ShareGroups:
     def _write(self, group_id: str, stored: StoredGroup | None) -> None:
         topic_ids = {each for each, _ in stored.places} if stored is not None else set()
         names = {each: self._view.name_of(each) or "" for each in topic_ids}
-        # Of what waits already, the last write decides: it comes last.
+        # All waiting callbacks get the result of the newest write, which is appended last.
         waiting = self._waiting[group_id] = self._waiting.get(group_id, [])
         self._writes[group_id] = write = self._writes.get(group_id, 0) + 1
 
@@ -186,7 +186,7 @@ class ShareGroups:
     # ----------------------------------------------------------------------------- administration
 
     def places_of(self, group_id: str) -> list[SharePlace]:
-        """The partitions that a group has been told to read."""
+        """Return the share partitions that a group has been assigned."""
         stored = self._stored.get(group_id)
         return (
             []
@@ -195,7 +195,7 @@ class ShareGroups:
         )
 
     def check_empty(self, group_id: str) -> ShareGroup:
-        """The group, which nobody is in; raises GroupIdNotFound, NonEmptyGroup."""
+        """Return a group without members; raises GroupIdNotFound, NonEmptyGroup."""
         group = self.groups.get(group_id)
         if group is None:
             raise errors.GroupIdNotFound(f"Group {group_id} not found.")
@@ -204,7 +204,7 @@ class ShareGroups:
         return group
 
     def begin_at(self, place: SharePlace, offset: int, stored: Stored) -> None:
-        """Have a group go on at an offset, with nothing delivered behind it."""
+        """Have a group continue at an offset; delivered records are forgotten."""
         group = self._group(place.group_id)
         group.epoch += 1
         known = self._stored.get(place.group_id, StoredGroup(0, frozenset()))
@@ -215,7 +215,7 @@ class ShareGroups:
         self._states.initialize(place, group.epoch, offset, stored)
 
     def delete_group(self, group_id: str, done: Stored) -> None:
-        """Delete a group that nobody is in; raises GroupIdNotFound, NonEmptyGroup."""
+        """Delete a group without members; raises GroupIdNotFound, NonEmptyGroup."""
         self.check_empty(group_id)
         places = self.places_of(group_id)
         del self.groups[group_id]
@@ -224,7 +224,7 @@ class ShareGroups:
         self._delete(places, done)
 
     def forget_places(self, group_id: str, topic_id: bytes, done: Stored) -> None:
-        """Forget what a group has of a topic, durably."""
+        """Delete what is stored of a group's share partitions of a topic."""
         known = self._stored.get(group_id)
         if known is not None:
             left = frozenset(each for each in known.places if each[0] != topic_id)

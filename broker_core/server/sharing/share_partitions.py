@@ -1,4 +1,4 @@
-"""Partitions that this broker leads for share groups: who has which records, and who waits."""
+"""Share partitions that this broker leads: acquired records, and requests that wait for records."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from broker_core.server.sharing.share_states import ShareStates
 
 logger = logging.getLogger(__name__)
 
-#: How late the end of a lock may be noticed.
+#: Seconds by which the end of an acquisition lock may be noticed late.
 _TICK_S: Final = 0.1
 
-#: Errors by which a leader learns that another one has taken its place.
+#: Errors that tell a leader that another broker has replaced it.
 _FENCED: Final = frozenset({errors.FencedLeaderEpoch.code, errors.FencedStateEpoch.code})
 
 
 class AvailabilityWaiter(Protocol):
-    """Wants to know when records of a partition can be had again."""
+    """A request that waits until records of a share partition are available again."""
 
     def available(self) -> None:
-        """They can."""
+        """Take note that records may be available."""
 
 
 class _Share(NamedTuple):
-    """What is known of a place, as long as this broker leads in an epoch."""
+    """A share partition's state, valid while this broker leads in one leader epoch."""
 
     records: SharePartition
     leader_epoch: int
@@ -50,7 +50,7 @@ class _Share(NamedTuple):
 
 
 class SharePartitions:
-    """All of this broker."""
+    """All share partitions that this broker leads."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class SharePartitions:
         *,
         is_alone: bool,
     ) -> None:
-        """`is_alone`: nobody else ever leads, so that what was read once holds for good."""
+        """`is_alone`: no other broker ever leads, so a state that has been read stays valid."""
         self.settings = settings
         self.sessions = ShareSessions(config.group_share_sessions_max)
         self._states = states
@@ -82,15 +82,15 @@ class SharePartitions:
             self._timer.cancel()
 
     def now_ms(self) -> int:
-        """Monotonic time."""
+        """Return monotonic time in ms."""
         return int(self._clock.monotonic() * 1000)
 
     # ------------------------------------------------------------------------------------- shares
 
     def share(self, place: SharePlace, partition: Partition) -> SharePartition | None:
-        """What a group has of a partition; it begins here if it has nothing yet.
+        """Return a share partition; it starts here if the group has not begun to read it.
 
-        None while that is being asked; who waits for the place is told when it is known.
+        Returns None while its state is being read; waiters are told when it is known.
         """
         found = self._current(place, partition)
         if found is None and place not in self._loading:
@@ -121,7 +121,7 @@ class SharePartitions:
         if self._closed or partition.leader_epoch != epoch:
             return
         if code:
-            # Whoever waits asks again, or with the next request.
+            # Waiting requests ask again, or the client sends another one.
             logger.info("share group %s: %s is not known: %d", place.group_id, partition, code)
             return
         is_new = state is None or state.start_offset == NO_OFFSET
@@ -144,30 +144,30 @@ class SharePartitions:
         return partition.high_watermark if found is None else found[1]
 
     def settings_changed(self, group_id: str) -> None:
-        """Take over what has been set of a group."""
+        """Apply changed settings of a group."""
         for place, share in self._shares.items():
             if place.group_id == group_id:
                 share.records.settings = self.settings.of_records(group_id)
 
     def forget(self, place: SharePlace) -> None:
-        """What a group has of a partition was changed or deleted where it is kept."""
+        """Forget a state that was changed or deleted at the share coordinator."""
         if place in self._shares:
             self._forget(place)
             self._wake(place)
 
     def _forget(self, place: SharePlace) -> None:
-        self._shares.pop(place, None)  # what could not be stored has been forgotten already
+        self._shares.pop(place, None)  # gone already if it could not be stored
         self._locked.discard(place)
 
     def forget_topic(self, topic_id: bytes) -> None:
-        """A topic was deleted."""
+        """Forget the states of a deleted topic."""
         for place in [each for each in self._shares if each.topic_id == topic_id]:
             self.forget(place)
 
     # ------------------------------------------------------------------------------------ members
 
     def locked(self, place: SharePlace) -> None:
-        """Records of a partition were given to a member: their lock has to end some time."""
+        """Watch the acquisition locks of records that a member has been given."""
         self._locked.add(place)
         self._watch()
 
@@ -179,7 +179,7 @@ class SharePartitions:
         acknowledgements: Sequence[Acknowledgement],
         stored: Stored,
     ) -> None:
-        """A member's answers; raises InvalidRequest, InvalidRecordState."""
+        """Apply a member's acknowledgements; raises InvalidRequest, InvalidRecordState."""
         share = self._current(place, partition)
         if share is None:
             raise errors.InvalidRecordState("The group has no records of this partition.")
@@ -193,14 +193,14 @@ class SharePartitions:
 
         def written(code: int) -> None:
             if code and not self._is_alone and self._shares.get(place) is share:
-                # Only what is stored holds: it is read again when somebody wants records.
+                # Only stored state is valid; it is read again when records are wanted.
                 self.forget(place)
             stored(errors.NotLeaderOrFollower.code if code in _FENCED else code)
 
         self._states.write(place, share.state, written)
 
     def release(self, session: ShareSession) -> None:
-        """A member's session is over: others get what it has not answered."""
+        """Close a member's session; records without acknowledgement become available again."""
         if not self.sessions.close(session):
             return
         is_last = not self._is_alone and not self.sessions.has_group(session.group_id)
@@ -208,18 +208,18 @@ class SharePartitions:
             if self._shares[place].records.release(session.member_id):
                 self._wake(place)
             if is_last:
-                # Its state may be changed or deleted now; how often records were out is kept.
+                # The state may be changed or deleted elsewhere now; keep the delivery counts.
                 self._store(place, lambda code: None)
                 self._forget(place)
 
     # ------------------------------------------------------------------------------------ waiting
 
     def wait(self, place: SharePlace, waiter: AvailabilityWaiter) -> None:
-        """Tell a waiter when records of a partition can be had again."""
+        """Tell a waiter when records of a share partition are available again."""
         self._waiters.setdefault(place, set()).add(waiter)
 
     def stop_waiting(self, place: SharePlace, waiter: AvailabilityWaiter) -> None:
-        """Tell it no longer."""
+        """Remove a waiter."""
         waiters = self._waiters.get(place)
         if waiters is not None:
             waiters.discard(waiter)

@@ -1,4 +1,4 @@
-"""Share sessions: what each member of a share group reads, from request to request (KIP-932)."""
+"""Share sessions: the partitions that each member of a share group reads (KIP-932)."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _OPENS: Final = 0
 CLOSES: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 
-#: A partition by its topic's id.
+#: A partition: (topic id, number).
 Place = tuple[bytes, int]
 
 
 class ShareSession:
-    """One member's."""
+    """The share session of one member."""
 
     def __init__(self, group_id: str, member_id: str) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.epoch = _OPENS
-        # A dictionary for its order: who was given records goes behind the others.
+        # A dictionary keeps the order: a partition that returned records moves to the end.
         self._places: dict[Place, None] = {}
 
     def update(self, topics: Iterable[dict[str, Any]], forgotten: Iterable[dict[str, Any]]) -> None:
-        """Read these too, and those no longer."""
+        """Add the partitions in `topics`, and remove those in `forgotten`."""
         for topic in topics:
             for each in topic["partitions"]:
                 self._places.setdefault((topic["topic_id"], each["partition_index"]))
@@ -35,29 +35,29 @@ class ShareSession:
                 self._places.pop((topic["topic_id"], partition), None)
 
     def places(self) -> list[Place]:
-        """What it reads, in the order in which it should be looked at."""
+        """Return the partitions in the order in which they are to be read."""
         return list(self._places)
 
     def served(self, place: Place) -> None:
-        """Records of a partition were given: the others come first the next time."""
+        """Move a partition that returned records to the end, so that others come first."""
         if place in self._places:
             del self._places[place]
             self._places[place] = None
 
 
 class ShareSessions:
-    """All sessions of this broker."""
+    """All share sessions of this broker."""
 
     def __init__(self, sessions_max: int) -> None:
         self._sessions_max = sessions_max
         self._sessions: dict[tuple[str, str], ShareSession] = {}
 
     def find(self, group_id: str, member_id: str) -> ShareSession | None:
-        """A member's session, if there is one."""
+        """Return a member's session, or None."""
         return self._sessions.get((group_id, member_id))
 
     def open(self, group_id: str, member_id: str) -> ShareSession:
-        """A new session in the place of the one that there may be.
+        """Open a session, which replaces an earlier one of the same member.
 
         Raises ShareSessionLimitReached.
         """
@@ -70,7 +70,7 @@ class ShareSessions:
         return session
 
     def go_on(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """The session that a request goes on with, or closes.
+        """Return the session of a request that continues or closes it.
 
         Raises ShareSessionNotFound, InvalidShareSessionEpoch.
         """
@@ -91,7 +91,7 @@ class ShareSessions:
         return any(each == group_id for each, _ in self._sessions)
 
     def close(self, session: ShareSession) -> bool:
-        """Forget a session; returns whether it was still the member's."""
+        """Remove a session; return whether it was still the member's."""
         key = (session.group_id, session.member_id)
         if self._sessions.get(key) is not session:
             return False
@@ -100,5 +100,5 @@ class ShareSessions:
 
 
 def is_opening(epoch: int) -> bool:
-    """Tell whether a request with this epoch begins a session."""
+    """Tell whether a request with this epoch opens a session."""
     return epoch == _OPENS

@@ -1,4 +1,4 @@
-"""Reaching the share coordinator, wherever it is, until it has answered."""
+"""Client of the share coordinator: finds it on any broker, and retries until it answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from broker_core.server.coordination.groups import Stored
 from broker_core.server.coordination.transactions import RemoteBrokers
 from broker_core.server.sharing.share_coordinator import NO_OFFSET, Read, ShareCoordinator
 
-#: Errors of a coordinator that is about to be another one.
+#: Errors of a coordinator that is loading, moving or not known yet.
 _AGAIN: Final = frozenset(
     each.code
     for each in (
@@ -36,16 +36,16 @@ _AGAIN: Final = frozenset(
     )
 )
 _RETRY_S: Final = 0.05
-#: After so long whoever waits hears of the error.
+#: Seconds after which the caller gets such an error instead of another attempt.
 _PATIENCE_S: Final = 10.0
 
-#: The members of a partition in a response.
+#: The fields of a partition in a response.
 Fields = dict[str, Any]
 _Answered = Callable[[Fields], None]
 
 
 class _Question:
-    """One thing to ask, of this broker's coordinator or by a request."""
+    """A question to the share coordinator, asked by a call on this broker or by a request."""
 
     __slots__ = ("api", "ask_here", "done", "ends", "fields")
 
@@ -65,10 +65,10 @@ class _Question:
 
 
 class ShareStates:
-    """What share groups have of partitions, for those partitions' leaders and for administrators.
+    """The states of share partitions, for the partitions' leaders and for administrators.
 
-    Of one place things are asked one after the other, so that nothing older comes to lie over
-    something newer.
+    Questions about the same share partition are asked one after the other, so that no older
+    state overwrites a newer one.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ShareStates:
         remote: RemoteBrokers | None,
         create_topic: Callable[[], None],
     ) -> None:
-        """`remote`: the other brokers, None where there are none."""
+        """`remote`: the other brokers; None on a standalone broker."""
         self._coordinator = coordinator
         self._remote = remote
         self._create_topic = create_topic
@@ -87,7 +87,7 @@ class ShareStates:
         self._closed = False
 
     def close(self) -> None:
-        """Ask nothing any more."""
+        """Ask nothing more."""
         self._closed = True
         for timer in self._timers:
             timer.cancel()
@@ -167,9 +167,9 @@ class ShareStates:
         )
 
     def summarize(self, place: SharePlace, answered: Callable[[int, int, int], None]) -> None:
-        """Tell the error code, the start offset and how many records behind it are done.
+        """Call `answered` with error code, start offset, and number of records completed after it.
 
-        The latter two are -1 where that is not known.
+        The last two are -1 if they are unknown.
         """
         self._ask(
             place,
@@ -222,7 +222,7 @@ class ShareStates:
             if fields["error_code"] in _AGAIN and self._loop.time() < question.ends:
                 self._later(lambda: self._go_on(place))
                 return
-            # Told before the next is asked: what this answer leads to is put in line behind it.
+            # Before the next question is sent: a question that `done` asks is queued behind it.
             question.done(fields)
             queue.popleft()
             if queue:
@@ -277,12 +277,12 @@ class ShareStates:
 
 
 def refusal_fields(code: int) -> Fields:
-    """A partition of any of the responses, refused."""
+    """Return a partition of any of the responses, with an error."""
     return state_fields(code, None) | summary_fields(code, None)
 
 
 def state_fields(code: int, state: StoredState | None) -> Fields:
-    """A partition of a ReadShareGroupState response."""
+    """Return a partition of a ReadShareGroupState response."""
     found = StoredState(NO_OFFSET, []) if state is None else state
     return {
         "error_code": code,
@@ -293,7 +293,7 @@ def state_fields(code: int, state: StoredState | None) -> Fields:
 
 
 def summary_fields(code: int, state: StoredState | None) -> Fields:
-    """A partition of a ReadShareGroupStateSummary response."""
+    """Return a partition of a ReadShareGroupStateSummary response."""
     found = StoredState(NO_OFFSET, []) if state is None else state
     return {
         "error_code": code,

@@ -1,1 +1,1 @@
-"""Routes by which devices send: the formats of apps, and the answers that apps expect."""
+"""Routes to which devices send: the formats of apps, and the responses that apps expect."""

@@ -1,7 +1,7 @@
-"""Answers to apps, each in the form that the app wants, when the log has what it sent.
+"""Responses to apps, each in the app's own format, sent once the log has stored the request.
 
-A builder is a plain function of what was sent and of what is known now. Those that tell an address
-are called when the address of the newest fix has come, or is late.
+A builder is a plain function of the parsed request and of the current state. Builders that include
+an address are called when the address of the newest fix is known, or after a timeout.
 """
 
 from __future__ import annotations
@@ -22,38 +22,41 @@ from gateway.users.auth import Identity
 from gateway.users.cards import card, location
 from waylog.messages import Fix
 
-#: Devices of friends in one answer; each is some hundred bytes, and a picture some thousand.
+#: Devices of friends in one response; each takes some hundred bytes, a picture some thousand.
 FRIENDS_MAX: Final = 50
 
-#: Of an answer, before others are served.
+#: Items of a response that are encoded before other requests are served.
 _ITEMS_A_PIECE: Final = 1_000
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Receiving(NamedTuple):
-    """The facts for a builder of an answer."""
+    """The input of a response builder."""
 
     parsed: Parsed
     identity: Identity
     services: Services
-    #: The fix that says where the device is now.
+    #: The fix with the current position of the device.
     newest: Fix | None
 
 
 class _Rejection(msgspec.Struct, gc=False):
-    """Of one position, by its place in the request. Dicts of ten thousand take twice as long."""
+    """The rejection of one position, by its index in the request.
+
+    Encoding ten thousand dicts would take twice as long.
+    """
 
     index: int
     reason: str
 
 
-#: The body of a 200, in pieces none of which takes long to make; none for an empty one.
+#: Yields the body of a 200 in pieces, each quick to make; nothing for an empty body.
 Builder = Callable[[Receiving], Iterable[bytes]]
 
 
 class Newest:
-    """Finds, among the fixes of a request, the one that says where the device is now."""
+    """Finds the fix with the device's current position among those of a request."""
 
     __slots__ = ("_time", "fix")
 
@@ -62,7 +65,7 @@ class Newest:
         self._time = 0
 
     def seen(self, fix: Fix) -> Fix:
-        """Look at one more, and give it back."""
+        """Take one more fix into account, and return it."""
         time = live_time(fix.time, fix.received)
         if self.fix is None or time > self._time:
             self.fix, self._time = fix, time
@@ -70,7 +73,7 @@ class Newest:
 
 
 def newest(parsed: Parsed) -> Fix | None:
-    """The same of a small request at once."""
+    """Return the fix with the device's current position from a small request."""
     found = Newest()
     for fix in parsed.fixes:
         found.seen(fix)
@@ -78,7 +81,7 @@ def newest(parsed: Parsed) -> Fix | None:
 
 
 def positions(received: Receiving) -> Iterable[bytes]:
-    """Our own: what was stored, under which ids, and what was not."""
+    """Answer in Waylog's own format: what was stored, under which ids, and what was not."""
     parsed = received.parsed
     fixes = parsed.fixes
     if len(fixes) == 1 and not parsed.rejected and not parsed.client_ids:
@@ -98,23 +101,23 @@ def _positions(parsed: Parsed) -> Iterator[bytes]:
         yield _listed([_Rejection(index, each.reason) for index, each in pairs], start)
     yield b"]"
     if parsed.client_ids:
-        # By the client's own names: it can delete exactly what is stored.
+        # The client's own ids, by which it can delete exactly the positions that are stored.
         acked = _encode([name for name in parsed.client_ids if name is not None])
         yield b',"acked":' + acked
     yield b"}"
 
 
 def _listed(items: list[Any], start: int) -> bytes:
-    """A part of a list, as it is within its brackets."""
+    """Return a part of a JSON list without its brackets."""
     encoded = _encode(items)[1:-1]
     return b"," + encoded if start else encoded
 
 
 def owntracks(received: Receiving) -> Iterable[bytes]:
-    """An array of messages: the device's own card, and its friends.
+    """Answer with an array of messages: the device's own card, and its friends.
 
-    The app knows itself as owntracks/http/<tid>, and drops a whole answer for one element that it
-    does not understand.
+    The app knows itself as owntracks/http/<tid>, and drops a whole answer if it does not understand
+    one element of it.
     """
     parsed, identity, services, fix = received
     if parsed.from_overland:
@@ -134,13 +137,14 @@ def owntracks(received: Receiving) -> Iterable[bytes]:
     answer = _encode(messages)
     key = identity.rights.encryption_key
     if parsed.encrypted and key is not None and messages:
-        # An app without a key takes an encrypted answer for a failure: only those who encrypt.
+        # An app without a key treats an encrypted answer as a failure, so only encrypted requests
+        # get one.
         return (_encode({"_type": "encrypted", "data": encrypt(answer, key)}),)
     return (answer,)
 
 
 def _new_waypoints(device: str, services: Services) -> dict[str, Any] | None:
-    """The command to set favourite places as regions, when they are not those sent last."""
+    """Return the command that sets favourite places as regions, unless it was the last one sent."""
     places = services.places.known(device)
     if not places:
         return None
@@ -150,7 +154,7 @@ def _new_waypoints(device: str, services: Services) -> dict[str, Any] | None:
 
 
 def overland(received: Receiving) -> Iterable[bytes]:
-    """`{"result":"ok"}`, without which the batch counts as lost, and the name of the place."""
+    """Answer with `{"result":"ok"}`, without which the app repeats the batch, and a place name."""
     answer: dict[str, Any] = {"result": "ok"}
     fix = received.newest
     address = None if fix is None else received.services.address_view.latest(fix.device)
@@ -160,50 +164,51 @@ def overland(received: Receiving) -> Iterable[bytes]:
 
 
 def nothing(_: Receiving) -> Iterable[bytes]:
-    """An empty body: OsmAnd, GPSLogger."""
+    """Answer OsmAnd and GPSLogger with an empty body."""
     return ()
 
 
 def success(_: Receiving) -> Iterable[bytes]:
-    """Traccar."""
+    """Answer Traccar."""
     return (b'{"status":"success"}',)
 
 
 def empty_object(_: Receiving) -> Iterable[bytes]:
-    """Colota, Home Assistant."""
+    """Answer Colota and Home Assistant."""
     return (b"{}",)
 
 
 def empty_array(_: Receiving) -> Iterable[bytes]:
-    """PhoneTrack's log/osmand, log/gpslogger and log/locusmap."""
+    """Answer PhoneTrack's log/osmand, log/gpslogger and log/locusmap."""
     return (b"[]",)
 
 
 def true(_: Receiving) -> Iterable[bytes]:
-    """PhoneTrack's log/opengts."""
+    """Answer PhoneTrack's log/opengts."""
     return (b"true",)
 
 
 def phonetrack(received: Receiving) -> Iterable[bytes]:
-    """PhoneTrack's own app: numbers of the point and of the device, and friends."""
+    """Answer PhoneTrack's own app: the numbers of the point and of the device, and friends."""
     answer: dict[str, Any] = {"done": 1, "friends": friends(received.identity, received.services)}
     fix = received.newest
     if fix is not None:
-        # Its database counts points and devices; ours are named, and a number is made of the name.
+        # Nextcloud's database numbers points and devices. Here they have names, which are hashed to
+        # numbers.
         answer["pointId"] = _number(fix.id)
         answer["deviceId"] = _number(fix.device)
     return (_encode(answer),)
 
 
 def phonetrack_batch(received: Receiving) -> Iterable[bytes]:
-    """The same for logPostMultiple."""
+    """Answer PhoneTrack's logPostMultiple."""
     return (_encode({"done": 1, "friends": friends(received.identity, received.services)}),)
 
 
 def friends(identity: Identity, services: Services) -> list[dict[str, Any]]:
-    """Positions and cards of somebody's friends.
+    """Return positions and cards of a user's friends.
 
-    In HTTP mode the app tells them apart by `tid` alone.
+    In HTTP mode the app distinguishes them by `tid` alone.
     """
     messages: list[dict[str, Any]] = []
     devices = (
@@ -221,7 +226,7 @@ def friends(identity: Identity, services: Services) -> list[dict[str, Any]]:
 
 
 def _number(name: str) -> int:
-    """31 bits that are the same for the same name, in every process (FNV-1a)."""
+    """Return a 31-bit hash that is the same in every process (FNV-1a)."""
     number = 0x811C9DC5
     for byte in name.encode():
         number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF

@@ -1,8 +1,9 @@
-"""Receiving: every device format over HTTP, each with the answer its app expects.
+"""Ingest: every device format over HTTP, each with the response its app expects.
 
-200 leaves only when every in-sync replica has all of a request. What can never be accepted is kept
-in topic `error` and answered with success all the same: an app that reads 400 repeats the head of
-its queue for ever, or deletes it. What cannot be accepted now is 503.
+A request is answered with 200 only when every in-sync replica has all of it. Items that can never
+be accepted are kept in topic `error` and still answered with success: an app that reads 400 repeats
+the head of its queue for ever, or deletes it. A request that cannot be accepted now is answered
+with 503.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from waylog.observability.telemetry import now_ms
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-#: A body up to this size does not count against the common budget.
+#: A body of at most this size does not count against the shared budget.
 _SMALL_BODY_BYTES: Final = 64 * 1024
 
 _SUBMITTED_AT_ONCE: Final = 100
@@ -53,13 +54,13 @@ _TURN_S: Final = 0.001
 
 
 class Ingest:
-    """The handlers that receive fixes."""
+    """The handlers of requests that carry fixes."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def routes(self) -> list[web.RouteDef]:
-        """All paths of all formats; a token may stand at the end of most."""
+        """Return the routes of all formats; most paths may end with a token."""
         handlers: dict[Format, Handler] = {}
         routes: list[web.RouteDef] = []
         for path, device_format in PATHS.items():
@@ -70,7 +71,7 @@ class Ingest:
         return routes
 
     def osmand_at_root(self) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """`GET /?id=...`, as Traccar's oldest apps send it."""
+        """Return the handler of `GET /?id=...`, as Traccar's oldest apps send it."""
         return partial(self._receive, AT_ROOT)
 
     async def _receive(self, device_format: Format, request: web.Request) -> web.Response:
@@ -112,7 +113,7 @@ class Ingest:
         return raw_json_answer(answer) if answer else web.Response()
 
     async def _parse(self, device_format: Format, body: Body, context: Context) -> Parsed:
-        """Raises Refused: 503 while a large body cannot be read."""
+        """Parse a body. Raises Refused (503) while large bodies cannot be parsed."""
         if len(body) <= READ_HERE_BYTES_MAX and is_read_here(small := bytes(body)):
             return device_format.parse(small, context)
         parsing = self._services.parsing
@@ -122,7 +123,7 @@ class Ingest:
             raise unavailable(str(error)) from error
 
     def context(self, request: web.Request, identity: Identity) -> Context:
-        """The part of the request that a parser is told."""
+        """Return the context of a request that parsers need."""
         query = parameters_without_secrets(request)
         device = request.match_info.get("device")
         return Context(
@@ -142,8 +143,9 @@ class Ingest:
         identity: Identity | None = None,
         bytes_max: int | None = None,
     ) -> bytes:
-        """The body, within all limits; raises Refused. Whose share of them it takes is who sends,
-        or the address of somebody who is not known.
+        """Read the body within all limits. Raises Refused.
+
+        The limits are those of the sender, or of the client's address if the sender is not known.
         """
         return bytes(await self.receive_body(request, identity, bytes_max))
 
@@ -153,7 +155,7 @@ class Ingest:
         identity: Identity | None = None,
         bytes_max: int | None = None,
     ) -> Body:
-        """The same in the parts in which it was received."""
+        """Return the body in the parts in which it came. Limits and errors as in read_body."""
         if not request.can_read_body:
             return Body()
         limits = self._services.limits
@@ -166,7 +168,7 @@ class Ingest:
         small = size is not None and size <= _SMALL_BODY_BYTES and not encoded
         try:
             if small and request.content.is_eof():
-                # It is all here: no timer for what cannot take any time.
+                # The whole body is here already: no timeout is needed.
                 return Body(await request.read())
             reserved = (
                 nullcontext()
@@ -183,7 +185,8 @@ class Ingest:
                     body = await _collected(request, most)
                     if not encoded:
                         return body
-                    # To put it together takes as long as to expand it.
+                    # Joining the parts takes as long as decompressing them, so the thread does
+                    # both.
                     return await asyncio.to_thread(_expanded, encoding, body, most)
         except ShareExceeded:
             raise unavailable("too many large requests at once") from None
@@ -199,7 +202,7 @@ class Ingest:
             raise Refused(400, reason, {"Connection": "close"}) from error
 
     def _bodies(self, identity: Identity | None) -> Shares:
-        # What strangers send does not take the place of users.
+        # Unauthenticated requests have a budget of their own.
         services = self._services
         return services.bodies_of_strangers if identity is None else services.bodies
 
@@ -211,10 +214,10 @@ class Ingest:
         device_format: Format | None = None,
         hold: Hold | None = None,
     ) -> Fix | None:
-        """Append everything, and wait until the log has it; returns the fix that says where the
-        device is now. Raises Refused (403, 429, 503).
+        """Append everything, wait until the log has it, and return the fix of the current position.
 
-        What is held is held until the log has answered, whoever gives up waiting for that.
+        Raises Refused (403, 429, 503). `hold` is released only when the log has answered, even if
+        the request gives up waiting before.
         """
         steps = self._services.admission.admit_in_steps(identity, parsed)
         with refusals(device_format):
@@ -222,7 +225,8 @@ class Ingest:
                 await asyncio.sleep(0)
         submitter = self._services.submitter
         trace = submitter.traces.continue_from(traceparent)
-        # A future for each of ten thousand, and its turn of the loop, would keep others waiting.
+        # One future per part: ten thousand futures, with a callback each, would delay other
+        # requests.
         futures: list[asyncio.Future[None]] = []
         newest = Newest()
         receipts = itertools.chain(
@@ -255,7 +259,7 @@ class Ingest:
             await services.address_view.wait(fix.device, live, services.limits.address_timeout_s)
 
     async def keep_refused(self, source: str, request: web.Request, reason: str) -> None:
-        """Keep what an unknown user sends, so that it can be replayed once the user is known."""
+        """Keep the request of an unknown user, to be replayed once the user is known."""
         if not self._services.refusals.take(remote_of(request)):
             return
         limits = self._services.limits
@@ -268,12 +272,12 @@ class Ingest:
         context = Context("", None, now_ms(), headers=headers, query=query)
         raw = body or "&".join(f"{name}={value}" for name, value in query.items()).encode()
         rejected = build_rejected(context, source, f"401: {reason}", raw)
-        # Nobody waits for it: a log that is away must not delay the refusal.
+        # Nothing waits for this append: an unavailable log must not delay the refusal.
         self._services.submitter.submit_rejected(rejected, authenticated=False)
 
 
 async def _collected(request: web.Request, bytes_max: int) -> Body:
-    """Raises web.HTTPRequestEntityTooLarge."""
+    """Collect the parts of a body. Raises web.HTTPRequestEntityTooLarge."""
     body = Body()
     async for part in request.content.iter_any():
         body.append(part)
@@ -283,7 +287,7 @@ async def _collected(request: web.Request, bytes_max: int) -> Body:
 
 
 def _of_a_turn(receipts: Iterator[Receipt]) -> tuple[list[Receipt], bool]:
-    """Submit some, few where each is large; tells whether there may be more."""
+    """Submit some records, fewer if they are large. Return them, and whether there may be more."""
     part: list[Receipt] = []
     until = time.monotonic() + _TURN_S
     for receipt in receipts:
@@ -304,18 +308,18 @@ def _party(request: web.Request, identity: Identity | None) -> str:
 def admit(
     parsed: Parsed, identity: Identity, admission: Admission, device_format: Format | None = None
 ) -> None:
-    """Let in what a request held, see gateway.users.admission; raises Refused."""
+    """Admit the content of a request, see gateway.users.admission. Raises Refused."""
     with refusals(device_format):
         admission.admit(identity, parsed)
 
 
 @contextmanager
 def refusals(device_format: Format | None) -> Iterator[None]:
-    """Answer a request of a format as it is for what is not admitted."""
+    """Turn an admission error into the refusal that clients of this format understand."""
     try:
         yield
     except QuotaExceeded as error:
-        # Some apps delete what is answered with 4xx; that it comes again they understand of 503.
+        # Some apps delete a request that is answered with 4xx; after 503 they send it again.
         status = 429 if device_format is not None and device_format.heeds_429 else 503
         raise Refused(status, str(error), {"Retry-After": error.retry_after}) from error
     except SendingNotAllowed as error:
@@ -328,7 +332,7 @@ def named_device(
     headers: Mapping[str, str],
     in_path: str | None = None,
 ) -> str | None:
-    """The device named outside of the body. A token for one device decides alone."""
+    """Return the device named outside of the body. A token of one device overrides all names."""
     if identity.device is not None:
         query.pop("id", None)
         query.pop("deviceid", None)
@@ -338,13 +342,13 @@ def named_device(
         return named
     named = header_text(headers, "X-Limit-D")
     if named == "device" and headers.get("X-Limit-U") == "user":
-        # What OwnTracks for iOS sends as long as nothing is set.
+        # OwnTracks for iOS sends these values as long as nothing is configured.
         return None
     return named
 
 
 async def all_appended(futures: Iterable[asyncio.Future[Any]], timeout_s: float) -> None:
-    """Wait until all are done, without cancelling any; raises AppendError, TimeoutError."""
+    """Wait until all are done, without cancelling any. Raises AppendError and TimeoutError."""
     futures = list(futures)
     pending = [future for future in futures if not future.done()]
     if pending:

@@ -1,4 +1,4 @@
-"""Paths and their formats: the names that apps have their users type, or make themselves."""
+"""Paths and their formats: the paths that users type into apps, or that apps make themselves."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gateway.http.ingest.app_responses import Builder
 
 
 class Format(NamedTuple):
-    """The way in which requests to a path are read and answered."""
+    """The format of requests to a path: methods, parser, response and special behaviour."""
 
     name: str
     methods: tuple[str, ...]
     parse: Parser
     answer: Builder
-    #: The answer carries an address: it waits a moment for that of the fix it acknowledges.
+    #: The response includes an address, and waits a moment for that of the acknowledged fix.
     tells_address: bool = False
     #: An unknown token is answered with 410, which makes the app register again.
     gone_for_unknown: bool = False
-    #: A client that is told 429 sends the same again later. Others delete it, and are told 503.
+    #: Clients of this format retry after 429. Others delete the request, and get 503 instead.
     heeds_429: bool = False
 
 
@@ -40,7 +40,7 @@ _OVERLAND: Final = _app("overland", _POST, answers.overland)._replace(tells_addr
 _TRACCAR: Final = _app("traccar", _BOTH, answers.success)
 _OPENGTS: Final = _app("opengts", _BOTH, answers.true)
 
-#: By what their users call them: `/NAME`, `/NAME/TOKEN` and `/in/NAME/TOKEN`.
+#: By the names that users know them by: `/NAME`, `/NAME/TOKEN` and `/in/NAME/TOKEN`.
 _APPS: Final = (
     _OWNTRACKS,
     _OVERLAND,
@@ -51,7 +51,7 @@ _APPS: Final = (
     _OPENGTS,
 )
 
-#: The path at which a Nextcloud has PhoneTrack: apps import such addresses.
+#: The paths of PhoneTrack in a Nextcloud: apps import such addresses.
 PHONETRACK_ROOTS: Final = ("/apps/phonetrack", "/index.php/apps/phonetrack", "/phonetrack")
 
 
@@ -78,14 +78,14 @@ def _paths() -> dict[str, Format]:
         "/v1/positions": Format(
             positions.SOURCE, _POST, positions.parse, answers.positions, heeds_429=True
         ),
-        # OwnTracks Recorder's name for it, and Dawarich's for what its senders send.
+        # The path of OwnTracks Recorder, and those of Dawarich.
         "/pub": _OWNTRACKS,
         "/api/v1/owntracks/points": _OWNTRACKS,
         "/api/v1/overland/batches": _OVERLAND,
         "/api/webhook/{token}": _app("home_assistant", _POST, answers.empty_object)._replace(
             gone_for_unknown=True
         ),
-        # Traccar Client posts to the root of whatever address it is given.
+        # Traccar Client posts to the root of the address it is given.
         "/": _TRACCAR._replace(methods=_POST),
     }
     for app in _APPS:
@@ -97,5 +97,5 @@ def _paths() -> dict[str, Format]:
     return paths
 
 
-#: Format by path, as aiohttp writes paths; `{token}` and `{device}` stand for what they name.
+#: Formats by path, in aiohttp's notation with `{token}` and `{device}`.
 PATHS: Final = _paths()

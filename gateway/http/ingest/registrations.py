@@ -1,8 +1,8 @@
 """`POST /api/mobile_app/registrations`: Home Assistant's companion app gets its webhook.
 
-https://developers.home-assistant.io/docs/api/native-app-integration/setup. Signed in as a user, it
-names its device, and is given a webhook id (a token that is good for this device alone) and, when
-it can encrypt, the user's key.
+https://developers.home-assistant.io/docs/api/native-app-integration/setup. Signed in as a user, the
+app names its device. It is given a webhook id (a token for this device alone) and, if it can
+encrypt, the user's key.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from gateway.http.requests.services import Services
 from gateway.users.admission import QuotaExceeded
 from gateway.users.database import TooManyTokens, UserStore
 
-#: Tokens that the devices of a user may have before none is made here.
+#: Device tokens of one user; at this number no more are made here.
 TOKENS_MAX: Final = 200
 _NAME_CHARACTERS_MAX: Final = 128
-#: What cannot be in a device's name, see gateway.users.database.DEVICE_NAME.
+#: Characters that a device's name cannot contain, see gateway.users.database.DEVICE_NAME.
 _FORBIDDEN = re.compile(f"[{FORBIDDEN_IN_NAMES}]+")
 
 
@@ -36,14 +36,14 @@ class _Registration(msgspec.Struct):
 
 
 class Registrations:
-    """The handler."""
+    """The handler of registrations."""
 
     def __init__(self, services: Services, ingest: Ingest) -> None:
         self._services = services
         self._ingest = ingest
 
     def routes(self) -> list[web.RouteDef]:
-        """One path."""
+        """Return the route."""
         return [web.post("/api/mobile_app/registrations", self._register)]
 
     async def _register(self, request: web.Request) -> web.Response:

@@ -1,8 +1,8 @@
 """uLogger's server interface: signing in, tracks and positions, all at `client/index.php`.
 
-The app signs in with name and password and holds a cookie. Ours is what it signed in with, sealed
-with a secret of the platform's own: no table of sessions, any worker can open it, and a revoked
-user is out at once. A token in the path makes signing in unnecessary.
+The app signs in with name and password and then sends a cookie. The cookie holds these credentials,
+encrypted with a secret of the installation. So there is no session table, every worker can decrypt
+it, and a revoked user is locked out at once. A token in the path makes signing in unnecessary.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ PATHS: Final = (
 
 
 class UloggerSessions:
-    """The handlers."""
+    """The handlers of uLogger's interface."""
 
     def __init__(self, services: Services, ingest: Ingest) -> None:
         self._services = services
         self._ingest = ingest
 
     def routes(self) -> list[web.RouteDef]:
-        """`client/index.php` below whatever the user has typed as the server."""
+        """Return the routes: `client/index.php` below every path that a user may configure."""
         return [web.post(path, self._receive) for path in PATHS]
 
     async def _receive(self, request: web.Request) -> web.Response:
         body = await self._ingest.receive_body(request)
-        # Large is what has a picture in it, and never what signs somebody in.
+        # A large body has a picture in it; a sign-in is never large.
         large = len(body) > READ_HERE_BYTES_MAX
         context = Context("", None, now_ms(), headers={"Content-Type": _content_type(request)})
         form: dict[str, str] = {}
-        with suppress(Unacceptable):  # whoever has signed in will have it kept as an error
+        with suppress(Unacceptable):  # parsed again below, and then kept in topic `error`
             form = {} if large else ulogger.form_of(bytes(body), context)
         action = form.get("action")
         try:
@@ -132,5 +132,5 @@ def _content_type(request: web.Request) -> str:
 
 
 def _failure(message: str, status: int = 200) -> web.Response:
-    """As uLogger's server says it: 401 makes the app sign in again."""
+    """Return an error in the form of uLogger's server. 401 makes the app sign in again."""
     return json_answer({"error": True, "message": message}, status)

@@ -1,7 +1,7 @@
 """A part of Confluent's REST proxy, version 2, for administrators: `/topics` and `/consumers`.
 
-https://docs.confluent.io/platform/current/kafka-rest/api.html. Embedded formats json and binary.
-Errors have its form: `{"error_code": 40401, "message": ..}`.
+https://docs.confluent.io/platform/current/kafka-rest/api.html. Supports the embedded formats json
+and binary. Errors have the proxy's form: `{"error_code": 40401, "message": ..}`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from waylog.kafka.topics import LOCATION
 
 _TIMEOUT_S: Final = 10.0
 _RECORDS_TIMEOUT_MS_MAX: Final = 30_000
-#: Of one answer; who wants more asks again.
+#: Bytes of records in one response; a client asks again for more.
 _RECORDS_BYTES_MAX: Final = 2 * 1024 * 1024
 _MEDIA_TYPE: Final = "application/vnd.kafka.{}.v2+json"
 _ANSWER_TYPE: Final = "application/vnd.kafka.v2+json"
@@ -63,7 +63,7 @@ Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class RestError(Exception):
-    """An error as the REST proxy numbers them: the status, and two digits more."""
+    """An error with a code of the REST proxy: the HTTP status and two more digits."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -96,7 +96,7 @@ class _NewInstance(msgspec.Struct):
 
 
 class KafkaRest:
-    """The handlers."""
+    """The handlers of the REST proxy's interface."""
 
     def __init__(self, services: Services, ingest: Ingest, client_id: str) -> None:
         self._services = services
@@ -107,7 +107,7 @@ class KafkaRest:
         self._asking: Consumer | None = None
 
     def routes(self) -> list[web.RouteDef]:
-        """All paths; each only for administrators."""
+        """Return all routes; each is for administrators only."""
 
         def get(path: str, handler: Handler) -> web.RouteDef:
             return web.get(path, self._for_admins(handler), allow_head=False)
@@ -256,7 +256,7 @@ class KafkaRest:
             raise Refused(403, str(error)) from error
 
     def _append(self, topic: str, records: list[Produced], in_path: int | None) -> bytes:
-        """For a thread, which makes the answer, too."""
+        """Append records and return the encoded response. Blocks, so it runs in a thread."""
         if self._producer is None:
             self._producer = Producer(
                 producer_config(
@@ -299,7 +299,7 @@ class KafkaRest:
         return msgspec.json.decode(await self._command(request), type=type_)
 
     async def _command(self, request: web.Request) -> bytes:
-        """The body of what is no record: names, partitions and offsets."""
+        """Read a body that holds no records, only names, partitions or offsets."""
         return await self._ingest.read_body(request, request[_IDENTITY], COMMAND_BYTES_MAX)
 
     async def _create(self, request: web.Request) -> web.Response:
@@ -402,7 +402,8 @@ class KafkaRest:
         body = await self._command(request)
         offsets = None
         if body.strip() not in (b"", b"{}"):
-            # The offset of the last record, says the interface; Kafka's is the next one's.
+            # REST clients send the offset of the last record they processed; Kafka commits the next
+            # offset.
             offsets = [
                 TopicPartition(each.topic, each.partition, each.offset + 1)
                 for each in msgspec.json.decode(body, type=_Offsets).offsets

@@ -1,7 +1,7 @@
-"""Consumer instances of the Kafka REST interface: ordinary Kafka consumers, few and not for ever.
+"""Consumer instances of the Kafka REST interface: ordinary Kafka consumers, closed when idle.
 
-librdkafka blocks, so that each call runs in a thread of a small pool; an instance serves one call
-at a time.
+librdkafka blocks, so each call runs in a thread of a small pool. An instance serves one call at a
+time.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from waylog.kafka.group_membership import leave_group
 from waylog.process.background import Rounds, spawn
 
 INSTANCES_MAX: Final = 16
-#: Of one user.
+#: Instances of one user.
 INSTANCES_EACH_MAX: Final = 8
-#: Calls at the same time, and those of one user.
+#: Concurrent calls in total, and of one user.
 _CALLS_MAX: Final = 4
 _CALLS_EACH_MAX: Final = 2
-#: An instance that nobody asks for anything is closed.
+#: Seconds without a request after which an instance is closed.
 IDLE_S: Final = 300.0
 _SWEEP_S: Final = 5.0
 _RECORDS_MAX: Final = 1_000
@@ -45,19 +45,19 @@ T = TypeVar("T")
 
 
 class TooManyInstances(Exception):
-    """The bound on consumer instances is reached."""
+    """The limit on consumer instances is reached."""
 
 
 class InstanceExists(Exception):
-    """There is an instance of that name in the group already."""
+    """The group already has an instance of that name."""
 
 
 class UnknownInstance(Exception):
-    """There is no such instance (any more)."""
+    """There is no such instance, or it has been closed."""
 
 
 class Instance:
-    """One consumer."""
+    """One consumer instance."""
 
     def __init__(self, name: str, consumer: Consumer, format_: str, user: str) -> None:
         self.name = name
@@ -69,10 +69,10 @@ class Instance:
         self.topics: list[str] = []
         self._has_subscribed = False
 
-    # The rest runs in a thread of the pool.
+    # The methods below run in a thread of the pool.
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Join the group for these topics; none leaves it."""
+        """Join the group for these topics; leave it if there are none."""
         self.topics = list(topics)
         if topics:
             self._has_subscribed = True
@@ -81,25 +81,26 @@ class Instance:
             self.consumer.unsubscribe()
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, without a group's assignment."""
+        """Consume these partitions, without an assignment by the group."""
         self.consumer.assign(partitions)
 
     def seek(self, partitions: list[TopicPartition]) -> None:
-        """Go on from these offsets."""
-        # A partition that has not been fetched from yet cannot be sought in.
+        """Continue at these offsets."""
+        # librdkafka cannot seek in a partition before its first fetch, so the partitions are
+        # assigned anew.
         assigned = {(each.topic, each.partition): each for each in self.consumer.assignment()}
         for each in partitions:
             assigned[each.topic, each.partition] = each
         self.consumer.assign(list(assigned.values()))
 
     def records(self, timeout_s: float, bytes_max: int) -> list[Message]:
-        """Take what comes within a time, up to a size."""
+        """Return the records that arrive within `timeout_s`, up to about `bytes_max`."""
         found: list[Message] = []
         size = 0
         deadline = time.monotonic() + timeout_s
         while size < bytes_max and len(found) < _RECORDS_MAX:
             left = deadline - time.monotonic()
-            # Whatever is there already is one answer: nobody waits for more of it.
+            # Records that are already fetched make a response; there is no long wait for more.
             messages = self.consumer.consume(_BATCH, max(0.0, 0.05 if found else left))
             if not messages:
                 break
@@ -114,7 +115,7 @@ class Instance:
         return found
 
     def commit(self, offsets: list[TopicPartition] | None) -> None:
-        """Commit some offsets, or where the instance is."""
+        """Commit these offsets, or the current positions of the instance if there are none."""
         if offsets is not None:
             self.consumer.commit(offsets=offsets, asynchronous=False)
             return
@@ -125,7 +126,7 @@ class Instance:
             self.consumer.commit(offsets=positions, asynchronous=False)
 
     def close(self) -> None:
-        """Leave the group, if the instance has been in it, and close the consumer."""
+        """Leave the group, if the instance has subscribed, and close the consumer."""
         if self._has_subscribed:
             leave_group(self.consumer)
         else:
@@ -133,7 +134,7 @@ class Instance:
 
 
 class RestConsumers:
-    """All instances of this process."""
+    """All consumer instances of this process."""
 
     def __init__(self, bootstrap_servers: str, client_id: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -149,7 +150,7 @@ class RestConsumers:
     async def create(
         self, group: str, name: str | None, format_: str, settings: dict[str, str], user: str
     ) -> Instance:
-        """A new instance. Raises TooManyInstances, InstanceExists, KafkaException."""
+        """Create an instance. Raises TooManyInstances, InstanceExists, KafkaException."""
         name = name or f"rest-{secrets.token_hex(8)}"
         if (group, name) in self._instances:
             raise InstanceExists(name)
@@ -173,7 +174,7 @@ class RestConsumers:
         return instance
 
     def instance(self, group: str, name: str) -> Instance:
-        """Raises UnknownInstance."""
+        """Return an instance. Raises UnknownInstance."""
         instance = self._instances.get((group, name))
         if instance is None:
             raise UnknownInstance(name)
@@ -181,7 +182,7 @@ class RestConsumers:
         return instance
 
     async def run(self, instance: Instance, call: Callable[..., T], *arguments: Any) -> T:
-        """One of the instance's blocking calls, in a thread. Raises KafkaException."""
+        """Run a blocking call of an instance in a thread. Raises KafkaException."""
         async with instance.lock, self._calls.turn(instance.user):
             result = await asyncio.get_running_loop().run_in_executor(
                 self._threads, call, *arguments
@@ -190,7 +191,7 @@ class RestConsumers:
         return result
 
     async def delete(self, group: str, name: str) -> None:
-        """Leave the group. Raises UnknownInstance."""
+        """Close an instance, which leaves its group. Raises UnknownInstance."""
         instance = self.instance(group, name)
         del self._instances[group, name]
         await self.run(instance, instance.close)

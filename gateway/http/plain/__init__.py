@@ -1,1 +1,1 @@
-"""Plain requests that send fixes, served without aiohttp."""
+"""Fast path for plain requests that send fixes, served without aiohttp."""

@@ -1,9 +1,10 @@
 """The front of the HTTP listener: plain requests are served here, all others by aiohttp.
 
-A connection begins here. As long as it carries plain requests (gateway.http.plain.request_head) each is
-parsed, submitted and answered without a task or a future: what a request of one fix costs is then
-mostly what its fix costs. The first request that is anything else takes the whole connection, with
-all its bytes, to aiohttp's protocol, where it stays.
+Every connection begins here. As long as it carries plain requests
+(gateway.http.plain.request_head), each is parsed, submitted and answered without a task or a
+future, so that most of the cost of a request with one fix is the cost of the fix. The first request
+of any other kind hands the whole connection, with all unprocessed bytes, to aiohttp's protocol,
+where it stays.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A request with a larger body is aiohttp's, which has a budget for those.
+#: Requests with a larger body go to aiohttp, where a budget limits them.
 BODY_BYTES_MAX: Final = 32 * 1024
-#: Requests of one connection that wait for the log; no more is read meanwhile.
+#: Requests of one connection that may wait for the log; at this number reading pauses.
 PIPELINED_MAX: Final = 64
 
 _STARTS: Final = (b"GET /", b"POST /")
@@ -60,7 +61,7 @@ def _may_begin(start: bytes) -> bool:
 
 
 class PlainConnection(asyncio.Protocol):
-    """One connection."""
+    """One connection, until it is handed over to aiohttp."""
 
     __slots__ = (
         "_address",
@@ -92,13 +93,13 @@ class PlainConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._inner: asyncio.Protocol | None = None
         self._address = self._party = ""
-        # None: this one has no place in the pool.
+        # None if this connection holds no place in the pool.
         self._pool_party: str | None = None
         self._counted = False
         self._proxy: ProxyHeaderReader | None = None
-        # Bytes that are no whole request yet, or wait for their turn.
+        # Bytes of an incomplete request, or of requests that wait.
         self._pending = b""
-        # The last head that was recognised, and what follows from it: the next one is the same.
+        # The last recognised head and its parsed values: the next request often has the same head.
         self._head_bytes = b""
         self._head: RequestHead | None = None
         self._length_span: LengthSpan | None = None
@@ -111,7 +112,7 @@ class PlainConnection(asyncio.Protocol):
         self._requests: deque[PlainRequest] = deque()
         self._reading = True
         self._writable = True
-        # Since when nothing has happened, or a request is incomplete.
+        # Loop time since which the connection is idle or its request is incomplete.
         self._since = 0.0
 
     # --- the connection -------------------------------------------------------------------------
@@ -137,11 +138,12 @@ class PlainConnection(asyncio.Protocol):
 
     def _comes_from(self, address: str) -> None:
         self._address = address
-        # Who is behind a proxy on this machine is not known yet.
+        # The client behind a proxy on this machine is not known yet, so each connection counts
+        # alone.
         self._party = f"{address} {id(self)}" if is_loopback(address) else party_of(address)
 
     def _count(self) -> bool:
-        """Count the connection for its address; False when it has been refused."""
+        """Count the connection for its address. Return False if it has been refused."""
         if not self.server.addresses.connect(self._address):
             self.server.services.metrics.connections_refused += 1
             self._refuse_connection("too many connections from your address")
@@ -176,7 +178,7 @@ class PlainConnection(asyncio.Protocol):
     def eof_received(self) -> bool | None:
         if self._inner is not None:
             return self._inner.eof_received()
-        # Half a connection is enough for the answers that are still to come.
+        # A half-closed connection can still carry the pending answers.
         self.close_when_idle()
         return bool(self._requests or self._authenticating)
 
@@ -196,21 +198,21 @@ class PlainConnection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Tell whether a request waits for its answer here."""
+        """Tell whether a request of this connection waits for its answer here."""
         return bool(self._requests or self._authenticating)
 
     def close_when_idle(self) -> None:
-        """Close as soon as everything is answered; aiohttp closes what is its own."""
+        """Close as soon as everything is answered, unless aiohttp has the connection."""
         if self._inner is None and not self.busy and self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close at once."""
         if self._inner is None and self._transport is not None:
             self._transport.abort()
 
     def look_after(self, now: float) -> None:
-        """End what takes too long; called twice a second."""
+        """Enforce the timeouts; called twice a second."""
         if self._inner is not None or self._transport is None:
             return
         limits = self.server.services.limits
@@ -224,7 +226,7 @@ class PlainConnection(asyncio.Protocol):
                 limits.body_timeout_s if head_is_there else limits.header_timeout_s
             ):
                 if head_is_there:
-                    # Nobody may be there to read it, but the time-out is worth a word.
+                    # The client may be gone, but if it still reads, it should learn of the timeout.
                     body = b'{"error":"the body did not come in time"}'
                     self._transport.write(
                         response(408, body, self.server.date, {"Connection": "close"})
@@ -266,7 +268,7 @@ class PlainConnection(asyncio.Protocol):
         self._transport.close()
 
     def _process(self, data: bytes) -> None:
-        """Serve as many requests as `data` has whole."""
+        """Serve all complete requests in `data`."""
         position, size = 0, len(data)
         while position < size:
             end = data.find(b"\r\n\r\n", position, position + HEAD_BYTES_MAX)
@@ -318,7 +320,7 @@ class PlainConnection(asyncio.Protocol):
         self._pending = data
 
     def _ask_for_account(self) -> None:
-        """Have the account of a local client hold what this connection does."""
+        """Charge the buffered bytes of a local client to its account, not to this connection."""
         if self._transport is None or not self._party.startswith(f"{self._address} "):
             return
         account = self.server.pool.party_of(self._transport)
@@ -327,7 +329,7 @@ class PlainConnection(asyncio.Protocol):
             self._party = account
 
     def _differs_in_length(self, head_bytes: bytes) -> bool:
-        """Tell whether this is the last head with another length of its body."""
+        """Take over the Content-Length if all else is as in the last head; tell whether it is."""
         span = self._length_span
         if span is None:
             return False
@@ -359,7 +361,8 @@ class PlainConnection(asyncio.Protocol):
             self._head = None
         elif credentials is not None:
             if authenticator.open_mode:
-                # Everybody is who they say; a token alone may be one, which has to be looked up.
+                # Every user name is accepted as it is; a token without one has to be looked up by
+                # aiohttp's handlers.
                 user = credentials.user
                 if user is None or not DEVICE_NAME.fullmatch(user):
                     self._head = None
@@ -374,7 +377,7 @@ class PlainConnection(asyncio.Protocol):
             self._head = None
 
     def _identity_now(self) -> Identity | None:
-        """The identity of the sender, if a verdict on it is remembered."""
+        """Return the identity of the sender, if its credentials were verified recently."""
         if self._key is None:
             return self._identity
         identity = self.server.services.authenticator.recall(self._key)
@@ -384,7 +387,7 @@ class PlainConnection(asyncio.Protocol):
         return identity
 
     def _authenticate(self, data: bytes) -> None:
-        """Ask for a verdict, and go on with `data` when it is there."""
+        """Start verifying the credentials, and continue with `data` afterwards."""
         assert self._head is not None
         self._keep(data)
         self._authenticating = self.server.authentications.start(
@@ -416,14 +419,14 @@ class PlainConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if identity is None:
-            # The complete server says why.
+            # The complete server answers with the reason.
             self._hand_over(data)
         else:
             self._keep(b"")
             self._process(data)
 
     def _serve(self, head: RequestHead, identity: Identity, body: bytes) -> bool:
-        """Submit or refuse a request; False for one that takes too long to read here."""
+        """Submit or refuse a request. Return False if parsing it here would take too long."""
         server = self.server
         if not is_loopback(self._address) or server.services.proxies:
             address = server.services.proxies.client(
@@ -471,7 +474,7 @@ class PlainConnection(asyncio.Protocol):
             self._refuse(head, refusal)
             return True
         except Exception:
-            # A bug of a parser must not make a phone repeat one message for ever.
+            # A bug in a parser must not make a phone repeat one message for ever.
             logger.exception("the parser of %s failed", head.format.name)
             self._refuse(head, Refused(500, "an error of the gateway; its log has the details"))
             return True
@@ -510,7 +513,7 @@ class PlainConnection(asyncio.Protocol):
     # --- answers --------------------------------------------------------------------------------
 
     def answered(self, route: str, status: int) -> None:
-        """A request has its answer: write all that have their turn."""
+        """Write the answer of a request, and those after it that are ready, in order."""
         self.server.services.metrics.request(route, status)
         exchanges, transport = self._requests, self._transport
         while exchanges and (answer := exchanges[0].answer) is not None:
@@ -528,7 +531,7 @@ class PlainConnection(asyncio.Protocol):
             self._adapt_reading()
 
     def _adapt_reading(self) -> None:
-        """Read on exactly while the client reads, and not too much waits."""
+        """Read only while the client reads its answers and not too many requests wait."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -547,11 +550,11 @@ class PlainConnection(asyncio.Protocol):
     # --- the complete server --------------------------------------------------------------------
 
     def _hand_over(self, data: bytes) -> None:
-        """Give the connection to aiohttp, once everything before is answered."""
+        """Hand the connection over to aiohttp, once all earlier requests are answered."""
         transport = self._transport
         assert transport is not None
         if self._requests:
-            # Seldom: different kinds of requests in one pipeline.
+            # Rare: requests of different kinds in one pipeline.
             self._keep(data)
             self._reading = False
             transport.pause_reading()

@@ -1,4 +1,4 @@
-"""A plain request on its way through the log, and its answer."""
+"""A plain request on its way through the log, and its response."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _REASONS: Final = {
 
 
 def response(status: int, body: bytes, date: bytes, headers: dict[str, str] | None = None) -> bytes:
-    """A whole HTTP/1.1 response with a body of JSON, or with none."""
+    """Return a whole HTTP/1.1 response with a JSON body, or without a body."""
     more = b"".join(
         b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in (headers or {}).items()
     )
@@ -47,7 +47,7 @@ def response(status: int, body: bytes, date: bytes, headers: dict[str, str] | No
 
 
 class PlainRequest:
-    """From a parsed body to the bytes of the answer, without a task and without a future."""
+    """One request from the parsed body to the response, without a task and without a future."""
 
     __slots__ = (
         "_connection",
@@ -79,7 +79,7 @@ class PlainRequest:
         self.status = 0
 
     def begin(self, body_bytes: int, records: int) -> bool:
-        """Take what is sent out of the user's share of what may be under way; False: too much."""
+        """Take the request's size from the user's budget. Return False if that is exceeded."""
         size = body_bytes + OVERHEAD_BYTES + records * RECORD_BYTES
         if not self._connection.server.services.under_way.take(self._identity.user, size):
             return False
@@ -87,11 +87,11 @@ class PlainRequest:
         return True
 
     def submit(self, traceparent: str | None) -> None:
-        """Append everything; the answer follows when the log has all of it."""
+        """Append everything; the response follows when the log has stored all of it."""
         parsed = self._parsed
         submitter = self._connection.server.services.submitter
         trace = submitter.traces.continue_from(traceparent)
-        # One more than there is, so that nothing is answered before all is submitted.
+        # One more than the number of appends, so that nothing is answered before all are submitted.
         self._waiting = 1
         fixes = parsed.fixes
         if len(fixes) == 1:
@@ -109,7 +109,7 @@ class PlainRequest:
         self._one_done(None)
 
     def submit_records(self, records: PlainRecords, traceparent: str | None) -> None:
-        """The same for a body that was plain enough to be records already."""
+        """Append records that were made from the body without parsing it fully."""
         self._records = records
         self._waiting = 1
         submitter = self._connection.server.services.submitter
@@ -174,7 +174,7 @@ class PlainRequest:
         self._connection.answered(self._head.template, refusal.status)
 
     def late(self) -> None:
-        """The log has not answered in time: a repeat of the request joins the wait."""
+        """Answer with 503: the log has not stored the request in time. A repeat joins the wait."""
         if self.answer is None:
             self._error = AppendError("late")
             self.refuse(unavailable("not stored yet: the log does not answer"))

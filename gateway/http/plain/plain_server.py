@@ -1,4 +1,4 @@
-"""The shared parts of the HTTP listener's connections, and a look after the slow ones."""
+"""State shared by the connections of the HTTP listener, and the enforcement of timeouts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Accept = Callable[[], asyncio.Protocol]
 
 
 class PlainServer:
-    """Shared by all connections of a listener; also looks after those that are slow."""
+    """State shared by all connections of a listener. Also enforces their timeouts."""
 
     def __init__(self, services: Services, accept: Accept) -> None:
         self.services = services
@@ -26,8 +26,8 @@ class PlainServer:
         self.accept = accept
         self.connections: set[PlainConnection] = set()
         self.pool = services.connections.part(services.limits.connections_max, "HTTP")
-        #: Bytes of requests that have not come whole: by address, and of loopback by connection or,
-        #: where there are many, by account.
+        #: Bytes of incomplete requests. They count for the address; on loopback they count for the
+        #: connection or, when the pool is half full, for the account.
         limits = services.limits
         self.partial = Shares(limits.partial_bytes_max, limits.partial_bytes_each_max)
         self.authentications = TaskSet("an authentication over HTTP")
@@ -37,11 +37,11 @@ class PlainServer:
         self._sweep()
 
     def connection(self) -> asyncio.Protocol:
-        """For create_server."""
+        """Return a new connection; the protocol factory of create_server."""
         return PlainConnection(self)
 
     async def close(self, timeout_s: float) -> None:
-        """Take no more requests, and let those that are here be answered."""
+        """Take no more requests, and wait until those in progress are answered."""
         self.closing = True
         for connection in list(self.connections):
             connection.close_when_idle()

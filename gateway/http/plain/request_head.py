@@ -1,9 +1,9 @@
 """Recognises the head of a plain request that sends fixes; sans-IO.
 
 Nearly all requests to a gateway are alike: a POST to a known path with a length and an
-Authorization, again and again on one connection. Those are read here. Whatever is not exactly that
-(another path, chunks, compression, an upgrade, odd white space) is None, and is for the complete
-HTTP server: being strict here costs nothing.
+Authorization, again and again on one connection. These are parsed here. Anything else (another
+path, chunks, compression, an upgrade, unusual white space) yields None and goes to the complete
+HTTP server, so strictness here costs nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _LENGTH_DIGITS_MAX: Final = 9
 _REQUEST_LINE = re.compile(
     rb"(GET|POST) (/[A-Za-z0-9._~/-]*)(?:\?([A-Za-z0-9._~!$&'()*+,;=:@/?%-]*))? HTTP/1\.1"
 )
-# RFC 9110, section 5.5: no white space before the colon, none that folds a line.
+# RFC 9110, section 5.5: no white space before the colon, and no line folding.
 _HEADER = re.compile(
     rb"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?[ \t]*"
 )
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
 
-#: Headers that are handed on, as aiohttp's handlers know them.
+#: Headers that are passed on, under the names that the handlers use.
 _KEPT: Final = {
     name.lower().encode(): name
     for name in (
@@ -37,7 +37,7 @@ _KEPT: Final = {
         *("traceparent", "X-Forwarded-For"),
     )
 }
-#: Headers with which a request is not plain.
+#: Headers that make a request not plain.
 _UNUSUAL: Final = frozenset(
     (
         *(b"transfer-encoding", b"content-encoding", b"expect", b"upgrade", b"te", b"trailer"),
@@ -47,7 +47,7 @@ _UNUSUAL: Final = frozenset(
 
 
 class RequestHead(NamedTuple):
-    """A plain request that sends fixes."""
+    """The parsed head of a plain request that sends fixes."""
 
     format: Format
     template: str  # the path as in PATHS
@@ -59,7 +59,7 @@ class RequestHead(NamedTuple):
 
 
 def _templates() -> dict[tuple[str, int], tuple[Format, str]]:
-    """Paths that end in names: by what stands before those, and by their number."""
+    """Return the paths with parameters, by the part before the parameters and their number."""
     found: dict[tuple[str, int], tuple[Format, str]] = {}
     for path, device_format in PATHS.items():
         before, separator, _ = path.partition("/{")
@@ -73,7 +73,7 @@ _TEMPLATES: Final = _templates()
 
 
 def recognise(head: bytes) -> RequestHead | None:
-    """The request of `head` (without the empty line); None if it is for the complete server."""
+    """Parse `head` (without the empty line); return None if the complete server has to serve it."""
     lines = head.split(b"\r\n")
     if len(lines) > _HEADERS_MAX:
         return None
@@ -109,13 +109,13 @@ def recognise(head: bytes) -> RequestHead | None:
 
 
 class LengthSpan(NamedTuple):
-    """The place of Content-Length's digits in a head that was recognised."""
+    """The position of the digits of Content-Length in a recognised head."""
 
     start: int
     end: int
 
     def of_same(self, known: bytes, head: bytes) -> int | None:
-        """The length of the body, if `head` is `known` apart from that; None if it is another."""
+        """Return the new length if `head` differs from `known` only in the length, or None."""
         start, end = self
         end_there = end + len(head) - len(known)
         digits = head[start:end_there]
@@ -130,13 +130,13 @@ class LengthSpan(NamedTuple):
 
 
 def length_span(head: bytes) -> LengthSpan | None:
-    """For a head that was recognised; None where it has no length."""
+    """Return the span of a recognised head; None if it has no Content-Length."""
     found = _LENGTH.search(head)
     return None if found is None else LengthSpan(*found.span(1))
 
 
 def _headers(lines: list[bytes]) -> dict[str, str] | None:
-    """Those that matter, "" for the length; None if the request is not plain."""
+    """Return the headers that matter, the length as ""; None if the request is not plain."""
     headers: dict[str, str] = {}
     for index in range(1, len(lines)):
         found = _HEADER.fullmatch(lines[index])

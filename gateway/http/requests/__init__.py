@@ -1,1 +1,1 @@
-"""What every handler needs: who asks, the parts of the gateway, responses and refusals."""
+"""Shared by all handlers: authentication, the parts of the gateway, responses and refusals."""

@@ -1,8 +1,8 @@
-"""Tells who makes a request. Nobody is anybody without a credential, wherever the request is from.
+"""Authentication of requests: without credentials a request has no identity, even from localhost.
 
 Credentials come as Basic (user and token or password), as Bearer token, and, for apps that can do
-neither, as token in the URL: in the path, or as `token`, `api_key` or `access_token`. A browser may
-have a session instead (gateway.users.browser_sessions), which is for looking: it sends no fixes.
+neither, as a token in the URL: in the path, or as `token`, `api_key` or `access_token`. A browser
+may have a session instead (gateway.users.browser_sessions), which can read but cannot send fixes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gateway.users.auth import ANONYMOUS, AuthenticationUnavailable, Identity, i
 from gateway.users.database import DEVICE_NAME, TOKEN_PREFIX
 from gateway.users.permissions import may_see
 
-#: Headers that are worth keeping with a message that could not be accepted.
+#: Headers that are stored with a message that could not be accepted.
 _KEPT_HEADERS: Final = ("Content-Type", "User-Agent", "X-Limit-U", "X-Limit-D")
 _HEADER_CHARACTERS_MAX: Final = 200
 
@@ -31,7 +31,7 @@ _CREDENTIALS_NEEDED: Final = "credentials are needed: Basic user:token, or Beare
 
 
 class Credentials(NamedTuple):
-    """A secret that somebody shows; user None for a token that stands alone."""
+    """The secret in a request; `user` is None for a token without a user name."""
 
     user: str | None
     secret: str
@@ -40,7 +40,7 @@ class Credentials(NamedTuple):
 def credentials_of(
     headers: Mapping[str, str], query: Mapping[str, str], path_token: str | None = None
 ) -> Credentials | None:
-    """The credentials of a request; None if it has none. Raises Refused if they are malformed."""
+    """Return the credentials of a request, or None. Raises Refused if they are malformed."""
     authorization = headers.get("Authorization")
     if authorization:
         scheme, _, value = authorization.partition(" ")
@@ -56,14 +56,14 @@ def credentials_of(
         token = query.get(name)
         if token:
             return Credentials(None, token)
-    # Traccar's oldest apps can set nothing but the device's id.
+    # Traccar's oldest apps can be configured with nothing but the device's id.
     device = query.get("id", "")
     return Credentials(None, device) if device.startswith(TOKEN_PREFIX) else None
 
 
 def _basic(value: str) -> Credentials:
     if value.startswith(TOKEN_PREFIX):
-        # Overland's OwnTracks mode forgets to encode it.
+        # Overland's OwnTracks mode does not encode it.
         return Credentials(None, value.partition(":")[0])
     try:
         decoded = base64.b64decode(value, validate=True).decode()
@@ -78,10 +78,10 @@ def _basic(value: str) -> Credentials:
 
 
 def shown_credentials(request: web.Request, path_token: str | None = None) -> Credentials | None:
-    """The credentials that a request shows; None if it has none. Raises Refused."""
+    """Return the credentials of a request, or None. Raises Refused."""
     credentials = credentials_of(request.headers, request.query, path_token)
     if "Authorization" in request.headers and is_of_other_site(request):
-        # No page may set this header here: the browser did, whose prompt was once answered.
+        # No foreign page can set this header: the browser sent it from an earlier Basic prompt.
         raise Refused(403, "a page of another site may not do that for you")
     return credentials
 
@@ -89,10 +89,10 @@ def shown_credentials(request: web.Request, path_token: str | None = None) -> Cr
 async def verify(
     request: web.Request, credentials: Credentials, party: str | None = None
 ) -> Identity:
-    """The identity behind credentials. Raises Refused: 401 for wrong ones, 429 for too many of
-    them, 503 for no verdict.
+    """Return the identity that credentials belong to.
 
-    Wrong ones count for `party`, or for the address of the client where none is given.
+    Raises Refused: 401 for wrong credentials, 429 for too many wrong ones, 503 if they cannot be
+    checked. Wrong ones count for `party`, or for the address of the client if that is None.
     """
     services = request.app[SERVICES]
     address = remote_of(request) if party is None else party
@@ -114,7 +114,7 @@ async def verify(
 
 
 async def sender(request: web.Request, path_token: str | None = None) -> Identity:
-    """The identity of a sender; raises Refused. In open mode nobody needs to show anything."""
+    """Return the identity of a sender. Raises Refused. Open mode needs no credentials."""
     services = request.app[SERVICES]
     credentials = shown_credentials(request, path_token)
     if credentials is not None:
@@ -126,7 +126,7 @@ async def sender(request: web.Request, path_token: str | None = None) -> Identit
 
 
 async def reader(request: web.Request) -> Identity:
-    """The identity of a reader, by credentials or by a browser's session. Raises Refused."""
+    """Return the identity of a reader, from credentials or a browser's session. Raises Refused."""
     services = request.app[SERVICES]
     credentials = shown_credentials(request)
     if credentials is not None:
@@ -140,10 +140,10 @@ async def reader(request: web.Request) -> Identity:
 
 
 async def known_user(request: web.Request, reason: str, *, by_session: bool = False) -> Identity:
-    """The identity of a user, for what is for users alone, in open mode too; raises Refused.
+    """Return the identity of a user, which is required even in open mode. Raises Refused.
 
-    What a session cannot be used for needs the credentials themselves. `reason` is for whoever
-    shows none.
+    A session is accepted only with `by_session`. `reason` is the text of a refusal for lack of
+    credentials.
     """
     credentials = shown_credentials(request)
     if credentials is not None:
@@ -155,7 +155,7 @@ async def known_user(request: web.Request, reason: str, *, by_session: bool = Fa
 
 
 async def overseer(request: web.Request) -> None:
-    """Raises Refused unless the request may know how the whole platform does."""
+    """Raise Refused unless the request may see the state of the whole platform."""
     access = request.app[SERVICES].metrics_access
     if access.audience == "public":
         return
@@ -173,14 +173,14 @@ def _nobody(request: web.Request, reason: str) -> Refused:
 
 
 def remote_of(request: web.Request) -> str:
-    """The address of the client, through the proxies that are trusted."""
+    """Return the address of the client, as seen through trusted proxies."""
     services = request.app[SERVICES]
     peer = services.remotes.get(request.transport) or request.remote or ""
     return services.proxies.client(peer, request.headers.get("X-Forwarded-For"))
 
 
 def require_device(identity: Identity, device: str) -> None:
-    """Raises Refused unless the reader may see this device."""
+    """Raise Refused unless the reader may see this device."""
     user, separator, name = device.partition("/")
     if not separator or not user or not name:
         raise Refused(404, f"{device[:200]!r} is not a device: USER%2FDEVICE is expected")
@@ -191,12 +191,12 @@ def require_device(identity: Identity, device: str) -> None:
 
 
 def parameters_without_secrets(request: web.Request) -> dict[str, str]:
-    """The parameters of the URL; the values of repeated ones are joined by ";"."""
+    """Return the parameters of the URL without credentials; repeated values are joined by ";"."""
     return without_secrets(parameters(request.query.items())) if request.query_string else {}
 
 
 def without_secrets(query: Mapping[str, str]) -> dict[str, str]:
-    """Parameters that are no credentials."""
+    """Return the parameters that are not credentials."""
     return {
         name: value
         for name, value in query.items()
@@ -205,7 +205,7 @@ def without_secrets(query: Mapping[str, str]) -> dict[str, str]:
 
 
 def header_text(headers: Mapping[str, str], name: str) -> str | None:
-    """A header for people: bytes that are not UTF-8 are taken for Latin-1, as HTTP once had it."""
+    """Return a header as text; bytes that are not UTF-8 are decoded as Latin-1, as in old HTTP."""
     value = headers.get(name)
     if value is None or is_utf8(value):
         return value
@@ -213,12 +213,12 @@ def header_text(headers: Mapping[str, str], name: str) -> str | None:
 
 
 def kept_headers(request: web.Request) -> dict[str, str]:
-    """Headers that help to understand a message later; no credentials."""
+    """Return the headers that help to understand a message later, without credentials."""
     return kept_of(request.headers)
 
 
 def kept_of(headers: Mapping[str, str]) -> dict[str, str]:
-    """The same of any headers."""
+    """Return those of `headers` that are stored with a rejected message."""
     return {
         name: headers[name][:_HEADER_CHARACTERS_MAX].encode("ascii", "replace").decode()
         for name in _KEPT_HEADERS

@@ -1,8 +1,8 @@
-"""Headers of the browser's own (Host, Origin, Sec-Fetch-*, cookies): how far they are believed.
+"""Checks of headers that a browser sets itself: Host, Origin, Sec-Fetch-*, cookies.
 
-A browser can be made to ask us by any page it shows. Such a request has no credentials that the
-page does not know; but it has the cookies of this host, and its Host is whatever name the page
-found us by.
+Any page that a browser shows can make it send requests here. Such a request has no credentials that
+the page does not know, but it carries the cookies of this host, and its Host is the name by which
+the page reached this server.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gateway.http.requests.responses import Refused
 from gateway.http.requests.services import SERVICES
 from gateway.users.auth import AuthenticationUnavailable, Identity
 
-#: What Sec-Fetch-Site says of requests that no other page has made (W3C Fetch Metadata).
+#: Values of Sec-Fetch-Site in requests that no foreign page has made (W3C Fetch Metadata).
 _OWN_SITES: Final = frozenset(("same-origin", "none"))
 _SAFE_METHODS: Final = frozenset(("GET", "HEAD"))
 
 
 def require_served_host(request: web.Request) -> None:
-    """Raises Refused (421) unless the request asks for one of the names that are ours."""
+    """Raise Refused (421) unless the Host header names this gateway."""
     host = request.headers.get("Host")
     if not request.app[SERVICES].hosts.serves(host):
         raise Refused(
@@ -31,13 +31,13 @@ def require_served_host(request: web.Request) -> None:
 
 
 def is_of_other_site(request: web.Request) -> bool:
-    """Tell whether a page of another site makes the browser ask."""
+    """Tell whether a page of another site made the browser send the request."""
     site = request.headers.get("Sec-Fetch-Site")
     return site is not None and site not in _OWN_SITES
 
 
 def same_origin(request: web.Request) -> bool:
-    """Tell whether a browser's page, if it is one that asks, came from here (RFC 6454)."""
+    """Tell whether the request comes from a page of this host, or from no page (RFC 6454)."""
     origin = request.headers.get("Origin")
     if origin is None:
         return True
@@ -46,9 +46,9 @@ def same_origin(request: web.Request) -> bool:
 
 
 def require_own_page(request: web.Request) -> None:
-    """Raises Refused unless, as far as a browser says, nobody's page but ours asks.
+    """Raise Refused if the browser's headers show that a foreign page sent the request.
 
-    What changes something must say so (Origin), since it needs nothing but the cookie.
+    A request that changes something must have an Origin, since it needs nothing but the cookie.
     """
     require_served_host(request)
     unsaid = request.method not in _SAFE_METHODS and "Origin" not in request.headers
@@ -57,12 +57,12 @@ def require_own_page(request: web.Request) -> None:
 
 
 def session_secret(request: web.Request) -> str | None:
-    """The secret in the session's cookie; None if there is none."""
+    """Return the secret in the session's cookie, or None."""
     return request.cookies.get(request.app[SERVICES].session_cookie) or None
 
 
 def session_of(request: web.Request) -> Identity | None:
-    """Whose session it is; None without one, or with one that has ended. Raises Refused."""
+    """Return the identity of the session; None if there is none or it has ended. Raises Refused."""
     secret = session_secret(request)
     if secret is None:
         return None

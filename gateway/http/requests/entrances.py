@@ -1,4 +1,4 @@
-"""The ways by which devices reach the platform, for the page's guide."""
+"""The addresses at which devices reach the platform, for the page's guide."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import msgspec
 
 
 class Entrances(msgspec.Struct, frozen=True, omit_defaults=False):
-    """Listeners beside HTTP, and what only an administrator is told."""
+    """Listeners beside HTTP, and facts that only administrators are shown."""
 
-    #: Port of the plain MQTT listener; None: there is none.
+    #: Port of the plain MQTT listener; None if there is none.
     mqtt_port: int | None = None
     #: Port of the MQTT listener with TLS.
     mqtts_port: int | None = None

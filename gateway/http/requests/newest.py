@@ -1,4 +1,4 @@
-"""The newest fix and the newest address of a device, as somebody may see them."""
+"""The newest fix and the newest address of a device, as a user may see them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from waylog.messages import Address, Fix
 
 
 class Newest(NamedTuple):
-    """The newest of a device, as it is shown; None where nothing is."""
+    """The newest records of a device that a user may see; None for those that are not visible."""
 
     fix: Fix | None
     address: Address | None
 
 
 def newest_of(device: str, identity: Identity, services: Services) -> Newest:
-    """Give what somebody is shown of a device (`user/device`) now, or is told as a friend."""
+    """Return what a user may see of a device (`user/device`) now; friends see filtered records."""
     sight = sight_of(identity, device)
     if sight is Sight.NOTHING:
         return Newest(None, None)

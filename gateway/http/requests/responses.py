@@ -1,4 +1,4 @@
-"""HTTP answers: JSON, and every refusal explained in it."""
+"""HTTP responses: JSON, and every refusal with its reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.bodies.parts import Body
 _encode = msgspec.json.Encoder().encode
 
 
-#: A request that holds no fixes: names, keys, settings.
+#: Bytes of a request body that holds no fixes: names, keys, settings.
 COMMAND_BYTES_MAX: Final = 64 * 1024
 
 _TOGETHER_BYTES_MAX: Final = 128 * 1024
@@ -24,7 +24,7 @@ _WRITTEN_AT_ONCE: Final = 64 * 1024
 
 
 class Refused(Exception):
-    """A request that is answered with an error; `reason` is for the person who sent it."""
+    """A request that is answered with an error; `reason` is shown to the sender."""
 
     def __init__(self, status: int, reason: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(reason)
@@ -34,22 +34,22 @@ class Refused(Exception):
 
 
 def unauthorized(reason: str) -> Refused:
-    """401 with the challenge that makes a browser ask."""
+    """Return a refusal with 401 and the challenge that makes a browser ask for credentials."""
     return Refused(401, reason, {"WWW-Authenticate": 'Basic realm="waylog", charset="UTF-8"'})
 
 
 def unavailable(reason: str) -> Refused:
-    """503: every app keeps what it has sent and repeats it."""
+    """Return a refusal with 503, after which every app keeps the request and repeats it."""
     return Refused(503, reason, {"Retry-After": "2"})
 
 
 def json_answer(value: Any, status: int = 200) -> web.Response:
-    """Any value as JSON."""
+    """Return a response with any value as JSON."""
     return raw_json_answer(_encode(value), status)
 
 
 def raw_json_answer(body: bytes | Sequence[bytes], status: int = 200) -> web.Response:
-    """JSON that is encoded already, perhaps in pieces."""
+    """Return a response with encoded JSON, possibly in pieces."""
     return web.Response(
         body=body if isinstance(body, bytes) else in_pieces(body),
         status=status,
@@ -58,15 +58,15 @@ def raw_json_answer(body: bytes | Sequence[bytes], status: int = 200) -> web.Res
 
 
 def in_pieces(pieces: Sequence[bytes]) -> bytes | Payload:
-    """The body of a request or of an answer: together where they are small."""
+    """Return the body of a request or response; small bodies are joined."""
     size = sum(map(len, pieces))
     return b"".join(pieces) if size <= _TOGETHER_BYTES_MAX else _Pieces(Body(*pieces))
 
 
 class _Pieces(Payload):
-    """Pieces that are written one after the other, as fast as the other side takes them.
+    """A payload whose pieces are written one after another, as fast as the peer reads them.
 
-    To put some MiB together, and to copy them into a buffer, takes longer than others should wait.
+    Joining several MiB, and copying them into a buffer, would block the event loop for too long.
     """
 
     def __init__(self, body: Body) -> None:
@@ -75,11 +75,11 @@ class _Pieces(Payload):
         self._size = len(body)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The whole text."""
+        """Return the whole text."""
         return bytes(self._body).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Write them, and let others have their turn in between."""
+        """Write the pieces, and yield to the event loop in between."""
         part: list[bytes | memoryview] = []
         size = 0
         for piece in self._body.slices():
@@ -94,9 +94,9 @@ class _Pieces(Payload):
 
 
 def refusal_answer(status: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
-    """`{"error": reason}`."""
+    """Return a response with `{"error": reason}`."""
     return web.Response(
-        # A reason may quote what was sent.
+        # A reason may quote the request, with lone surrogates.
         body=_encode({"error": reason.encode(errors="replace").decode()}),
         status=status,
         content_type="application/json",

@@ -65,45 +65,46 @@ class Services:
     geo_url: str | None = None
     web_push: WebPush | None = None
     archive: Archive = field(default_factory=lambda: Archive(None, None))
-    #: The names by which browsers may ask.
+    #: The names by which browsers may address this gateway.
     hosts: ServedHosts = field(default_factory=ServedHosts)
-    #: Access to /metrics and /v1/pipeline, which tell how the platform does.
+    #: Access to /metrics and /v1/pipeline, which show the state of the platform.
     metrics_access: MetricsAccess = field(default_factory=MetricsAccess)
-    #: The ways by which devices reach the platform, for the page's guide.
+    #: The addresses at which devices reach the platform, for the page's guide.
     entrances: Entrances = field(default_factory=Entrances)
     limits: HttpLimits = field(default_factory=HttpLimits)
     readiness: Readiness = field(default_factory=Readiness)
-    #: Proxies whose X-Forwarded-For, or whose PROXY header, is believed.
+    #: Proxies whose X-Forwarded-For or PROXY header is trusted.
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     #: Connections of those proxies begin with a PROXY header.
     proxy_protocol: bool = False
-    #: Takes MQTT over WebSocket; None where this process does not speak MQTT.
+    #: Accepts MQTT over WebSocket; None if this process does not speak MQTT.
     mqtt: MqttServer | None = None
-    #: What each address has here, over all listeners of the process; None: this one alone.
+    #: Limits per address, shared with other listeners of the process; None if HTTP has its own.
     shared_addresses: Addresses | None = None
-    #: All connections that the process may hold, over all listeners.
+    #: Limit of connections over all listeners of the process.
     connections: ConnectionPool = field(
         default_factory=lambda: ConnectionPool(room_for_connections())
     )
     addresses: Addresses = field(init=False)
-    #: Wrong credentials, over all listeners and workers.
+    #: Counts of wrong credentials, over all listeners and workers.
     guesses: Guesses = field(default_factory=Guesses)
-    #: Large bodies being received: by user, and by address of those who are nobody yet.
+    #: Bytes of large bodies being received: per user, and per address without credentials.
     bodies: Shares = field(init=False)
     bodies_of_strangers: Shares = field(init=False)
-    #: Reads large bodies.
+    #: Parses large bodies in a separate process.
     parsing: Parsing = field(default_factory=Parsing)
-    #: Bytes that wait for the log, by user.
+    #: Bytes that wait for the log, per user.
     under_way: Shares = field(init=False)
-    #: Its name is another one for each installation: cookies of a host are shared by its ports.
+    #: Name of the session cookie. It differs between installations, because all ports of a host
+    #: share their cookies.
     session_cookie: str = field(init=False)
-    #: Browsers that nobody's guesses keep out.
+    #: Browsers that have signed in before; wrong guesses by others do not lock them out.
     known_browsers: KnownBrowsers = field(init=False)
-    #: The places that a device in HTTP mode has been sent last, by device.
+    #: The places last sent to a device in HTTP mode, by device.
     waypoints_sent: WaypointsSent = field(default_factory=WaypointsSent)
-    #: Refusals that are kept, over all listeners of the process.
+    #: Limits on the refusals kept in topic `error`, over all listeners of the process.
     refusals: RefusalRecords = field(default_factory=RefusalRecords)
-    #: Clients that a PROXY header has named, by connection.
+    #: Addresses of clients from PROXY headers, by connection.
     remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -120,7 +121,7 @@ class Services:
 
     @property
     def append_timeout_s(self) -> float:
-        """The time that a request waits for its append now."""
+        """Return the time that a request now waits for its append."""
         return self.readiness.append_timeout_s(self.limits.append_timeout_s)
 
 

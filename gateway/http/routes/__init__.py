@@ -1,1 +1,1 @@
-"""Routes by which people and programs read, and routes of the page."""
+"""Routes for people and programs that read, and routes of the page."""

@@ -1,4 +1,4 @@
-"""`/reverse`, `/search`, `/lookup` and `/status`: passed on to the geocoder's own process."""
+"""`/reverse`, `/search`, `/lookup` and `/status`: forwarded to the geocoder's own process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.limits.pools import ShareExceeded, Turns
 from waylog.network.peer_parties import party_of
 
 _TIMEOUT_S: Final = 30.0
-#: Questions at one time, over all users; those of one user, and those that wait of one.
+#: Concurrent requests of all users and of one user, and waiting requests of one user.
 _CONNECTIONS_MAX: Final = 64
 _CONNECTIONS_EACH_MAX: Final = 8
 _WAITING_EACH_MAX: Final = 16
@@ -27,7 +27,7 @@ _PASSED_ON: Final = ("Content-Type", "Accept", "Accept-Language")
 
 
 class GeocoderProxy:
-    """Passes requests on; one session for all of them."""
+    """Forwards requests to the geocoder, with one client session."""
 
     def __init__(self, url: str | None, ingest: Ingest) -> None:
         self._url = None if url is None else URL(url.rstrip("/"))
@@ -36,7 +36,7 @@ class GeocoderProxy:
         self._turns = Turns(_CONNECTIONS_MAX, _CONNECTIONS_EACH_MAX, _WAITING_EACH_MAX)
 
     def routes(self) -> list[web.RouteDef]:
-        """The geocoder's paths."""
+        """Return the routes of the geocoder's paths."""
         return [
             web.get("/reverse", self._in_turn),
             web.post("/reverse/batch", self._in_turn),
@@ -59,7 +59,7 @@ class GeocoderProxy:
         open_mode = services.authenticator.open_mode
         party = party_of(remote_of(request)) if open_mode else identity.user
         try:
-            # What waits for its turn is held as what waits for the log is.
+            # Waiting requests count against the same budget as those that wait for the log.
             with services.under_way.hold(party, len(body) + OVERHEAD_BYTES):
                 async with self._turns.turn(party):
                     return await self._pass_on(self._url, request, body)

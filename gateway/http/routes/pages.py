@@ -13,7 +13,7 @@ from gateway.http.requests.responses import Refused
 
 WEB: Final = Path(__file__).parents[2] / "web"
 
-#: Only these leave the folder; a machine's own table of types may lack some of them.
+#: Only files of these types are served. The system's own table of types may lack some of them.
 _CONTENT_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -48,7 +48,7 @@ _SECURITY_HEADERS: Final = {
 
 
 class Pages:
-    """Serves the page and what it needs."""
+    """Serves the live map and its files."""
 
     def __init__(
         self, osmand_at_root: Callable[[web.Request], Awaitable[web.Response]], folder: Path = WEB
@@ -57,7 +57,7 @@ class Pages:
         self._folder = folder.resolve()
 
     def routes(self) -> list[web.RouteDef]:
-        """`/` and `/static/...`."""
+        """Return the routes `/` and `/static/...`."""
         return [
             web.get("/", self._root),
             web.get("/static/{path:.+}", self._static),

@@ -1,4 +1,4 @@
-"""`/v1/push/...`: how a page subscribes to notifications of its user's arrivals."""
+"""`/v1/push/...`: subscriptions of a page to notifications of its user's arrivals."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class _Endpoint(msgspec.Struct):
 
 
 class PushRoutes:
-    """The handlers."""
+    """The handlers of `/v1/push/...`."""
 
     def __init__(self, services: Services, ingest: Ingest) -> None:
         self._services = services
         self._ingest = ingest
 
     def routes(self) -> list[web.RouteDef]:
-        """The key, and subscriptions."""
+        """Return the routes of the key and of subscriptions."""
         return [
             web.get("/v1/push/key", self._key, allow_head=False),
             web.post("/v1/push/subscriptions", self._subscribe),

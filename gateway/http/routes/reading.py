@@ -1,4 +1,4 @@
-"""Reading: devices, addresses, tracks and places."""
+"""Routes for reading devices, addresses, tracks and places."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LATEST_MS: Final = 2**62
 
 
 def routes() -> list[web.RouteDef]:
-    """The paths below /v1/devices."""
+    """Return the routes below /v1/devices, and /v1/pipeline."""
     return [
         web.get("/v1/devices", _devices),
         web.get("/v1/devices/{device}", _device),
@@ -57,7 +57,7 @@ def routes() -> list[web.RouteDef]:
 
 
 def _row(device: str, identity: Identity, services: Services) -> dict[str, Any] | None:
-    """Give what somebody is shown of a device: newest fix and newest address; None: nothing."""
+    """Return the visible newest fix and newest address of a device; None if there is neither."""
     fix, address = newest_of(device, identity, services)
     place = fix or address
     if place is None:
@@ -78,16 +78,17 @@ def _row(device: str, identity: Identity, services: Services) -> dict[str, Any] 
 async def _devices(request: web.Request) -> web.Response:
     identity = await reader(request)
     services = request.app[SERVICES]
-    # Without homes friends are told of nothing; one's own devices are there all the same.
+    # Without homes friends are shown nothing, but a user's own devices are listed all the same.
     with suppress(PlacesUnavailable):
         await services.places.refresh()
     limit = _whole_number(request, "limit", _DEVICES_MAX)
     after = request.query.get("after", "")
-    # What the client reads, in pieces.
+    # The response body, in pieces.
     rows: list[bytes] = []
     more = True
     while more and limit:
-        # Names that come or go between two steps do not matter: each begins behind the last.
+        # Names that appear or vanish between two steps do no harm: each step begins after the last
+        # name.
         step = min(limit, _DEVICES_A_STEP)
         names = list(islice(_visible(identity, services, after), step + 1))
         found = (_row(name, identity, services) for name in names[:step])
@@ -106,8 +107,8 @@ async def _devices(request: web.Request) -> web.Response:
 
 
 def _visible(identity: Identity, services: Services, after: str) -> Iterator[str]:
-    """Names of the devices behind `after` that somebody may see, sorted."""
-    # A device that has been silent for long may be known by its address alone.
+    """Yield the names of the devices after `after` that a user may see, sorted."""
+    # A device that has been silent for long may be known only by its address.
     views = (services.location_view, services.address_view)
     users: list[str | None]
     sorted_names: list[Iterator[str]] = []
@@ -123,7 +124,7 @@ def _visible(identity: Identity, services: Services, after: str) -> Iterator[str
 
 
 async def _homes_known(services: Services) -> None:
-    """Have what friends are told depend on the homes of now. Raises Refused."""
+    """Load the current homes, which the friend filter needs. Raises Refused."""
     try:
         await services.places.refresh()
     except PlacesUnavailable as error:
@@ -149,7 +150,7 @@ async def _device(request: web.Request) -> web.Response:
 
 
 def _unknown(reason: str, services: Services) -> Exception:
-    """404, or 503 as long as the log has not been read to its beginning."""
+    """Return 404, or 503 while older records of the log are still being read."""
     if services.location_view.reading_back or services.address_view.reading_back:
         return unavailable(f"{reason} yet: older records are still being read")
     return Refused(404, reason)
@@ -169,12 +170,12 @@ async def _address(request: web.Request) -> web.Response:
 
 
 class _Past(NamedTuple):
-    """Of which device somebody asks where it was, and within which times (ms)."""
+    """A question about a device's past: who asks, and for which times (ms)."""
 
     device: str
     owner: str
     asker: str
-    #: Since when it is told as to a friend; None: everything is told.
+    #: Start (ms) of the friendship if the asker sees filtered records; None if unfiltered ones.
     since: int | None
     from_ms: int
     to_ms: int
@@ -191,7 +192,8 @@ async def _past(request: web.Request) -> _Past:
     from_ms = max(_time(request, "from", -_LATEST_MS), -_LATEST_MS if since is None else since)
     to_ms = _time(request, "to", _LATEST_MS)
     if since is not None:
-        # Nobody has been anywhere in the future: a clock that is ahead may have sent it before.
+        # A fix from the future comes from a clock that is ahead, and may be older than the
+        # friendship.
         to_ms = min(to_ms, now_ms())
     return _Past(device, owner, identity.user, since, from_ms, to_ms)
 
@@ -280,7 +282,7 @@ def _time(request: web.Request, name: str, default: int) -> int:
     text = request.query.get(name)
     if not text:
         return default
-    # A "+" of a time zone that was not encoded arrives as a space.
+    # The "+" of a time zone arrives as a space if it was not encoded.
     time = time_ms(re.sub(r" (\d\d:?\d\d)$", r"+\1", text))
     if time is None:
         raise Refused(400, f"{name} must be milliseconds, seconds or ISO 8601")

@@ -1,8 +1,9 @@
-"""`/v1/session`: a browser signs in, learns who it is, signs out. `/v1/entrances` is for its guide.
+"""`/v1/session`: a browser signs in, asks who it is, signs out. `/v1/entrances` is for the guide.
 
-It signs in by a one-time code (`waylog link`) or by user and token, and gets a cookie that its
-scripts cannot read, that is sent to our own pages alone, and over TLS alone where the page came by
-TLS. Another cookie, for this path alone, says that the browser is known (gateway.users.known_browsers).
+The browser signs in with a one-time code (`waylog link`) or with user and token. It gets a cookie
+that scripts cannot read and that is sent to this site's pages only, and only over TLS if the page
+came over TLS. A second cookie, for this path only, marks the browser as known
+(gateway.users.known_browsers).
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class _SignIn(msgspec.Struct):
 
 
 class SessionRoutes:
-    """The handlers."""
+    """The handlers of sessions and of the guide."""
 
     def __init__(self, services: Services, ingest: Ingest) -> None:
         self._services = services
         self._ingest = ingest
 
     def routes(self) -> list[web.RouteDef]:
-        """The session, and what the guide shows."""
+        """Return the routes of the session and of the guide."""
         return [
             web.get(_PATH, self._who, allow_head=False),
             web.post(_PATH, self._begin),
@@ -61,7 +62,7 @@ class SessionRoutes:
         return json_answer(self._description(await reader(request)))
 
     async def _begin(self, request: web.Request) -> web.Response:
-        # Nobody may be signed in by another page, as somebody else, without noticing it.
+        # Login CSRF: no other page may sign the browser in unnoticed, as somebody else.
         if not same_origin(request) or is_of_other_site(request):
             raise Refused(403, "a page of another site may not sign in here")
         if request.content_type != "application/json":
@@ -78,11 +79,11 @@ class SessionRoutes:
             answer.set_cookie,
             httponly=True,
             samesite="Strict",
-            # What the browser says itself: a proxy in front of us may have ended TLS.
+            # The Origin comes from the browser itself: a reverse proxy may have terminated TLS.
             secure=request.headers.get("Origin", "").startswith("https://"),
         )
         known = self._services.known_browsers
-        # Who has a device's token may not be the user.
+        # Somebody with a device's token may not be the user.
         value = None if identity.device else known.cookie_value(identity.user)
         if value is not None:
             name = known.cookie_name(identity.user)
@@ -149,6 +150,6 @@ class SessionRoutes:
 
 
 def _redeemed(users: UserStore, code: str) -> str | None:
-    """The secret of a new session for the code of a link; None for a code that is no good."""
+    """Return the secret of a new session for the code of a link; None for an invalid code."""
     user = users.sessions.redeem(code)
     return None if user is None else users.sessions.begin(user)

@@ -1,8 +1,9 @@
 """`GET /v1/stream`: fixes and addresses as server-sent events (WHATWG HTML, section 9.2).
 
 `event: fix` and `event: address` carry the JSON of the topics. The id of an event is the set of
-next offsets; a client that comes back with `Last-Event-ID` (or `?since=`) gets what the log has
-from there. `event: skipped` with `{"count": n}` tells a slow client what it did not get.
+next offsets; a client that reconnects with `Last-Event-ID` (or `?since=`) gets the records of the
+log from there on. `event: skipped` with `{"count": n}` tells a slow client how many events it
+missed.
 """
 
 from __future__ import annotations
@@ -30,23 +31,23 @@ from waylog.network.peer_parties import party_of
 
 HEARTBEAT_S: Final = 15.0
 _LOOK_S: Final = 1.0
-#: What comes within it leaves in one write.
+#: Seconds in which events are collected for one write.
 COALESCING_S: Final = 0.05
-#: So long a viewer that comes back waits for it to be known where its friends live.
+#: Seconds that a returning viewer waits for the homes of its friends to be loaded.
 HOMES_S: Final = 10.0
 
-#: Written to one viewer and not taken yet, beside what the system holds.
+#: Bytes written to a viewer but not yet sent, beside the socket's own buffer.
 WRITE_BUFFER_BYTES: Final = 32 * 1024
 
 Write = Callable[[bytes], Awaitable[None]]
 
 
 class StalledViewer(Exception):
-    """A client has not read for too long."""
+    """The client has not read for too long."""
 
 
 def filter_of(request: web.Request, identity: Identity) -> Filter:
-    """The filter of a viewer by its URL: `bbox`, `device`, `topics`. Raises Refused."""
+    """Return a viewer's filter from its URL: `bbox`, `device`, `topics`. Raises Refused."""
     wanted = Filter()
     try:
         if box := request.query.get("bbox"):
@@ -64,7 +65,7 @@ def filter_of(request: web.Request, identity: Identity) -> Filter:
 
 
 def cursor_of(request: web.Request) -> Cursor | None:
-    """The cursor at which a viewer wants to go on; raises Refused."""
+    """Return the cursor at which a viewer wants to resume, or None. Raises Refused."""
     text = request.headers.get("Last-Event-ID") or request.query.get("since")
     if not text:
         return None
@@ -78,13 +79,13 @@ def cursor_of(request: web.Request) -> Cursor | None:
 async def viewing(
     services: Services, wanted: Filter, identity: Identity, address: str
 ) -> AsyncIterator[Viewer]:
-    """A viewer for as long as the connection lasts; raises Refused."""
+    """Register a viewer for as long as its connection lasts. Raises Refused."""
     try:
-        # Its rights may have changed since its credentials were looked at.
+        # The rights may have changed since the credentials were verified.
         now = services.permissions.now(identity)
         if now is None:
             raise unauthorized("the credentials have been revoked")
-        # Loopback is a proxy, or the machine itself.
+        # A loopback address is a proxy or this machine, and is not limited.
         party = None if is_loopback(address) else party_of(address)
         viewer = services.viewers.add(wanted, now, party)
     except TooManyViewers as error:
@@ -98,9 +99,10 @@ async def viewing(
 async def missed(
     ranges: LogRanges, viewer: Viewer, since: Cursor, services: Services
 ) -> AsyncGenerator[list[ViewEvent], None]:
-    """Give what a viewer that comes back has missed. Its cursor goes back there, then forward."""
+    """Yield the events that a returning viewer has missed, and set its cursor accordingly."""
     if viewer.identity.rights.friends:
-        # What is passed over now, because nobody knows yet where friends live, does not come again.
+        # Events skipped now, because the homes of friends are not loaded yet, would not be sent
+        # again.
         await services.friend_filter.wait_until_ready(HOMES_S)
     telling = Telling(services.friend_filter)
     end = dict(viewer.cursor)
@@ -116,7 +118,7 @@ async def missed(
 
 
 async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamResponse:
-    """The handler."""
+    """Serve `GET /v1/stream`."""
     identity = await reader(request)
     services = request.app[SERVICES]
     wanted = filter_of(request, identity)
@@ -125,18 +127,18 @@ async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamRes
         headers={
             "Content-Type": "text/event-stream; charset=utf-8",
             "Cache-Control": "no-store",
-            # nginx would otherwise hold events back.
+            # Without it nginx buffers events.
             "X-Accel-Buffering": "no",
         }
     )
     async with viewing(services, wanted, identity, remote_of(request)) as viewer:
         if request.transport is not None:
-            # What a client does not read is written no further than that.
+            # Limits the data that is buffered for a client that does not read.
             request.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         write = partial(_write, request, response)
         await response.prepare(request)
         with suppress(ConnectionResetError, StalledViewer):
-            # The first bytes tell the client that it is connected, and from where on.
+            # The first bytes tell the client that it is connected, and its position.
             start = dict(viewer.cursor) if since is None else since
             seal = services.cursor_seal.seal
             await write(f"retry: 1000\nid: {seal(encode_cursor(start))}\n: ready\n\n".encode())
@@ -164,21 +166,21 @@ async def _write(request: web.Request, response: web.StreamResponse, data: bytes
 
 
 def end_stalled(request: web.Request) -> None:
-    """Cut a client that does not read, whatever has been written and waits in its buffers."""
+    """Abort the connection of a client that does not read, and discard its buffered data."""
     request.app[SERVICES].metrics.viewers_stalled += 1
     if request.transport is not None:
         request.transport.abort()
 
 
 async def _news_or_silence(request: web.Request, write: Write, viewer: Viewer) -> bool:
-    """Wait for something to write; False when the client has gone, or we are going."""
+    """Wait for events to write. Return False when the client or the viewer is closed."""
     silent_s = 0.0
     while not viewer.wake.is_set():
         try:
             async with asyncio.timeout(_LOOK_S):
                 await viewer.wake.wait()
         except TimeoutError:
-            # Nothing else tells a handler that its client has gone.
+            # A handler gets no other sign that its client has gone.
             if request.transport is None or request.transport.is_closing():
                 return False
             silent_s += _LOOK_S
@@ -198,5 +200,5 @@ async def _write_news(write: Write, viewer: Viewer, services: Services) -> None:
     if body:
         await write(body)
         services.metrics.pushed("sse", len(events))
-    # What comes meanwhile leaves in one write; what waits already does not wait for it.
+    # Events that come meanwhile are sent in one write; events that wait already are sent at once.
     await asyncio.sleep(0 if viewer.wake.is_set() else COALESCING_S)

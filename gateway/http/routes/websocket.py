@@ -4,7 +4,7 @@ From the client:
   {"type": "fix", "id": "mine-1", "device": "phone", "lat": .., "lon": .., ...}
   {"type": "fixes", "fixes": [{...}, ...]}
   {"type": "subscribe", "bbox": [w, s, e, n], "devices": [..], "topics": ["location", "address"],
-   "friends": false, "batch": true}     narrows what comes; at first all devices one may see
+   "friends": false, "batch": true}     narrows the events; the default is all visible devices
   {"type": "unsubscribe"}    {"type": "ping"}
 
 To the client:
@@ -15,7 +15,7 @@ To the client:
   {"type": "fix", "cursor": "..", ...members of a fix}, {"type": "address", "cursor": "..", ...}
   {"type": "skipped", "count": n}          this viewer was too slow and got the newest state instead
 
-With `?since=CURSOR` a viewer goes on where it was. With "batch" several messages come as an array.
+`?since=CURSOR` resumes where a viewer was. With "batch" several messages are sent as one array.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ from waylog.observability.telemetry import now_ms
 logger = logging.getLogger(__name__)
 
 MESSAGE_BYTES_MAX: Final = 1024 * 1024
-#: Fixes of one connection that wait for the log; beyond it nothing more is read from it.
+#: Fixes of one connection that wait for the log; above this number reading pauses.
 IN_FLIGHT_MAX: Final = 2_000
 _HEARTBEAT_S: Final = 30.0
-#: Answers that wait for a client which sends and does not read.
+#: Responses that wait for a client that sends but does not read.
 _ANSWERS_MAX: Final = 10_000
 _STEP_FIXES: Final = 50
-#: Messages to one client, before the time is looked at.
+#: Messages sent to one client between two looks at the clock.
 _LOOKS: Final = 16
 _TURN_S: Final = 0.001
 _DEVICES_MAX: Final = 1_000
@@ -103,13 +103,13 @@ _incoming = msgspec.json.Decoder(_Incoming)
 
 
 async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.StreamResponse:
-    """The handler."""
+    """Serve `GET /v1/ws`."""
     if not same_origin(request):
-        # Browsers let any page open a WebSocket to here, with the user's credentials.
+        # Browsers let any page open a WebSocket to this host, with the user's credentials.
         raise Refused(403, "a page of another site may not connect")
     services = request.app[SERVICES]
     identity = await reader(request)
-    # The session of a browser is for looking.
+    # A browser's session can read but not send.
     sends = shown_credentials(request) is not None or services.authenticator.open_mode
     wanted = filter_of(request, identity)
     since = cursor_of(request)
@@ -132,7 +132,7 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
 
 
 class _Connection:
-    """One WebSocket: the task that reads, and the task that writes."""
+    """One WebSocket, with one task that reads and one that writes."""
 
     def __init__(
         self,
@@ -158,13 +158,13 @@ class _Connection:
 
     @property
     def _identity(self) -> Identity:
-        """The client's identity, with the rights of now."""
+        """Return the client's identity, with its current rights."""
         return self._viewer.identity
 
     # --- from the client ------------------------------------------------------------------------
 
     async def receive(self) -> None:
-        """Read until the client goes."""
+        """Read messages until the client closes the connection."""
         async for frame in self._socket:
             if frame.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 continue
@@ -179,11 +179,11 @@ class _Connection:
                 return
 
     def _take(self, body: bytes) -> bytes | None:
-        """Do what a message says; returns fixes that would take too long to read here."""
+        """Process a message. Return its fixes if parsing them here would take too long."""
         if body[:1] == b"[":
             return self._fixes(body)
         if body.startswith(_FIX_START):
-            # As our own clients write it: the rest is a position.
+            # The form that Waylog's own clients send: the rest is a position.
             return self._fixes(b"{" + body[len(_FIX_START) :])
         try:
             incoming = _incoming.decode(body)
@@ -249,7 +249,7 @@ class _Connection:
         return None
 
     async def _large_fixes(self, body: bytes) -> None:
-        """The same without keeping others waiting; nothing more is read meanwhile."""
+        """Parse fixes in the separate process and submit them; nothing else is read meanwhile."""
         context = self._context(now_ms())
         try:
             parsed = await self._services.parsing.parse(
@@ -271,7 +271,7 @@ class _Connection:
         )
 
     def _submit(self, parsed: Parsed, body_bytes: int) -> Iterator[None]:
-        """Have what was read appended, in steps none of which takes long."""
+        """Submit the parsed fixes, in steps none of which takes long."""
         submitter = self._services.submitter
         ids = [name for name in parsed.client_ids if name is not None]
         if parsed.refused is not None:
@@ -288,7 +288,7 @@ class _Connection:
             self._not_stored(ids, str(error))
             return
         self._landed(sent - len(parsed.fixes), 0)
-        # Submitted here and now, so that a device's fixes keep their order.
+        # Submitted before anything else is read, so that a device's fixes keep their order.
         waiting = BatchReceipt(1 + len(parsed.fixes) + len(parsed.rejected))
         refusals: list[bytes] = []
         waiting.add_done_callback(partial(self._stored, parsed, refusals, size))
@@ -305,7 +305,7 @@ class _Connection:
         waiting.one_done(_DONE)
 
     def _plain_positions(self) -> PlainPositions | None:
-        """The reader of plain positions, for somebody of whom nothing but devices is counted."""
+        """Return the fast parser of positions; None for administrators and users with a quota."""
         identity = self._identity
         if identity is not self._plain_of:
             self._plain_of, self._plain = identity, None
@@ -316,7 +316,7 @@ class _Connection:
         return self._plain
 
     def _admit(self, count: int, size: int) -> bool:
-        """Count fixes that are under way, and their bytes; False if the client floods."""
+        """Count fixes in flight and their bytes. Return False if the client exceeds its limits."""
         if not self._services.under_way.take(self._identity.user, size):
             return False
         if not self._rate.take(count):
@@ -366,7 +366,7 @@ class _Connection:
     # --- to the client --------------------------------------------------------------------------
 
     async def watch(self, ranges: LogRanges, since: dict[tuple[str, int], int] | None) -> None:
-        """Write what there is to say until cancelled, or until the client has gone."""
+        """Write events and answers until cancelled, or until the client closes the connection."""
         with suppress(ConnectionResetError):
             start = dict(self._viewer.cursor) if since is None else since
             seal = self._services.cursor_seal
@@ -396,7 +396,8 @@ class _Connection:
                 await self._send(answers)
                 await self._send_events([live.websocket(seal) for live in events])
                 if events:
-                    # What waits already does not wait for what comes meanwhile.
+                    # Events that wait already are sent at once; otherwise new ones are collected
+                    # for a moment.
                     await asyncio.sleep(0 if self._viewer.wake.is_set() else COALESCING_S)
 
     async def _send_events(self, events: list[bytes]) -> None:
@@ -413,7 +414,7 @@ class _Connection:
                 loop = asyncio.get_running_loop()
                 until = loop.time() + _TURN_S
                 for number, message in enumerate(messages, 1):
-                    # Waits while the client does not read: what is new meanwhile is coalesced.
+                    # Blocks while the client does not read; new events are coalesced meanwhile.
                     await self._socket.send_frame(message, WSMsgType.TEXT)
                     if not number % _LOOKS and loop.time() > until:
                         await asyncio.sleep(0)
@@ -424,12 +425,12 @@ class _Connection:
 
 
 def own_ids(records: PlainRecords) -> list[str]:
-    """The client's own names of records."""
+    """Return the client's own ids of records."""
     return _decode_ids(b"[%b]" % records.own_ids)
 
 
 def ack(records: PlainRecords) -> bytes:
-    """The acknowledgement of records."""
+    """Return the acknowledgement of records."""
     return b'{"type":"ack","ids":[%b],"fix_ids":[%b]}' % (records.own_ids, records.ids)
 
 

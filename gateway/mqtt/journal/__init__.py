@@ -1,1 +1,1 @@
-"""Sessions and retained messages in the log, from which a new process takes them up."""
+"""Sessions and retained messages in the log, from which a new process restores them."""

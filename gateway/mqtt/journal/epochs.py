@@ -1,4 +1,4 @@
-"""The clock by which all workers of a machine tell which connection of a client came last."""
+"""Session epochs: they order the connections of a client across all workers of a machine."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 
 class Epochs:
-    """Of one worker. `wall_ms` is Unix time; `clock` the monotonic one (s) that all workers share.
+    """Issues the epochs of one worker.
 
-    The wall clock may be set back, and the monotonic one stands while a machine sleeps: the later
-    of both counts, and the greatest epoch that is known (Lamport, Time, Clocks, and the Ordering of
-    Events in a Distributed System, 1978).
+    `wall_ms` returns Unix time (ms), `clock` the monotonic time (s) that all workers share.
+
+    The wall clock may be set back, and the monotonic clock stops while a machine sleeps, so epochs
+    follow the later of both. An epoch is also greater than every epoch that is known here (Lamport,
+    Time, Clocks, and the Ordering of Events in a Distributed System, 1978).
     """
 
     def __init__(self, wall_ms: Callable[[], int], clock: Callable[[], float]) -> None:
@@ -21,19 +23,19 @@ class Epochs:
         self._latest = 0
 
     def after(self, epoch: int) -> int:
-        """A new epoch: Unix time in us, greater than `epoch` and all that are known here."""
+        """Return a new epoch: Unix time in us, greater than `epoch` and all that are known here."""
         now_us = self.clock_began_us + round(1_000_000 * self._clock())
         now_us = max(now_us, 1000 * self._wall_ms())
         self._latest = max(now_us, self._latest + 1, epoch + 1)
         return self._latest
 
     def heard(self, epoch: int) -> None:
-        """Another worker has given this epoch: the next one here is greater."""
+        """Take note of another worker's epoch; later epochs of this worker are greater."""
         self._latest = max(self._latest, epoch)
 
     def keep_pace(self, clock_began_us: int) -> None:
-        """A worker that began when the wall clock was ahead of ours gives later epochs: so do we.
+        """Catch up with a worker that started when the wall clock was ahead of this worker's.
 
-        Somebody has set the clock back since.
+        The clock has been set back since, but that worker goes on issuing later epochs.
         """
         self.clock_began_us = max(self.clock_began_us, clock_began_us)

@@ -1,4 +1,4 @@
-"""From the sessions and messages of the listener to the forms that the log has, and back."""
+"""Converts live sessions and messages to the records in the log, and back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _USER_PROPERTY: Final = 38
 
 
 class Forms:
-    """Of one worker; `wall_ms` is Unix time, `clock` the monotonic one of messages (s)."""
+    """Converts for one worker; `wall_ms` is Unix time, `clock` the messages' monotonic time (s)."""
 
     def __init__(self, worker: str, wall_ms: Callable[[], int], clock: Callable[[], float]) -> None:
         self._worker = worker
@@ -28,7 +28,7 @@ class Forms:
         self._clock = clock
 
     def stored_session(self, session: Session, waiting: list[StoredDelivery]) -> StoredSession:
-        """A session as the log has it, with what is to be written of what waits for its client."""
+        """Return a session's record; `waiting` are the queued messages that it is to contain."""
         return StoredSession(
             worker=self._worker,
             at=self._wall_ms(),
@@ -53,9 +53,9 @@ class Forms:
         )
 
     def waiting(self, session: Session, held: Iterable[Message]) -> list[StoredDelivery]:
-        """All that waits for a client, in the order in which it is to be sent.
+        """Return all deliveries that wait for a client, in the order of sending.
 
-        `held` cannot be told it yet.
+        `held` are friends' messages that cannot be filtered before homes are known.
         """
         sent = list((session.in_flight or {}).items())
         return [
@@ -73,7 +73,7 @@ class Forms:
         ]
 
     def stored_message(self, message: Message) -> StoredMessage:
-        """A message as the log has it."""
+        """Return a message in its stored form."""
         expires = None
         if message.expires_at is not None:
             expires = self._wall_ms() + round(1000 * (message.expires_at - self._clock()))
@@ -88,7 +88,7 @@ class Forms:
         )
 
     def message(self, stored: StoredMessage) -> Message:
-        """The same the other way round."""
+        """Return a stored message as a live one."""
         properties: Properties | None = None
         if stored.properties is not None:
             decoded: dict[int, Any] = msgspec.msgpack.decode(stored.properties, type=dict[int, Any])

@@ -1,13 +1,14 @@
-"""Sessions and retained messages, which outlive a gateway process in a compacted topic.
+"""The journal: keeps sessions and retained messages in a compacted topic, across restarts.
 
-The log is the only store. Every process reads the topic whole when it starts, and goes on reading:
-a session that another worker has announced is given up here. Keys are `session`, user and client
-identifier, or `retained` and topic, with U+0000 between; a record without a value ends what its key
-names (where there are other workers, after one with a value that says who ended it).
+The log is the only store. Each process reads the whole topic when it starts and keeps reading it:
+a session that another worker has announced is given up here. A key consists of `session`, user and
+client identifier, or of `retained` and a topic, separated by U+0000. A record without a value ends
+the session or message of its key; with several workers it follows a record that names the worker
+which ended it.
 
-What waits for a client is written when the process stops in an orderly way, all of it: what is too
-long for the record of its session stands in records before that, whose keys end with a number.
-After a crash the client gets what the views know: its newest address, and what is retained.
+An orderly stop writes all messages that wait for clients. Those that do not fit into the record of
+their session precede it in records of their own, whose keys end with a number. After a crash a
+client gets what the views know: its newest address, and retained messages.
 """
 
 from __future__ import annotations
@@ -50,19 +51,19 @@ logger = logging.getLogger(__name__)
 SESSION: Final = "session"
 RETAINED: Final = "retained"
 
-#: Sessions of all workers.
+#: Sessions of all workers that are remembered.
 SESSIONS_MAX: Final = 300_000
-#: Sessions that ended here of which others may not have read yet.
+#: Sessions that ended here and that other workers may still consider live.
 ENDED_MAX: Final = 10_000
-#: Sessions, before others are served.
+#: Sessions that one turn of the event loop writes.
 _WRITTEN_A_TURN: Final = 200
 
-#: The length of a record that is read in the turn in which its client is connected.
+#: Bytes of the longest record that is decoded within the turn that connects its client.
 _READ_AT_ONCE_BYTES: Final = 8 * 1024
 
 
 class Record(Protocol):
-    """The part of confluent_kafka.Message that is read here."""
+    """The part of confluent_kafka.Message that the journal uses."""
 
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
@@ -73,27 +74,27 @@ class Host(Protocol):
     """The owner of the live sessions and retained messages: the router."""
 
     def untold(self, session: Session) -> Untold:
-        """What a session is still to get of friends."""
+        """Return what a session is still to receive of its friends' messages."""
 
     def live(self, key: SessionKey) -> Session | None:
-        """The session of a client that is here, connected or away."""
+        """Return the session of a client that is live here, connected or not."""
 
     def give_up(self, key: SessionKey) -> None:
-        """Another worker has the session now."""
+        """Remove a session that another worker has now."""
 
     def take_retained(self, message: Message) -> None:
-        """Another worker has published a retained message; an empty one removes it."""
+        """Store a retained message that another worker has published; an empty one removes it."""
 
     def forget_device(self, device: str) -> None:
-        """A device has been erased: nothing of it is retained or waits any more."""
+        """Remove the retained and queued messages of an erased device."""
 
 
 class Journal:
-    """Writes changes and remembers what is written.
+    """Writes changes of sessions and retained messages, and remembers what the log holds.
 
-    `append(key, value)` puts a record into the log; `wall_ms` is Unix time, `clock` the monotonic
-    one of sessions (s); `schedule(callback)` calls back soon; `shared` means that other workers may
-    take clients over, `seat` which of them this one is.
+    `append(key, value)` appends a record to the log. `wall_ms` is Unix time, `clock` the monotonic
+    time of sessions (s). `schedule(callback)` calls back soon. `shared` means that other workers
+    may take over clients; `seat` is this worker's seat among them.
     """
 
     def __init__(
@@ -110,11 +111,11 @@ class Journal:
         self.worker = worker
         self.shared = shared
         self._seat = seat
-        #: Also sessions that end with their connection: the one way that others hear of them,
-        #: unless there is a gateway.mqtt.workers.neighbours.
+        #: Write sessions that end with their connection, too: only so do other workers learn of
+        #: them, unless there is a gateway.mqtt.workers.neighbours.
         self.writes_all = shared
         self.host: Host | None = None
-        #: Appends the last records, which may be more than the log takes at once.
+        #: Appends the records of an orderly stop, which may be more than the log takes at once.
         self.on_stop: Callable[[Iterator[LastRecord]], Awaitable[None]] | None = None
         self.unreadable = 0
         self.failed = 0  # appends
@@ -126,9 +127,9 @@ class Journal:
         self._wall_ms = wall_ms
         self._clock = clock
         self.epochs = Epochs(wall_ms, clock)
-        self._sessions: OrderedDict[SessionKey, bytes] = OrderedDict()  # written longest ago first
-        self._ended: OrderedDict[SessionKey, int] = OrderedDict()  # their epochs
-        # Until the host has taken them: value, and when it was written (ms since 1970).
+        self._sessions: OrderedDict[SessionKey, bytes] = OrderedDict()  # the oldest record first
+        self._ended: OrderedDict[SessionKey, int] = OrderedDict()  # epochs of ended sessions
+        # Retained messages until the host takes them: value, and when it was written (Unix ms).
         self._retained: dict[str, tuple[bytes, int]] = {}
         self._parts_written: dict[SessionKey, int] = {}
         self._changed: dict[Session, None] = {}
@@ -142,7 +143,7 @@ class Journal:
 
     @property
     def purged(self) -> int:
-        """The number of records and messages that no client could read."""
+        """The number of sessions and messages removed because no client could read them."""
         return self._purged + self._waiting.purged
 
     def __len__(self) -> int:
@@ -151,7 +152,7 @@ class Journal:
     # --- from the log ---------------------------------------------------------------------------
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """Take records of the topic; for LogReader."""
+        """Take records of topic `mqtt-state`; called by LogReader."""
         for record in records:
             kind, _, name = (record.key() or b"").decode("utf-8", "replace").partition("\0")
             try:
@@ -168,7 +169,7 @@ class Journal:
                 self.unreadable += 1
 
     def on_erasures(self, records: Sequence[erasure_reader.Record]) -> None:
-        """Take records of topic `erasure`; for ErasureReader."""
+        """Take records of topic `erasure`; called by ErasureReader."""
         for record in records:
             erasure = self.erasures.take(record.value())
             if erasure is not None and self.host is not None:
@@ -184,9 +185,9 @@ class Journal:
         self.epochs.heard(session.epoch + session.ended)
         if session.worker == self.worker:
             return
-        # Sessions cross faster than the log tells of it: what it tells may be over.
+        # Workers hand sessions over faster than the log tells of it: its record may be outdated.
         live = None if self.host is None else self.host.live(key)
-        # Whoever takes a session from here gives it a higher epoch than it has here.
+        # A worker that takes over a session gives it a higher epoch than it has here.
         if live is not None and session.epoch <= live.epoch:
             self._overwrite(key, session, live.epoch, live)
             return
@@ -209,9 +210,9 @@ class Journal:
     def _overwrite(
         self, key: SessionKey, older: StoredSession, epoch: int, live: Session | None
     ) -> None:
-        """Have the log end with what is true of a client: an older session came after it there.
+        """Repair the last record of a client: an outdated record follows the current one.
 
-        Its worker had written that when this one did not know of it yet.
+        Another worker has written it before it knew of the session here.
         """
         if older.epoch == epoch or (live is not None and self.changed(live)) or older.ended:
             return
@@ -247,13 +248,13 @@ class Journal:
     # --- for the router -------------------------------------------------------------------------
 
     def purge(self) -> None:
-        """End sessions of clients that nobody can be any more: MQTT does not allow their names."""
+        """End sessions whose client identifiers MQTT no longer allows: no client can use them."""
         for key in [key for key in self._sessions if not string_is_valid(key[1])]:
             self._purged += 1
             self.ended(key)
 
     def stored(self) -> Iterable[tuple[SessionKey, StoredSession]]:
-        """All sessions that are kept here, and have not expired."""
+        """Yield the unexpired sessions that this worker keeps while their clients are away."""
         if self.shared and self._seat is None:
             return
         now = self._wall_ms()
@@ -269,7 +270,7 @@ class Journal:
                 self.ended(key)
 
     def take_stored(self, key: SessionKey) -> StoredSession | None:
-        """The session of a client that is about to be resumed here."""
+        """Return the unexpired session of a client that is about to be resumed here."""
         value = self._sessions.get(key)
         if value is None:
             return None
@@ -277,42 +278,42 @@ class Journal:
         return session if is_alive(session, self._wall_ms()) else None
 
     def prepare(self, key: SessionKey) -> Iterator[None]:
-        """Read much that waits for a client step by step before its session is resumed here.
+        """Decode a long queue step by step before its session is resumed here.
 
-        `unprepare` follows, whether the client was connected or not.
+        The caller then calls `unprepare`, whether the client was connected or not.
         """
         value = self._sessions.get(key)
         if value is not None and (len(value) > _READ_AT_ONCE_BYTES or key in self._waiting):
             yield from self._waiting.prepare(key, self._decoder.decode(value))
 
     def unprepare(self, key: SessionKey) -> None:
-        """A client that `prepare` was called for is connected, or is not coming."""
+        """Discard what `prepare` has decoded and the session has not taken."""
         self._waiting.unprepare(key)
 
     def take_waiting(self, key: SessionKey, stored: StoredSession) -> Iterator[Waiting]:
-        """Give what waits for a client whose session is resumed now; it is kept no more.
+        """Yield the messages that wait for a session that is resumed now, and remove them here.
 
-        What is of an erased device is not given.
+        Messages of erased devices are left out.
         """
         for each, message in self._waiting.take(key, stored):
             if not self.erasures.covers(owner_of_mqtt_topic(message.topic), stored.at):
                 yield each, message
 
     def owner_of(self, key: SessionKey) -> str | None:
-        """The other worker that has the session of a client, if one has."""
+        """Return the name of the other worker that has the session of a client, if one has."""
         standing = self._standing(key)
         return None if standing is None or standing.worker == self.worker else standing.worker
 
     def knows(self, key: SessionKey) -> bool:
-        """Tell whether there is a record of a session, of whichever worker."""
+        """Return whether there is a record of a session, written by any worker."""
         return key in self._sessions
 
     def next_epoch(self, key: SessionKey) -> int:
-        """The epoch of a session that comes here now: greater than of any that is known here."""
+        """Return an epoch for a session that begins or resumes here, above all known ones."""
         return self.epochs.after(self._epoch_of(key))
 
     def came_elsewhere(self, key: SessionKey, epoch: int) -> None:
-        """A client has come to another worker: what was kept here for it before is over."""
+        """Drop the stored session of a client that has connected to another worker at `epoch`."""
         standing = self._standing(key)
         if standing is not None and standing.worker == self.worker and standing.epoch < epoch:
             del self._sessions[key]
@@ -327,10 +328,10 @@ class Journal:
         return None if value is None else self._standing_decoder.decode(value)
 
     def claimed(self, key: SessionKey, value: bytes, epoch: int = 0) -> None:
-        """Another worker has handed over a session, with what waits for its client.
+        """Store a session, with its waiting messages, that another worker has handed over.
 
-        Or its end, of which the log may not have told yet. It was asked for at `epoch`: what has
-        begun elsewhere since then is later.
+        `value` may also be the end of a session that the log has not told of yet. It was claimed at
+        `epoch`: a session that has begun elsewhere since then is newer.
         """
         stored = self._handed_over_decoder.decode(value)
         if stored.ended:
@@ -340,29 +341,29 @@ class Journal:
         stored.worker = self.worker
         stored.epoch = max(stored.epoch + 1, epoch)
         self.epochs.heard(stored.epoch)
-        # What waits would be too long for one record; only an orderly stop writes all of it.
+        # The queue would be too long for one record; only an orderly stop writes all of it.
         waiting, stored.waiting = stored.waiting, []
         stored.parts = self._waiting.replace(key, self.worker, stored.at, waiting)
         self._remember(key, msgspec.json.encode(stored))
         self._write_claimed(key, stored)
 
     def _write_claimed(self, key: SessionKey, stored: StoredSession) -> None:
-        stored.parts = 0  # only an orderly stop writes them
+        stored.parts = 0  # only an orderly stop writes the parts
         self._append(_key(SESSION, *key), msgspec.json.encode(stored))
 
     def announcement(self, session: Session) -> bytes:
-        """A session without what waits for its client, as MessagePack."""
+        """Return a session without its waiting messages, as MessagePack."""
         return msgspec.msgpack.encode(self._forms.stored_session(session, []))
 
     def announced(self, value: bytes) -> StoredSession:
-        """Read an announcement."""
+        """Decode the result of `announcement`."""
         return self._handed_over_decoder.decode(value)
 
     def hand_over(self, key: SessionKey, session: Session | None, claimer: str) -> bytes | None:
-        """The session of a client that has come to another worker now, as MessagePack.
+        """Return the session of a client that has come to another worker, as MessagePack.
 
-        From now on the session is known here as that worker's. Of one that has ended here it is
-        the last one; None where nothing is known of any.
+        From now on the session counts as that worker's. For a session that has ended here the
+        result is its last record; None if nothing is known of it.
         """
         if session is not None:
             self._changed.pop(session, None)
@@ -370,7 +371,7 @@ class Journal:
                 return msgspec.msgpack.encode(self._last(session.epoch))
             stored = self._whole(session)
         else:
-            # Claimed before, by a client that went before it was connected.
+            # Claimed earlier for a client that disconnected before its session was resumed.
             value = self._sessions.get(key)
             if value is None:
                 ended = self._ended.get(key)
@@ -387,9 +388,10 @@ class Journal:
         return record
 
     def stored_retained(self) -> Iterable[Message]:
-        """The retained messages that were read before there was a host.
+        """Yield the retained messages that were read before there was a host.
 
-        Those that clients cannot read, of before there was a rule, end here.
+        Messages with topics or properties that clients cannot read, accepted by earlier versions,
+        are removed from the log.
         """
         retained, self._retained = self._retained, {}
         for topic, (value, written_ms) in retained.items():
@@ -403,11 +405,11 @@ class Journal:
                 yield message
 
     def age_s(self, stored: StoredSession) -> float:
-        """Seconds since it was written."""
+        """Return the seconds since a session was written."""
         return (self._wall_ms() - stored.at) / 1000
 
     def changed(self, session: Session) -> bool:
-        """Write a session soon, if it is one that is kept, or was; returns whether it is."""
+        """Schedule the writing of a session; return False if it is not one that is kept."""
         if not self._is_kept(session):
             return False
         self._changed[session] = None
@@ -421,7 +423,7 @@ class Journal:
         return bool(session.expiry_interval_s or self.writes_all or key in self._sessions)
 
     def ended(self, key: SessionKey, epoch: int = 0) -> None:
-        """There is no such session any more; `epoch` is that of a live one."""
+        """Write the end of a session; `epoch` is its epoch if it was live."""
         value = self._sessions.pop(key, None)
         self._waiting.forget(key)
         if value is not None:
@@ -431,7 +433,7 @@ class Journal:
             self._ended.move_to_end(key)
             if len(self._ended) > ENDED_MAX:
                 self._ended.popitem(last=False)
-        # It is forgotten from here on, and the next one of its client has to come after it.
+        # The session is forgotten from here on, and the client's next one needs a higher epoch.
         self.epochs.heard(epoch)
         if value is None:
             return
@@ -444,7 +446,7 @@ class Journal:
         self._append(_key(SESSION, *key), None)
 
     def _last(self, epoch: int) -> StoredSession:
-        """The end of a session."""
+        """Return the record that ends a session of this epoch."""
         return StoredSession(self.worker, self._wall_ms(), 0, ended=True, epoch=epoch)
 
     def _end_parts(self, key: SessionKey) -> None:
@@ -452,9 +454,9 @@ class Journal:
             self._append(_key(SESSION, *key, str(number)), None)
 
     def retained_changed(self, message: Message) -> None:
-        """Write a retained message, or that there is none any more.
+        """Write a retained message, or its removal.
 
-        Positions are not written: who asks for one after a restart gets the newest of the view.
+        Positions are not written: after a restart subscribers get the newest one of the view.
         """
         levels = message.topic.split("/")
         if len(levels) == 3 and levels[0] == "owntracks":
@@ -469,10 +471,10 @@ class Journal:
             self._append(key, None)
 
     def last_records(self, sessions: Iterable[Session]) -> Iterator[LastRecord]:
-        """The records of an orderly stop: all sessions that are kept, and what waits for them.
+        """Yield the records of an orderly stop: all kept sessions with their waiting messages.
 
-        Nothing else is written from now on. Each session is looked at when its turn comes; the
-        record that stands for it comes after those of what waits.
+        Nothing else is written from now on. Each session is read when its turn comes; its own
+        record follows those with its waiting messages.
         """
         self._stopped = True
         for session in list(sessions):
@@ -494,7 +496,7 @@ class Journal:
             yield LastRecord(_key(SESSION, *key), value, len(stored.waiting), True)
 
     def _whole(self, session: Session) -> StoredSession:
-        """A session with everything that waits for its client."""
+        """Return the record of a session with all messages that wait for its client."""
         untold = Untold([], False) if self.host is None else self.host.untold(session)
         stored = self._forms.stored_session(session, self._forms.waiting(session, untold.held))
         stored.missed = untold.missed
@@ -503,7 +505,7 @@ class Journal:
         return stored
 
     async def stop(self, sessions: Iterable[Session]) -> None:
-        """Write what is to outlive this process; `on_stop` sees to it that the log has it."""
+        """Write all sessions; `on_stop`, if set, also waits until the log has them."""
         self._changed.clear()
         records = self.last_records(sessions)
         if self.on_stop is not None:
@@ -513,7 +515,7 @@ class Journal:
             self._append(record.key, record.value)
 
     def flush(self) -> None:
-        """Write what has changed, some now and the rest in the next turns of the loop."""
+        """Write changed sessions, a batch now and the rest in the next turns of the loop."""
         self._scheduled = False
         changed = list(islice(self._changed, _WRITTEN_A_TURN)) if not self._stopped else []
         for session in changed:

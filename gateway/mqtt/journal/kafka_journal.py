@@ -1,4 +1,4 @@
-"""The journal of MQTT on the log's ordinary clients."""
+"""Opens the MQTT journal on the log."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from waylog.kafka.topics import MQTT_STATE
 from waylog.observability.telemetry import now_ms
 from waylog.sealing.sealing import LogProducer, opener
 
-#: Changes of one session within this time are one record.
+#: Seconds within which several changes of one session become one record.
 _GATHER_S: Final = 0.02
-#: For what an orderly stop writes; the supervisor waits longer (waylog.supervision.up).
+#: Seconds for the records of an orderly stop; the supervisor waits longer (waylog.supervision.up).
 STOP_TIMEOUT_S: Final = 40.0
 
 
 async def ensure_mapped_topics(bootstrap_servers: str, mapping: tuple[TopicRule, ...]) -> None:
-    """Create the topics of the log that rules write to, where they are missing.
+    """Create the missing topics of the log that the mapping rules write to.
 
-    Raises OSError when the log refuses.
+    Raises OSError if the log refuses.
     """
     topics = topics_of(mapping)
     if not topics:
@@ -54,9 +54,9 @@ async def open_journal(
     shared: bool,
     seat: Seat | None = None,
 ) -> AsyncIterator[Journal]:
-    """A journal that has read the topic whole, and goes on reading where workers are several.
+    """Open a journal that has read its whole topic; with several workers it keeps reading.
 
-    `seat` is that of this process among several.
+    `seat` is this process's seat among several workers.
     """
     loop = asyncio.get_running_loop()
 
@@ -95,7 +95,7 @@ async def open_journal(
     try:
         await caught_up.wait()
         if not shared:
-            # Nobody else writes: to read our own records back would be for nothing.
+            # No other process writes; reading our own records back would be useless.
             await reader.close()
         yield journal
     finally:

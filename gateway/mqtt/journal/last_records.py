@@ -1,4 +1,4 @@
-"""Writing what an orderly stop leaves: as much as it is, as fast as the log takes it."""
+"""Appends the records of an orderly stop, as fast as the log takes them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from waylog.sealing.sealing import LogProducer
 
 logger = logging.getLogger(__name__)
 
-#: Records under way: few enough that memory does not grow, enough that the log never waits.
+#: Bytes of records in flight: few enough to bound memory, enough to keep the log busy.
 _UNDER_WAY_BYTES_MAX: Final = 16 * 1024 * 1024
+#: Seconds before another attempt when the producer's queue is full.
 _PAUSE_S: Final = 0.01
 
 
 class LastRecords:
-    """Appends the records of one stop, within `timeout_s`; says in the log what has become of them.
+    """Appends the records of one stop within `timeout_s`, and logs how many were written.
 
-    A session counts as written when its own record is, which comes after those it needs.
+    A session counts as written when its own record is, which follows those it refers to.
     """
 
     def __init__(self, producer: LogProducer, timeout_s: float) -> None:
@@ -38,7 +39,7 @@ class LastRecords:
         self.messages_lost = 0
 
     async def write(self, records: Iterator[LastRecord]) -> None:
-        """Append all, as long as there is time."""
+        """Append all records, or as many as the time allows."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
@@ -48,7 +49,7 @@ class LastRecords:
                 while self._under_way:
                     await self._next_answer()
         except TimeoutError:
-            # What is under way may still arrive, and is not counted as written.
+            # Records in flight may still arrive, but do not count as written.
             self.sessions_lost += self._under_way
             for record in records:
                 self._lost(record)

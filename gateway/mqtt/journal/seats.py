@@ -1,4 +1,4 @@
-"""Which worker of a machine keeps the sessions of clients that are away, after a restart too."""
+"""Seats: which worker of a machine keeps the sessions of absent clients, also after a restart."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _WORKER: Final = re.compile(r"worker-(\d+)-[0-9a-f]+")
 
 @dataclass(frozen=True)
 class Seat:
-    """One of several workers, whichever process it is: its number from 1 on, of how many.
+    """The place of one of several workers, independent of its process: number from 1, and count.
 
-    A process that takes the seat of one before it has its sessions: else no worker would keep
-    what is published for their clients until these come back.
+    A process that takes over a seat takes over its sessions. Otherwise no worker would queue what
+    is published for their clients until they return.
     """
 
     number: int
     count: int
 
     def worker_name(self) -> str:
-        """The name of a new process, different from that of any before it."""
+        """Return a name for a new process, different from those of earlier processes."""
         return f"worker-{self.number}-{secrets.token_hex(4)}"
 
     def keeps(self, key: tuple[str, str], worker: str) -> bool:
-        """Tell whether the session of a client is kept here of which `worker` has written last.
+        """Return whether this seat keeps the session that `worker` has written last.
 
-        Those of workers that have no seat any more are divided among all.
+        Sessions of workers whose seat no longer exists are divided among all seats.
         """
         seat = seat_of(worker)
         if not 1 <= seat <= self.count:
@@ -38,6 +38,6 @@ class Seat:
 
 
 def seat_of(worker: str) -> int:
-    """The number of the seat that a worker of this name has, or had; 0 where it has none."""
+    """Return the seat number in the name of a worker, present or past; 0 if it has none."""
     found = _WORKER.fullmatch(worker)
     return int(found[1]) if found else 0

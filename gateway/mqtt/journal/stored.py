@@ -1,4 +1,4 @@
-"""The forms of records of topic `mqtt-state`: sessions and retained messages."""
+"""The records of topic `mqtt-state`: sessions and retained messages."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gateway.mqtt.packets.codec import string_is_valid
 from gateway.mqtt.packets.packets import SubscriptionRequest
 from gateway.mqtt.sessions.session import Message
 
-#: Of what waits for one client: in the record of its session, and in one of the records before it.
-#: A message has no more than Settings.packet_bytes_max, and a record of the log 1 MB.
+#: Bytes of waiting messages: in the record of a session, and in each of the records before it.
+#: A message has at most Settings.packet_bytes_max, a record of the log at most 1 MB.
 WAITING_INLINE_BYTES: Final = 64 * 1024
 _WAITING_PART_BYTES: Final = 512 * 1024
-_DELIVERY_BYTES: Final = 64  # beside payload and topic
+_DELIVERY_BYTES: Final = 64  # estimated size of a delivery beside payload, topic and properties
 
 #: User and client identifier.
 SessionKey = tuple[str, str]
 
 
 class StoredMessage(msgspec.Struct, omit_defaults=True):
-    """A message. Properties are those of MQTT 5 by identifier, as MessagePack."""
+    """A message. `properties` maps MQTT 5 property identifiers to values, as MessagePack."""
 
     topic: str
     payload: bytes
@@ -31,12 +31,12 @@ class StoredMessage(msgspec.Struct, omit_defaults=True):
     properties: bytes | None = None
     expires: int | None = None  # ms since 1970
     latest_only: bool = False
-    worker: str = ""  # who wrote it, of a retained message
-    owner: str | None = None  # whose share it is in, likewise
+    worker: str = ""  # that wrote it; only of retained messages
+    owner: str | None = None  # user whose share it counts in; only of retained messages
 
 
 class StoredDelivery(msgspec.Struct, omit_defaults=True):
-    """A message on its way to a client; `packet_id` 0: it was not sent yet."""
+    """A message that is queued for or in flight to a client; `packet_id` is 0 before sending."""
 
     message: StoredMessage
     qos: int
@@ -44,11 +44,11 @@ class StoredDelivery(msgspec.Struct, omit_defaults=True):
     packet_id: int = 0
     released: bool = False
     identifiers: list[int] | None = None
-    held: bool = False  # a friend's message as it is, to be told when homes are known
+    held: bool = False  # a friend's message, unfiltered; it is filtered when homes are known
 
 
 class StoredSubscription(msgspec.Struct, omit_defaults=True):
-    """A subscription as it was asked for; what is granted of it is decided again."""
+    """A subscription as its client requested it; rights are applied again on resumption."""
 
     filter: str
     qos: int = 0
@@ -57,12 +57,12 @@ class StoredSubscription(msgspec.Struct, omit_defaults=True):
     identifier: int = 0
 
     def request(self) -> SubscriptionRequest:
-        """As its client asked for it."""
+        """Return the subscription as its client requested it."""
         return SubscriptionRequest(self.filter, self.qos, self.no_local, self.retain_as_published)
 
 
 class StoredPart(msgspec.Struct, omit_defaults=True):
-    """A part of what waits for the client of one session; MessagePack."""
+    """Part of the messages that wait for the client of one session; MessagePack."""
 
     worker: str
     at: int  # as in the record of the session
@@ -70,7 +70,7 @@ class StoredPart(msgspec.Struct, omit_defaults=True):
 
 
 class StoredSession(msgspec.Struct, omit_defaults=True):
-    """A session as the log has it."""
+    """A session as stored in the log."""
 
     worker: str
     at: int  # of this record, ms since 1970
@@ -85,29 +85,29 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
     ended: bool = False
     parts: int = 0  # records with the rest of `waiting`
     epoch: int = 0  # us since 1970, grows with every connection: a lower one is older
-    missed: bool = False  # what is retained of friends is still to be sent
-    awaited: list[str] = []  # filters of subscriptions that have not been sent all that is retained
+    missed: bool = False  # retained messages of friends are still to be sent
+    awaited: list[str] = []  # filters whose retained messages have not all been sent
 
 
 class StoredStanding(msgspec.Struct):
-    """Of a StoredSession, what is read without the rest: whose it is, and since when."""
+    """The fields of a StoredSession that are decoded without the rest: its worker and epoch."""
 
     worker: str
     epoch: int = 0
 
 
 class LastRecord(NamedTuple):
-    """A record of an orderly stop."""
+    """A record that an orderly stop writes."""
 
     key: bytes
     value: bytes | None
-    messages: int  # that wait for a client, in it
+    messages: int  # number of waiting messages in it
     is_session: bool
 
 
 def is_alive(session: StoredSession, now_ms: int) -> bool:
-    """Tell whether a session has not expired."""
-    # Of one that was connected, nobody has written when it ended: it does now.
+    """Return whether a session has not expired."""
+    # If the client was connected, no record tells when the connection ended: it ends now.
     if not session.expiry_interval_s:
         return False
     return session.connected or session.at + 1000 * session.expiry_interval_s > now_ms
@@ -124,7 +124,7 @@ def size_of(delivery: StoredDelivery) -> int:
 
 
 def parts_of(waiting: list[StoredDelivery]) -> Iterator[list[StoredDelivery]]:
-    """Deliveries by records, none of which is too long."""
+    """Split deliveries into lists that fit into one record each."""
     part: list[StoredDelivery] = []
     room = _WAITING_PART_BYTES
     for delivery in waiting:
@@ -138,8 +138,10 @@ def parts_of(waiting: list[StoredDelivery]) -> Iterator[list[StoredDelivery]]:
 
 
 def is_sendable(message: Message) -> bool:
-    """Tell whether clients can read a message: libmosquitto ends its connection at a control
-    character, and earlier versions of the gateway took them.
+    """Return whether clients can read a message.
+
+    libmosquitto disconnects when it receives a control character, and earlier versions of the
+    gateway accepted them.
     """
     if not string_is_valid(message.topic):
         return False

@@ -1,6 +1,6 @@
-"""What waits for the clients of sessions that are not resumed yet, as the log or a worker gave it.
+"""Messages that wait for sessions not resumed yet, from the log or from another worker.
 
-It stands apart from the records of the sessions, which are read more often.
+They are kept apart from the records of the sessions, which are read more often.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gateway.mqtt.sessions.session import Message
 
 logger = logging.getLogger(__name__)
 
-#: Messages that are read before others are served.
+#: Messages that one step decodes.
 _READ_A_STEP: Final = 200
 
 Waiting = tuple[StoredDelivery, Message]
@@ -31,14 +31,14 @@ _Version = tuple[str, int, int]
 
 
 class StoredWaiting:
-    """Of one worker: parts of what waits, by session and number."""
+    """The waiting messages of one worker's stored sessions: encoded parts by session and number."""
 
     def __init__(self, forms: Forms) -> None:
         #: Messages that no client could read.
         self.purged = 0
         self._forms = forms
         self._parts: dict[SessionKey, dict[int, bytes]] = {}
-        # Of clients that are about to be connected, with what tells the session from another.
+        # Decoded messages of clients that are about to be connected, with the session's version.
         self._prepared: dict[SessionKey, tuple[_Version, list[Waiting]]] = {}
         self._decoder = msgspec.msgpack.Decoder(StoredPart)
 
@@ -46,11 +46,11 @@ class StoredWaiting:
         return key in self._parts
 
     def add(self, key: SessionKey, number: int, value: bytes) -> None:
-        """Keep a part that was read."""
+        """Keep a part that was read from the log."""
         self._parts.setdefault(key, {})[number] = value
 
     def replace(self, key: SessionKey, worker: str, at: int, waiting: list[StoredDelivery]) -> int:
-        """Keep what a worker has handed over; returns the number of parts."""
+        """Replace the parts by what a worker has handed over; return the number of parts."""
         self._parts.pop(key, None)
         if not waiting:
             return 0
@@ -58,11 +58,14 @@ class StoredWaiting:
         return 1
 
     def forget(self, key: SessionKey) -> None:
-        """The session is over, is live here, or is another worker's."""
+        """Drop the parts of a session that is over, live here, or another worker's."""
         self._parts.pop(key, None)
 
     def of(self, key: SessionKey, stored: StoredSession) -> Iterator[StoredDelivery]:
-        """Deliveries that wait for a client, in order; none of another stop than its session's."""
+        """Yield the deliveries that wait for a client, in order.
+
+        Parts written by another stop than the session's record are not used.
+        """
         yield from stored.waiting
         parts = self._parts.get(key, {})
         for number in range(stored.parts):
@@ -74,9 +77,10 @@ class StoredWaiting:
             yield from part.waiting
 
     def prepare(self, key: SessionKey, stored: StoredSession) -> Iterator[None]:
-        """Read what waits for a client step by step before its session is resumed.
+        """Decode the messages that wait for a client step by step before its session is resumed.
 
-        Nothing else changes by it. `unprepare` follows, whether the client was connected or not.
+        This changes nothing else. The caller then calls `unprepare`, whether the client was
+        connected or not.
         """
         prepared: list[Waiting] = []
         for number, each in enumerate(self._read(key, stored), 1):
@@ -86,11 +90,11 @@ class StoredWaiting:
         self._prepared[key] = _version_of(stored), prepared
 
     def unprepare(self, key: SessionKey) -> None:
-        """Keep nothing of what was prepared for a client."""
+        """Discard the decoded messages of a client."""
         self._prepared.pop(key, None)
 
     def take(self, key: SessionKey, stored: StoredSession) -> list[Waiting]:
-        """All that waits for a client whose session is resumed now; it is kept no more."""
+        """Return and remove the messages that wait for a session that is resumed now."""
         version, waiting = self._prepared.pop(key, (None, []))
         if version != _version_of(stored):
             waiting = list(self._read(key, stored))
@@ -107,5 +111,5 @@ class StoredWaiting:
 
 
 def _version_of(stored: StoredSession) -> _Version:
-    # The time alone may be the same where workers pass a session on at once.
+    # The time alone may be equal when workers pass a session on at once.
     return stored.worker, stored.at, stored.epoch

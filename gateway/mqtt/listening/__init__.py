@@ -1,1 +1,1 @@
-"""Sockets, TLS, WebSocket, and the way from CONNECT to a session."""
+"""Sockets, TLS, WebSocket, and the authentication of clients from CONNECT to a session."""

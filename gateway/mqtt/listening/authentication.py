@@ -1,4 +1,4 @@
-"""From CONNECT to a session: asks who a client is, and lets it in or refuses it."""
+"""Authentication of clients: from a CONNECT packet to a session or a refusal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Authentication:
-    """Of one server."""
+    """Authenticates the clients of one server, and connects them to their sessions."""
 
     def __init__(
         self,
@@ -49,19 +49,19 @@ class Authentication:
         self._authentications = TaskSet("an authentication of an MQTT client")
 
     def close(self) -> None:
-        """Ask for nobody any more."""
+        """Cancel all authentications that are under way."""
         self._authentications.cancel()
 
     def forget(self, connection: Connection) -> None:
-        """A connection is over."""
+        """Discard the authentication state of a connection that is over."""
         self._enhanced.forget(connection)
 
     def go_on(self, connection: Connection, packet: Auth) -> None:
-        """Take the next step of a mechanism."""
+        """Handle an AUTH packet, the next step of an enhanced authentication."""
         self._enhanced.take(connection, packet)
 
     def begin(self, connection: Connection, packet: Connect) -> None:
-        """Ask who somebody is, by password, certificate or mechanism."""
+        """Begin to authenticate a client by password, certificate or mechanism."""
         method = (packet.properties or {}).get(PropertyId.AUTHENTICATION_METHOD)
         if isinstance(method, str):
             if self.may_guess(connection):
@@ -72,7 +72,7 @@ class Authentication:
     def run(
         self, coroutine: Coroutine[Any, Any, None], connection: Connection
     ) -> asyncio.Task[None]:
-        """Start a task for a connection, which it ends if it fails unexpectedly."""
+        """Start a task for a connection; if it fails unexpectedly, the connection is closed."""
         return self._authentications.start(coroutine, partial(self._failed, connection))
 
     def _failed(self, connection: Connection, _: Exception) -> None:
@@ -83,7 +83,10 @@ class Authentication:
         self._server.wake()
 
     def may_guess(self, connection: Connection) -> bool:
-        """Tell whether an address may show what nobody has verified yet; if not, it is told so."""
+        """Return whether the client's address has guesses left; if not, refuse the connection.
+
+        Credentials that have not been verified yet count as guesses.
+        """
         protocol = connection.owner
         if protocol is None:
             return True
@@ -137,7 +140,10 @@ class Authentication:
     async def admit(
         self, connection: Connection, packet: Connect, identity: Identity, proof: Properties
     ) -> None:
-        """Let in somebody whom a mechanism has found out; `proof` is its last word."""
+        """Connect a client that a mechanism has authenticated.
+
+        `proof` holds the properties of the mechanism's last message, which CONNACK carries.
+        """
         await self._let_in(connection, packet, identity, -1, _new_client_id(), proof)
 
     async def _let_in(
@@ -149,7 +155,11 @@ class Authentication:
         assigned: str,
         proof: Properties | None = None,
     ) -> None:
-        """Let somebody in whose session is here, or comes here."""
+        """Connect an authenticated client after its session has been fetched from other workers.
+
+        Messages that wait for the session are read step by step, so that a long queue does not
+        block the event loop.
+        """
         if not await self._claim(connection, identity, packet):
             return
         journal = self._server.router.journal
@@ -175,9 +185,9 @@ class Authentication:
         assigned: str,
         proof: Properties | None,
     ) -> None:
-        """Let somebody in with the rights of now: they may have changed since version `asked_at`.
+        """Accept the client with its current rights, which may be newer than version `asked_at`.
 
-        From here on `MqttServer.rights_changed` reaches the session.
+        From then on `MqttServer.rights_changed` updates the rights of the session.
         """
         try:
             now = self._server.router.rights.since(identity, asked_at)
@@ -193,7 +203,10 @@ class Authentication:
             )
 
     async def _claim(self, connection: Connection, identity: Identity, packet: Connect) -> bool:
-        """Tell whether the session of a client is here; if not, the client has to come again."""
+        """Fetch the client's session from the worker that has it.
+
+        Returns False, after a refusal with 0x89 (server busy), if the client has to come again.
+        """
         if self._server.claim is not None and packet.client_id:
             try:
                 await self._server.claim((identity.user, packet.client_id), packet.clean_start)
@@ -206,14 +219,14 @@ class Authentication:
         return True
 
     def note_wrong_proof(self, connection: Connection, packet: Connect, reason: str) -> None:
-        """Count a proof that was wrong."""
+        """Count a wrong proof as a wrong guess of its address, and record the refusal."""
         if connection.owner is not None:
             with suppress(TooManyGuesses):
                 self._guesses.wrong(connection.owner.address)
         self.note_refusal(connection, packet, reason)
 
     def note_refusal(self, connection: Connection, packet: Connect, reason: str) -> None:
-        """Count somebody who was not let in, and record it if there are not too many."""
+        """Count a refused CONNECT, and record it unless there are too many refusals."""
         self._server.counters["connects_refused"] += 1
         protocol = connection.owner
         if self._refusals.take("" if protocol is None else protocol.address):
@@ -235,7 +248,7 @@ def _new_client_id() -> str:
 
 
 def _certified_name(connection: Connection) -> str | None:
-    """Whom a client's certificate names, which TLS has verified."""
+    """Return the common name of the client certificate that TLS has verified, if there is one."""
     protocol = connection.owner
     if protocol is None or protocol.transport is None:
         return None

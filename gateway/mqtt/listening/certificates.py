@@ -1,4 +1,4 @@
-"""Listening with TLS, and client certificates that are revoked while their owners are connected."""
+"""Listening with TLS, and disconnecting clients whose certificates are revoked."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from gateway.mqtt.packets.packets import ReasonCode
 
 logger = logging.getLogger(__name__)
 
+#: Seconds between two checks of the revocation list's file.
 RECHECK_S: Final = 1.0
 
-#: What names a certificate: its issuer and its serial number.
+#: A certificate is identified by its issuer and its serial number.
 CertificateName = tuple[x509.Name, int]
 
 
@@ -32,7 +33,7 @@ async def listen_with_tls(
     reuse_port: bool,
     recheck_s: float = RECHECK_S,
 ) -> None:
-    """Have a server listen with TLS, if the options say so; raises OSError if that can't be."""
+    """Listen with TLS if the options say so; raises OSError if the endpoint cannot be bound."""
     if options.tls is None or options.certificate is None or options.key is None:
         return
     context = server_context(
@@ -49,9 +50,9 @@ async def listen_with_tls(
 async def watch_revocations(
     server: MqttServer, context: ssl.SSLContext, path: Path, recheck_s: float
 ) -> None:
-    """Read a list of revoked certificates again whenever its file changes, until cancelled.
+    """Reload the certificate revocation list whenever its file changes, until cancelled.
 
-    A list that cannot be read changes nothing.
+    A list that cannot be read is logged, and the previous one stays in force.
     """
     seen = _version(path)
     while True:
@@ -62,7 +63,7 @@ async def watch_revocations(
         seen = version
         try:
             revoked = await asyncio.to_thread(revoked_certificates, path)
-            # Of several lists of one authority OpenSSL takes the newest.
+            # Of several lists of one authority OpenSSL uses the newest.
             context.load_verify_locations(path)
         except (OSError, ValueError) as error:
             logger.error("%s cannot be read as a list of revoked certificates: %s", path, error)
@@ -79,13 +80,13 @@ def _version(path: Path) -> tuple[int, int] | None:
 
 
 def revoked_certificates(path: Path) -> set[CertificateName]:
-    """The certificates on a list (PEM); raises OSError, ValueError."""
+    """Return the certificates on a revocation list (PEM); raises OSError or ValueError."""
     crl = x509.load_pem_x509_crl(path.read_bytes())
     return {(crl.issuer, each.serial_number) for each in crl}
 
 
 def end_revoked(server: MqttServer, revoked: set[CertificateName]) -> None:
-    """Cut the connections of clients that have shown one of these certificates."""
+    """Disconnect the clients that have presented one of these certificates."""
     for session in list(server.router.sessions.values()):
         connection = session.connection
         if connection is None or connection.owner is None:

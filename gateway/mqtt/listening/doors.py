@@ -1,6 +1,7 @@
-"""The way of a connection before it speaks MQTT: the pool, a PROXY header, TLS.
+"""The start of a connection, before it speaks MQTT: connection pool, PROXY header, TLS.
 
-Who comes from where is known, and counted, before anything is spent on a client.
+The client's address is determined, and its connections are counted, before any other work is done
+for the client.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The first byte of a CONNECT and of a TLS handshake; a PROXY header begins with another.
+#: The first byte of a CONNECT and of a TLS handshake; a PROXY header begins with another byte.
 _CONNECT: Final = 0x10
 _TLS_HANDSHAKE: Final = 0x16
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
-    """The address of the other end; empty where there is none."""
+    """Return the address of the peer, or an empty string where there is none."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) and peer else ""
 
 
 class Door(asyncio.Protocol):
-    """Connections, which may begin with a PROXY header, with TLS, or with one after the other.
+    """A new connection, which may begin with a PROXY header, with TLS, or with both in this order.
 
-    The header is that of a trusted proxy and stands before all else, as HAProxy sends it in TCP
-    mode. An address has its share of connections that begin with TLS, too.
+    Only trusted proxies may send a PROXY header; it comes before everything else, as HAProxy sends
+    it in TCP mode. The limit of connections per address also covers those whose TLS handshake is
+    not complete.
     """
 
     __slots__ = (
@@ -53,11 +55,11 @@ class Door(asyncio.Protocol):
         self._context = context
         self._first_byte = _CONNECT if context is None else _TLS_HANDSHAKE
         self._transport: asyncio.Transport | None = None
-        # None: this one has no place in the pool, or has handed it on.
+        # The party that holds a place in the pool; None without a place, or after it is handed on.
         self._pool_party: str | None = None
         self._data = b""
         self._timer: asyncio.TimerHandle | None = None
-        # The address that is counted while TLS begins.
+        # The address whose connection count includes this one during the TLS handshake.
         self._counted: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -113,7 +115,7 @@ class Door(asyncio.Protocol):
             protocol.data_received(data)
 
     def _protocol(self, address: str) -> MqttProtocol:
-        """Give the protocol that speaks MQTT from now on; it has the place in the pool."""
+        """Return the protocol that speaks MQTT from now on, and hand it the place in the pool."""
         protocol = MqttProtocol(self._server, Connection)
         protocol.address = address
         protocol.pool_party, self._pool_party = self._pool_party, None

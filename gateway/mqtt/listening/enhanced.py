@@ -1,7 +1,7 @@
-"""Enhanced authentication (MQTT 5.0, section 4.12): as many messages as a mechanism needs.
+"""Enhanced authentication (MQTT 5.0, section 4.12): a mechanism may exchange several messages.
 
-Which mechanisms there are is the caller's business; here are only the packets. A client may prove
-anew who it is, by the same mechanism and as the same user, while it is connected.
+This module handles the packets; the caller provides the mechanisms. A connected client may
+authenticate again, with the same mechanism and as the same user.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Messages that a client may send for one authentication.
 _STEPS_MAX: Final = 8
 
 
 @dataclass(slots=True)
 class _Client:
-    """A client that has named a mechanism."""
+    """A client whose CONNECT has named a mechanism."""
 
     mechanism: Mechanism
     connect: Connect
@@ -46,7 +47,7 @@ class _Client:
 
 
 class EnhancedAuthentication:
-    """The proofs that are under way, and what each client has used."""
+    """The authentications that are under way, and the mechanism of each connected client."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class EnhancedAuthentication:
         self._clients: dict[Connection, _Client] = {}
 
     def begin(self, connection: Connection, packet: Connect, method: str) -> None:
-        """Take a CONNECT that names a mechanism."""
+        """Handle a CONNECT that names a mechanism."""
         mechanism = self._mechanisms.get(method)
         if mechanism is None:
             names = ", ".join(self._mechanisms) or "none"
@@ -72,7 +73,7 @@ class EnhancedAuthentication:
         self._step(connection, client, packet.properties)
 
     def take(self, connection: Connection, packet: Auth) -> None:
-        """Take an AUTH."""
+        """Handle an AUTH packet."""
         client = self._clients.get(connection)
         properties = packet.properties or {}
         if client is None or properties.get(PropertyId.AUTHENTICATION_METHOD) != (
@@ -97,7 +98,7 @@ class EnhancedAuthentication:
         self._step(connection, client, properties)
 
     def forget(self, connection: Connection) -> None:
-        """A connection is over."""
+        """Discard the authentication of a connection that is over."""
         client = self._clients.pop(connection, None)
         if client is not None and client.task is not None:
             client.task.cancel()

@@ -1,7 +1,7 @@
-"""The asyncio shell: sockets in, effects of the state machines out.
+"""The MQTT server on asyncio: feeds sockets to the state machines and carries out their effects.
 
-No task, timer or buffer per connection: one wheel has all deadlines, and all that a turn of the
-event loop has to say to one client leaves in one write at its end.
+No connection has a task, timer or buffer of its own: one timer wheel holds all deadlines, and what
+a turn of the event loop sends to one client leaves in one write at its end.
 """
 
 from __future__ import annotations
@@ -61,17 +61,21 @@ from waylog.supervision.held_ports import is_held
 
 logger = logging.getLogger(__name__)
 
+#: Length of the kernel's queue of connections that are not accepted yet.
 BACKLOG: Final = 4096
 _LOG_LINES_PER_S: Final = 20.0
-_TURN_S: Final = 0.0005  # for what is due, before others are served
+#: Seconds of one turn of the event loop that timers which are due may take.
+_TURN_S: Final = 0.0005
+#: Timers that are handled between two looks at the clock.
 _DUE_A_STEP: Final = 4
-_GOODBYE_S: Final = 0.5  # for the last bytes to leave when the server stops
+#: Seconds for the last bytes to leave when the server stops.
+_GOODBYE_S: Final = 0.5
 
 
 class MqttServer(Shell):
-    """A listening MQTT server; made by `start_mqtt`.
+    """A listening MQTT server, made by `start_mqtt`.
 
-    `counters` only grow; `gauges()` are of the moment.
+    `counters` only grow; `gauges()` returns current values.
     """
 
     def __init__(
@@ -112,7 +116,7 @@ class MqttServer(Shell):
             self.router, address_view, location_view, loop.time, self.wake
         )
         self.router.sources.append(self.channel)
-        #: From CONNECT to a session.
+        #: Authenticates clients, from CONNECT to a session.
         self.authentication = Authentication(
             self,
             authenticator,
@@ -120,23 +124,23 @@ class MqttServer(Shell):
             guesses if guesses is not None else Guesses(),
             refusals if refusals is not None else RefusalRecords(),
         )
-        #: What each address has here; shared with the HTTP listener of the process.
+        #: Limits per address, shared with the HTTP listener of the process.
         self.addresses = addresses if addresses is not None else Addresses(HttpLimits())
-        # Only a CONNECT says who understands where else to go.
+        # Only a CONNECT tells whether a client understands the name of another server.
         heard = 0 if settings.other_server is None else settings.connections_redirected_max
         room = settings.connections_max + heard
-        #: Connections of sockets; those over WebSocket are connections of the HTTP listener.
+        #: The pool of TCP connections; those over WebSocket belong to the HTTP listener.
         self.pool = (connections or ConnectionPool(room)).part(room, "MQTT")
-        #: Where TLS begins.
+        #: The TLS handshakes that are under way.
         self.handshakes = TlsHandshakes(settings.connect_timeout_s)
-        #: Whose connections may begin with a PROXY header.
+        #: The proxies whose connections may begin with a PROXY header.
         self.proxies = proxies if proxies is not None else TrustedProxies()
         self._protocols: set[MqttProtocol] = set()
         self.draining = False
-        #: Fetches the session of a client from the worker that has it, given whether the client
-        #: wants a new one (Clean Start); raises SessionBusy.
+        #: Fetches the session of a client from the worker that has it. The second argument tells
+        #: whether the client wants a new session (Clean Start). Raises SessionBusy.
         self.claim: Callable[[SessionKey, bool], Awaitable[None]] | None = None
-        #: Lines of the log that clients bring about.
+        #: Limits the log lines that clients cause.
         self.log_lines = TokenBucket(_LOG_LINES_PER_S)
         self._servers: list[asyncio.Server] = []
         self._pusher: Pusher | None = None
@@ -148,7 +152,7 @@ class MqttServer(Shell):
     # --- life -----------------------------------------------------------------------------------
 
     async def start(self, endpoint: Endpoint, pusher: Pusher, *, reuse_port: bool) -> None:
-        """Listen; raises OSError if that can't be."""
+        """Listen; raises OSError if the endpoint cannot be bound."""
         self.endpoint = await self._listen(endpoint, reuse_port, None)
         self._tick()
         self._pusher = pusher
@@ -157,7 +161,7 @@ class MqttServer(Shell):
     async def start_tls(
         self, endpoint: Endpoint, context: ssl.SSLContext, *, reuse_port: bool = False
     ) -> None:
-        """Listen with TLS as well; raises OSError if that can't be."""
+        """Listen with TLS as well; raises OSError if the endpoint cannot be bound."""
         self.tls_endpoint = await self._listen(endpoint, reuse_port, context)
 
     async def _listen(
@@ -178,7 +182,7 @@ class MqttServer(Shell):
         return Door(self, context)
 
     async def close(self, timeout_s: float = 5.0) -> None:
-        """Stop listening, acknowledge what the log still confirms, and say goodbye."""
+        """Stop listening, wait until the log confirms what is in flight, and disconnect clients."""
         for server in self._servers:
             server.close()
         if self._pusher is not None:
@@ -225,7 +229,7 @@ class MqttServer(Shell):
     # --- connections ----------------------------------------------------------------------------
 
     def opened(self, protocol: MqttProtocol) -> None:
-        """A client has connected its socket."""
+        """Count a new connection, and refuse it if there are too many."""
         self._protocols.add(protocol)
         self.counters["connections"] += 1
         if len(self._protocols) > self.pool.total:
@@ -242,7 +246,7 @@ class MqttServer(Shell):
         self.wake()
 
     def beyond_share(self, protocol: MqttProtocol, what: str, text: str) -> None:
-        """Cut a client whose user, or address, has too much of what all share."""
+        """Disconnect a client whose user or address exceeds its share of a common resource."""
         self.counters[f"{what}_beyond_share"] += 1
         connection = protocol.connection
         connection.abort = what == "unread"
@@ -253,9 +257,10 @@ class MqttServer(Shell):
         self.wake()
 
     def party_of_unknown(self, transport: asyncio.BaseTransport | None, address: str) -> str:
-        """The party that holds what somebody has who has not signed in: no name of a user.
+        """Return the party that is charged for a client which has not signed in.
 
-        It is the address, or of loopback the account of this machine, where it is not our own.
+        It is the client's address. For loopback connections it is the local account, unless that
+        is the server's own.
         """
         account = ""
         if transport is not None and is_loopback(address):
@@ -263,15 +268,15 @@ class MqttServer(Shell):
         return account or f"address {party_of(address)}"
 
     def may_connect(self, address: str) -> bool:
-        """Count a connection of an address; False (and not counted) when it has too many."""
+        """Count a connection of an address; return False, uncounted, if it has too many."""
         return self.addresses.may_ask(address) and self.addresses.connect(address)
 
     def disconnected(self, address: str) -> None:
-        """A counted connection has ended."""
+        """Discount a connection that was counted for an address."""
         self.addresses.disconnect(address)
 
     def closed(self, protocol: MqttProtocol) -> None:
-        """A socket is closed."""
+        """Discard what the server holds for a protocol whose socket is closed."""
         self._protocols.discard(protocol)
         if protocol.pool_party is not None:
             self.pool.leave(protocol.pool_party)
@@ -282,7 +287,7 @@ class MqttServer(Shell):
         self.wake()
 
     def log_end(self, protocol: MqttProtocol, reason_code: int, text: str) -> None:
-        """Say why a connection ends, unless the client itself has said goodbye."""
+        """Log why a connection ends, unless the client itself has disconnected."""
         if reason_code == ReasonCode.SUCCESS:
             return
         self.counters["connections_ended"] += 1
@@ -302,7 +307,7 @@ class MqttServer(Shell):
         self.log_lines.refused = 0
 
     def end(self, protocol: MqttProtocol, now: float) -> None:
-        """Close the socket of a connection that is to end."""
+        """Close the socket of a connection that the state machine has ended."""
         connection, transport, router = protocol.connection, protocol.transport, self.router
         assert transport is not None
         ended_by_client = False
@@ -320,17 +325,17 @@ class MqttServer(Shell):
             if ended_by_client or not transport.can_write_eof():
                 transport.close()
                 return
-            # To close a socket that has unread data resets it, and the peer may never read why it
-            # is refused: say that no more comes, and throw away what the peer still sends.
+            # Closing a socket that has unread data resets it, and the peer may never read why it
+            # is refused: shut down only our side, and discard what the peer still sends.
             try:
                 transport.write_eof()
                 if connection.unread:
                     connection.unread = False
                     transport.resume_reading()
-            except OSError:  # the peer is gone already
+            except OSError:  # the peer has disconnected already
                 transport.abort()
 
-    #: Figures of the moment, and what they are.
+    #: Metrics with current values, and their descriptions.
     GAUGES: Final = {
         "connections": "Connections.",
         "sessions": "Sessions, of clients that are connected or away.",
@@ -343,7 +348,7 @@ class MqttServer(Shell):
     }
 
     def gauges(self) -> dict[str, int]:
-        """Figures of the moment."""
+        """Return the current values of GAUGES."""
         return {
             "connections": len(self._protocols),
             "sessions": len(self.router.sessions),
@@ -356,13 +361,13 @@ class MqttServer(Shell):
         }
 
     def gauge(self, name: str) -> int:
-        """One of GAUGES."""
+        """Return the current value of one of GAUGES."""
         return self.gauges()[name]
 
     # --- CONNECT --------------------------------------------------------------------------------
 
     def authenticate(self, connection: Connection, packet: Connect | Auth) -> None:
-        """Ask who somebody is; the connection reads nothing more until that is known."""
+        """Authenticate a client; its connection is not read until the result is known."""
         if isinstance(packet, Auth):
             self.authentication.go_on(connection, packet)
             return
@@ -380,23 +385,23 @@ class MqttServer(Shell):
         self.authentication.begin(connection, packet)
 
     def rights_changed(self, users: Set[str]) -> None:
-        """For Permissions: apply the rights of now to the clients of some users."""
+        """Apply the current rights to the clients of some users; called by Permissions."""
         self.router.right_changes.apply(users, self.time())
         self.wake()
 
     def homes_changed(self) -> None:
-        """For Places: homes are known now, if they were not before."""
+        """Send what was held back until users' homes were known; called by Places."""
         self.router.right_changes.send_untold(self.time())
         self.wake()
 
     # --- for the shell --------------------------------------------------------------------------
 
     def publish_wills(self, until: float) -> None:
-        """Store the wills that are due."""
+        """Publish the wills that are due, until time `until` (s)."""
         self._wills.publish(until)
 
     def read_elsewhere(self, connection: Connection, packet: Publish, route: TopicRoute) -> bool:
-        """Have a large PUBLISH read elsewhere; False if it is to be read here."""
+        """Have a large PUBLISH parsed outside the event loop; False if it is to be parsed here."""
         if self._large is None or not self._large.is_large(route, packet.payload):
             return False
         self._large.take(connection, packet, route)
@@ -427,11 +432,11 @@ async def start_mqtt(
     parsing: Parsing | None = None,
     reuse_port: bool = False,
 ) -> MqttServer:
-    """Listen for MQTT on `endpoint` (port 0: the system chooses, see `MqttServer.endpoint`).
+    """Listen for MQTT on `endpoint` (with port 0 the system chooses, see `MqttServer.endpoint`).
 
-    Without a journal sessions and retained messages end with the server; without `permissions`
-    rights never change, without `telling` friends are told nothing, and without `parsing` large
-    messages are read here, while others wait.
+    Without `journal`, sessions and retained messages end with the server. Without `permissions`,
+    rights never change. Without `telling`, friends receive nothing. Without `parsing`, large
+    messages are parsed in the event loop, which delays other clients.
     """
     server = MqttServer(
         asyncio.get_running_loop(),

@@ -1,4 +1,4 @@
-"""The options of `waylog gateway` that are the MQTT listener's."""
+"""The command-line options of `waylog gateway` for the MQTT listener."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from waylog.config import ConfigError, Endpoint, parse_endpoint
 from waylog.process.file_limit import room_for_connections
 
 _MB: Final = 1024 * 1024
-#: Of the machine's memory, for each of the pools.
+#: Each memory pool may take one eighth of the machine's memory.
 _PART_OF_MEMORY: Final = 8
 _DEFAULTS: Final = Settings()
-#: What an ordinary user may have of what all share (gateway.mqtt.settings).
+#: Shares of one user in common resources (gateway.mqtt.settings): option, help text, default.
 _SHARES: Final = (
     ("connections", "connections of one user", _DEFAULTS.connections_per_user_max),
     (
@@ -41,7 +41,7 @@ _SHARES: Final = (
 
 @dataclass(frozen=True)
 class MqttOptions:
-    """The options of the listener on the command line."""
+    """The listener's options, as parsed from the command line."""
 
     tls: Endpoint | None = None
     certificate: Path | None = None
@@ -50,12 +50,13 @@ class MqttOptions:
     client_crl: Path | None = None
     settings: Settings = field(default_factory=Settings)
     mapping: tuple[TopicRule, ...] = ()
-    #: Of several workers; None: whatever is in the log waits there until its client comes.
+    #: The seat of this process among several workers. None with several workers: the sessions in
+    #: the log are not resumed before their clients connect.
     seat: Seat | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options beside --mqtt itself."""
+    """Add the listener's options, except --mqtt itself."""
     add = parser.add_argument
     add("--mqtts", metavar="H:P", help="address for MQTT over TLS, usually port 8883")
     add("--tls-certificate", type=Path, metavar="FILE", help="PEM, with what leads to its root")
@@ -132,7 +133,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
-    """Raises ConfigError for options that do not fit together."""
+    """Build the options; raises ConfigError if they contradict each other."""
     if bool(arguments.tls_certificate) != bool(arguments.tls_key):
         raise ConfigError("--tls-certificate and --tls-key go together")
     if arguments.mqtts and not arguments.tls_certificate:
@@ -177,7 +178,7 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
 
 
 def check(options: MqttOptions) -> None:
-    """Raises ConfigError for files that cannot be used."""
+    """Check that the TLS files can be used; raises ConfigError."""
     from gateway.mqtt.listening.tls import server_context
 
     if options.certificate is not None and options.key is not None:
@@ -185,10 +186,11 @@ def check(options: MqttOptions) -> None:
 
 
 def within_machine(settings: Settings) -> Settings:
-    """As much as this machine has: connections by the files a process may hold, memory by RAM.
+    """Fit limits to this machine: connections to its open-file limit, memory to its RAM.
 
-    With several workers each has its part of the memory, and of what a user may have of it: clients
-    come to any of them. What every worker knows whole, as retained messages, is not divided.
+    With several workers each gets its part of the memory and of each user's share, as a user's
+    clients may connect to any of them. Limits on what every worker holds in full, such as retained
+    messages, are not divided.
     """
     room = room_for_connections()
     if settings.other_server is not None:

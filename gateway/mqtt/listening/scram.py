@@ -1,4 +1,5 @@
-"""SCRAM-SHA-256 (RFC 5802, RFC 7677) for tokens: who knows one proves it without sending it.
+"""SCRAM-SHA-256 (RFC 5802, RFC 7677) for tokens: a client proves it has one without sending it.
+
 
 The verifiers are in gateway.users.scram_verifiers.
 """
@@ -20,26 +21,26 @@ _MESSAGE_BYTES_MAX: Final = 4096
 
 
 class ScramMechanism(Mechanism):
-    """SCRAM-SHA-256 over the database of users.
+    """SCRAM-SHA-256 with the verifiers in the database of users.
 
-    The name is USER, for the newest token of the user itself, or USER/DEVICE, for the newest of
-    that device.
+    The SCRAM user name is USER, for the newest token of the user, or USER/DEVICE, for the newest
+    token of that device.
     """
 
     name = MECHANISM
 
     def __init__(self, store: UserStore) -> None:
         self._store = store
-        # Makes the same salt of the same unknown name each time, as a known one has.
+        # Derives one constant salt for each unknown name, so that it looks like a known one.
         self._decoy_key = store.rights.secret("scram-decoy")
 
     def begin(self) -> Proof:
-        """Begin with somebody."""
+        """Begin the authentication of a client."""
         return _ScramProof(self._store, self._decoy_key)
 
 
 class _ScramProof(Proof):
-    """One authentication: client-first, client-final."""
+    """The authentication of one client: client-first message, then client-final message."""
 
     def __init__(self, store: UserStore, decoy_key: bytes) -> None:
         from scramp import ScramMechanism as Mechanism
@@ -51,7 +52,7 @@ class _ScramProof(Proof):
         self._asked = False
 
     async def step(self, data: bytes) -> Progress:
-        """Take a message of the client; raises ProofRefused."""
+        """Handle a message of the client; raises ProofRefused."""
         from scramp import ScramException
 
         if len(data) > _MESSAGE_BYTES_MAX:
@@ -64,7 +65,7 @@ class _ScramProof(Proof):
                 return Progress(self._server.get_server_first().encode())
             self._server.set_client_final(message)
         except (ScramException, ValueError, LookupError) as error:
-            # What exactly is wrong helps nobody but those who guess.
+            # The details of a failure would only help attackers.
             raise ProofRefused("unknown user or wrong token") from error
         if self._identity is None:
             raise ProofRefused("unknown user or wrong token")
@@ -90,5 +91,5 @@ class _ScramProof(Proof):
 
 
 def mechanisms_over(store: UserStore, *, open_mode: bool) -> tuple[Mechanism, ...]:
-    """The mechanisms by which MQTT 5 clients may prove themselves; none where all are believed."""
+    """Return the mechanisms for MQTT 5 clients; none in open mode, which verifies nobody."""
     return () if open_mode else (ScramMechanism(store),)

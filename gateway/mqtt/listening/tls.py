@@ -1,4 +1,4 @@
-"""TLS for the MQTT listener, and who a client certificate stands for."""
+"""TLS for the MQTT listener, and the user name in a client certificate."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from waylog.network.tls_files import load_authority, load_certificate
 def server_context(
     certificate: Path, key: Path, client_ca: Path | None = None, client_crl: Path | None = None
 ) -> ssl.SSLContext:
-    """A context for listening; raises ConfigError, which names the option, for files that are none.
+    """Return a context for listening; raises ConfigError, which names the option, for bad files.
 
-    With `client_ca` clients may show a certificate that it has signed, in place of a password; with
-    `client_crl` only one that this list of the same authority does not revoke.
+    With `client_ca`, clients may present a certificate signed by it in place of a password. With
+    `client_crl`, certificates revoked on this list of the same authority are refused.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -30,7 +30,7 @@ def server_context(
 
 
 def common_name(certificate: dict[str, Any] | None) -> str | None:
-    """The common name of what `SSLSocket.getpeercert` returns; None without a certificate."""
+    """Return the common name in the result of `SSLSocket.getpeercert`, or None without one."""
     for relative_name in (certificate or {}).get("subject", ()):
         for name, value in relative_name:
             if name == "commonName":

@@ -1,6 +1,6 @@
 """MQTT over WebSocket (MQTT 5.0, section 6): the same bytes, in binary messages.
 
-Cuts between messages mean nothing. For the state machines a WebSocket is one more transport.
+Message boundaries have no meaning. For the state machines a WebSocket is one more transport.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from gateway.mqtt.sessions.connection import Connection
 from gateway.mqtt.sessions.shell import MqttProtocol
 
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
+#: The protocol is paused above the first limit and resumed below the second (bytes to send).
 _HIGH_WATER_BYTES: Final = 64 * 1024
 _LOW_WATER_BYTES: Final = 16 * 1024
 
 
 class WebSocketTransport:
-    """The part of an asyncio.Transport that MqttProtocol uses; one task sends what is written."""
+    """The part of an asyncio.Transport that MqttProtocol uses; `send_all` sends what is written."""
 
     def __init__(self, socket: web.WebSocketResponse, peer: str | None) -> None:
         self._socket = socket
@@ -31,26 +32,26 @@ class WebSocketTransport:
         self._paused = False
         self._closing = False
         self._news = asyncio.Event()
-        #: Set while the protocol wants to be given more.
+        #: Set unless the protocol has paused reading.
         self.reading = asyncio.Event()
         self.reading.set()
 
     def serve(self, protocol: MqttProtocol) -> None:
         """Tell `protocol` that it is connected."""
         self._protocol = protocol
-        protocol.connection_made(self)  # type: ignore[arg-type]  # as far as it needs one
+        protocol.connection_made(self)  # type: ignore[arg-type]  # has the methods that it calls
 
     # --- asyncio.Transport ----------------------------------------------------------------------
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """The limits are fixed."""
+        """Do nothing: the limits are fixed."""
 
     def get_extra_info(self, name: str) -> Any:
-        """The peer's address, for log lines."""
+        """Return the peer's address for `peername`, and None for any other name."""
         return (self._peer, 0) if name == "peername" and self._peer else None
 
     def write(self, data: bytes) -> None:
-        """Have bytes sent."""
+        """Queue bytes for sending."""
         if self._closing:
             return
         self._outgoing.append(data)
@@ -61,36 +62,36 @@ class WebSocketTransport:
             self._protocol.pause_writing()
 
     def can_write_eof(self) -> bool:
-        """A WebSocket closes both directions at once."""
+        """Return False: a WebSocket closes both directions at once."""
         return False
 
     def is_closing(self) -> bool:
-        """Tell whether nothing more is taken."""
+        """Return whether the transport accepts no more data."""
         return self._closing
 
     def close(self) -> None:
-        """Close when all that was written has been sent."""
+        """Close after everything written has been sent."""
         self._closing = True
         self.reading.set()
         self._news.set()
 
     def abort(self) -> None:
-        """Close now."""
+        """Discard what is not sent yet, and close."""
         self._outgoing.clear()
         self.close()
 
     def pause_reading(self) -> None:
-        """Take no more from the client."""
+        """Stop reading messages from the client."""
         self.reading.clear()
 
     def resume_reading(self) -> None:
-        """Take more again."""
+        """Read messages from the client again."""
         self.reading.set()
 
     # --- sending --------------------------------------------------------------------------------
 
     async def send_all(self) -> None:
-        """Send until closed."""
+        """Send what is written until the transport is closed."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -109,9 +110,9 @@ class WebSocketTransport:
 async def serve_mqtt_websocket(
     server: MqttServer, request: web.Request, address: str, *, counted: bool
 ) -> web.WebSocketResponse:
-    """One client, until it or the server ends the connection.
+    """Serve one client until it or the server ends the connection.
 
-    `counted` says that the HTTP connection counts for `address` already.
+    `counted` tells that the HTTP connection has been counted for `address` already.
     """
     socket = web.WebSocketResponse(
         protocols=SUBPROTOCOLS,
@@ -140,7 +141,7 @@ async def serve_mqtt_websocket(
         if transport.is_closing():
             await sending
     except ConnectionError:
-        pass  # the peer is gone
+        pass  # the peer has disconnected
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)

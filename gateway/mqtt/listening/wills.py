@@ -1,4 +1,4 @@
-"""The last messages of clients that went without a word: stored as others are, and passed on."""
+"""Will messages: stored like other messages, then delivered to subscribers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Wills:
-    """Of one server."""
+    """Publishes the wills of one server."""
 
     def __init__(
         self, shell: Shell, router: Router, ingest: Ingest, large: LargeMessages | None
@@ -38,11 +38,11 @@ class Wills:
 
     @property
     def pending(self) -> bool:
-        """Tell whether some are being read."""
+        """Return whether large wills are being parsed."""
         return bool(self._reading)
 
     def publish(self, until: float) -> None:
-        """Store those that are due, at least one, as many as there is time for."""
+        """Store wills that are due until time `until` (s), but at least one."""
         wills = self._router.wills
         done = 0
         while done < len(wills) and (not done or self._shell.time() < until):

@@ -10,8 +10,8 @@ cdef class Publish:
     cdef public int packet_id
     cdef public int reason_code
     cdef public dict properties
-    cdef Publish following      # arrived next on the same connection, while both wait
-    cdef bint repetition        # of one that an earlier connection of the session brought
+    cdef Publish following      # next packet of the same connection, while both wait
+    cdef bint repetition        # whether an earlier connection of the session brought it, too
 
 
 cdef class Acknowledgement:
@@ -21,7 +21,7 @@ cdef class Acknowledgement:
     cdef public dict properties
 
 
-# A part of the buffer that is being read: never beyond `end`.
+# The part of the buffer that is being read; `position` never exceeds `end`.
 cdef struct Reader:
     const uint8_t* position
     const uint8_t* end
@@ -30,11 +30,11 @@ cdef struct Reader:
 cdef class Decoder:
     cdef readonly int version
     cdef public uint32_t packet_bytes_max
-    cdef bytes _data            # what was received last, or None
-    cdef bytearray _partial     # an incomplete packet and what follows; None when there is none
-    cdef Py_ssize_t _position   # in whichever of the two is not None
-    cdef Py_ssize_t _needed     # size of the incomplete packet, 0 = not known yet
-    cdef str _topic             # of the last PUBLISH: devices repeat themselves
+    cdef bytes _data            # the bytes received last, or None
+    cdef bytearray _partial     # an incomplete packet and the bytes after it, or None
+    cdef Py_ssize_t _position   # in the one of the two that is not None
+    cdef Py_ssize_t _needed     # size of the incomplete packet; 0: not known yet
+    cdef str _topic             # of the last PUBLISH, reused as devices repeat themselves
     cdef bint _failed
 
     cdef Py_ssize_t left(self)

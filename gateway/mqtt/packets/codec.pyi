@@ -11,8 +11,8 @@ from gateway.mqtt.packets.packets import (
 class Publish:
     """PUBLISH (section 3.3). `topic` is empty when a topic alias stands for it.
 
-    `reason_code` is for the one who handles the packet: what to acknowledge it with, -1 until that
-    is known. It is no part of the packet.
+    `reason_code` is not part of the packet: it is the code to acknowledge it with, -1 until that is
+    known.
     """
 
     topic: str
@@ -54,28 +54,31 @@ Packet = (
 )
 
 class Decoder:
-    """Cuts the byte stream of one client into packets; what a server may send is refused.
+    """Splits the byte stream of one client into packets; refuses packets that only servers send.
 
-    The caller owns the socket: it feeds `receive_data` and drains `next_packet` until that returns
-    None. Memory grows with bytes received, never with a length that a peer merely announces.
+    The caller owns the socket: it passes bytes to `receive_data` and calls `next_packet` until that
+    returns None. Memory grows with the bytes received, never with an announced length.
     """
 
     version: int
     packet_bytes_max: int
     def __init__(self, packet_bytes_max: int = 268_435_460, version: int = 0) -> None: ...
     def receive_data(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Take received bytes."""
 
     def next_packet(self) -> Packet | None:
-        """The next whole packet. Raises RemoteProtocolError, and again on each later call."""
+        """Return the next complete packet, or None.
+
+        Raises RemoteProtocolError, and again on each later call.
+        """
 
     @property
     def buffered_bytes(self) -> int:
-        """The bytes that were received and not yet returned as packets."""
+        """The number of bytes that were received and not yet returned as packets."""
 
 def string_is_valid(text: str) -> bool: ...
 def encode_puback(packet_id: int) -> bytes:
-    """PUBACK with success, the same in all versions."""
+    """Encode a PUBACK with success, which is the same in all versions."""
 
 def encode_acknowledgement(
     packet_type: int,
@@ -84,7 +87,7 @@ def encode_acknowledgement(
     reason_code: int = 0,
     properties: Properties | None = None,
 ) -> bytes:
-    """PUBACK, PUBREC, PUBREL or PUBCOMP; MQTT 3 has neither reason code nor properties."""
+    """Encode PUBACK, PUBREC, PUBREL or PUBCOMP; MQTT 3 has no reason codes and properties."""
 
 def encode_publish(
     version: int,
@@ -96,28 +99,28 @@ def encode_publish(
     packet_id: int,
     properties: Properties | None = None,
 ) -> bytes:
-    """PUBLISH. Raises LocalProtocolError for what MQTT can't express."""
+    """Encode a PUBLISH; raises LocalProtocolError if MQTT cannot express it."""
 
 def encode_connack(
     version: int, session_present: bool, reason_code: int, properties: Properties | None = None
 ) -> bytes:
-    """CONNACK; `reason_code` is a CONNACK return code where `version` is below 5."""
+    """Encode a CONNACK; below version 5, `reason_code` is a CONNACK return code."""
 
 def encode_suback(
     version: int, packet_id: int, reason_codes: list[int], properties: Properties | None = None
 ) -> bytes:
-    """SUBACK; MQTT 3.1.1 has but one failure, 0x80."""
+    """Encode a SUBACK; MQTT 3.1.1 has only one failure code, 0x80."""
 
 def encode_unsuback(
     version: int, packet_id: int, reason_codes: list[int], properties: Properties | None = None
 ) -> bytes:
-    """UNSUBACK; MQTT 3 has no reason codes in it."""
+    """Encode an UNSUBACK; it has no reason codes in MQTT 3."""
 
 def encode_pingresp() -> bytes:
-    """PINGRESP."""
+    """Encode a PINGRESP."""
 
 def encode_disconnect(reason_code: int = 0, properties: Properties | None = None) -> bytes:
-    """DISCONNECT of MQTT 5; a server of MQTT 3 has none to send."""
+    """Encode a DISCONNECT of MQTT 5; servers of MQTT 3 do not send it."""
 
 def encode_auth(reason_code: int, properties: Properties | None = None) -> bytes:
-    """AUTH of MQTT 5."""
+    """Encode an AUTH of MQTT 5."""

@@ -1,6 +1,6 @@
-"""MQTT packets of clients to objects, answers of the server to bytes. No I/O, no policy.
+"""Decodes clients' MQTT packets, and encodes the server's answers. No I/O, no policy.
 
-Sections are those of MQTT 5.0. A length field is believed only up to the bytes that are there.
+Section numbers are those of MQTT 5.0. A length field is never trusted beyond the received bytes.
 """
 
 cimport cython
@@ -53,8 +53,8 @@ cdef enum:
     FILTERS_A_PACKET_MAX = 256
 
 
-# Neither this nor an acknowledgement can be a part of a cycle, and thousands wait at any time:
-# the collector need not look at them.
+# Publish and Acknowledgement cannot be part of a reference cycle, and thousands of them wait at any
+# time: the garbage collector does not track them.
 @cython.freelist(256)
 @cython.no_gc
 cdef class Publish:
@@ -83,7 +83,7 @@ cdef class Publish:
         )
 
     def __repr__(self):
-        # Never the payload: it says where somebody is.
+        # Never include the payload: it tells where a person is.
         return (
             f"Publish({self.topic!r}, {len(self.payload)} bytes, qos={self.qos}, "
             f"retain={self.retain}, dup={self.dup}, packet_id={self.packet_id}, "
@@ -122,7 +122,7 @@ cdef int broken(str what) except -1:
 
 
 cdef int check_count(list filters) except -1:
-    """A packet of a few bytes for each would keep everybody waiting."""
+    """Check the number of filters: thousands in a small packet would delay other clients."""
     if len(filters) > FILTERS_A_PACKET_MAX:
         raise RemoteProtocolError(QUOTA_EXCEEDED, "too many topic filters in one packet")
     return 0
@@ -152,10 +152,10 @@ include "properties.pxi"
 
 
 cdef class Decoder:
-    """Cuts the byte stream of one client into packets; what a server may send is refused.
+    """Splits the byte stream of one client into packets; refuses packets that only servers send.
 
-    The caller owns the socket: it feeds `receive_data` and drains `next_packet` until that returns
-    None. Memory grows with bytes received, never with a length that a peer merely announces.
+    The caller owns the socket: it passes bytes to `receive_data` and calls `next_packet` until that
+    returns None. Memory grows with the bytes received, never with an announced length.
     """
 
     def __init__(self, uint32_t packet_bytes_max=REMAINING_LENGTH_MAX + 5, int version=0):
@@ -164,7 +164,7 @@ cdef class Decoder:
 
     @property
     def buffered_bytes(self):
-        """The bytes that were received and not yet returned as packets."""
+        """The number of bytes that were received and not yet returned as packets."""
         return self.left()
 
     cdef Py_ssize_t left(self):
@@ -175,7 +175,7 @@ cdef class Decoder:
         return 0
 
     cpdef receive_data(self, bytes data):
-        """Take what arrived."""
+        """Take received bytes."""
         if self._partial is not None:
             self._partial += data
         elif self._data is None:
@@ -186,7 +186,7 @@ cdef class Decoder:
             self._partial += data
 
     def _keep_rest(self):
-        """Move what is left into a buffer that can grow without being copied each time."""
+        """Move the bytes left into a buffer that can grow without being copied each time."""
         if self._data is not None:
             self._partial = bytearray(self._data[self._position:])
             self._data = None
@@ -195,7 +195,10 @@ cdef class Decoder:
         self._position = 0
 
     cpdef next_packet(self):
-        """The next whole packet. Raises RemoteProtocolError, and again on each later call."""
+        """Return the next complete packet, or None.
+
+        Raises RemoteProtocolError, and again on each later call.
+        """
         cdef const uint8_t* start
         cdef Py_ssize_t size, header = 1, packet_size
         cdef uint32_t remaining = 0
@@ -215,7 +218,7 @@ cdef class Decoder:
             return None
         self._needed = 0
         try:
-            # What can be refused by its first byte is refused before its body arrives.
+            # A packet that its first byte rules out is refused before its body arrives.
             self._check_first_byte(start[0])
             while True:
                 if header == size:
@@ -264,7 +267,7 @@ cdef class Decoder:
                 malformed("DUP with QoS 0")
             return 0
         if packet_type in (PUBREL, SUBSCRIBE, UNSUBSCRIBE):
-            # MQTT 3.1 lets these be repeated with DUP.
+            # MQTT 3.1 allows these to be repeated with DUP.
             if flags != 0x02 and not (self.version == 3 and flags == 0x0A):
                 malformed("reserved flags are wrong")
             return 0
@@ -345,7 +348,7 @@ cdef class Decoder:
         return packet
 
     cdef tuple _reason(self, int packet_type, Reader* body):
-        """Reason code and properties, both of which may be left out at the end of a packet."""
+        """Return reason code and properties, which a packet may omit at its end."""
         cdef int reason_code = 0
         if self.version != 5:
             return 0, None
@@ -363,7 +366,7 @@ cdef class Decoder:
                     UNSUPPORTED_PROTOCOL_VERSION, f"protocol level {level} is not supported"
                 )
             violation("not an MQTT client: wrong protocol name")
-        # From here on answers can be given in the client's version.
+        # From here on answers can be sent in the client's version.
         self.version = level
         flags = read_byte(body)
         if flags & 1 and level > 3:
@@ -439,7 +442,7 @@ cdef class Decoder:
 include "encoder.pxi"
 
 
-#: What `Decoder.next_packet` returns.
+#: The packets that `Decoder.next_packet` returns.
 Packet = (
     Publish | Acknowledgement | Connect | Subscribe | Unsubscribe | PingRequest | Disconnect | Auth
 )

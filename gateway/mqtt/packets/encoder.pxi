@@ -1,4 +1,4 @@
-# What a server sends; a part of codec.pyx.
+# The packets that a server sends; a part of codec.pyx.
 
 
 cdef bytes packet(int first, bytes body):
@@ -6,7 +6,7 @@ cdef bytes packet(int first, bytes body):
 
 
 cpdef bytes encode_puback(int packet_id):
-    """PUBACK with success, the same in all versions."""
+    """Encode a PUBACK with success, which is the same in all versions."""
     cdef char[4] answer
     answer[0] = PUBACK << 4
     answer[1] = 2
@@ -18,7 +18,7 @@ cpdef bytes encode_puback(int packet_id):
 def encode_acknowledgement(
     int packet_type, int version, int packet_id, int reason_code=0, dict properties=None
 ):
-    """PUBACK, PUBREC, PUBREL or PUBCOMP; MQTT 3 has neither reason code nor properties."""
+    """Encode PUBACK, PUBREC, PUBREL or PUBCOMP; MQTT 3 has no reason codes and properties."""
     cdef int first = (packet_type << 4) | (2 if packet_type == PUBREL else 0)
     cdef bytes body = packet_id.to_bytes(2, "big")
     if version == 5 and (reason_code or properties):
@@ -32,7 +32,7 @@ cpdef bytes encode_publish(
     int version, str topic, bytes payload, int qos, bint retain, bint dup, int packet_id,
     dict properties=None,
 ):
-    """PUBLISH. Raises LocalProtocolError for what MQTT can't express."""
+    """Encode a PUBLISH; raises LocalProtocolError if MQTT cannot express it."""
     cdef Py_ssize_t topic_size
     cdef const char* topic_start = PyUnicode_AsUTF8AndSize(topic, &topic_size)
     cdef bytes encoded = encode_properties(properties) if version == 5 else b""
@@ -67,14 +67,14 @@ cpdef bytes encode_publish(
 def encode_connack(
     int version, bint session_present, int reason_code, dict properties=None
 ):
-    """CONNACK; `reason_code` is a CONNACK return code where `version` is below 5."""
-    # MQTT 3.1 has a reserved byte where the session is announced since 3.1.1.
+    """Encode a CONNACK; below version 5, `reason_code` is a CONNACK return code."""
+    # MQTT 3.1 has a reserved byte where later versions have the Session Present flag.
     cdef bytes body = bytes((session_present if version > 3 else 0, reason_code))
     return packet(CONNACK << 4, body + encode_properties(properties) if version == 5 else body)
 
 
 def encode_suback(int version, int packet_id, list reason_codes, dict properties=None):
-    """SUBACK; MQTT 3.1.1 has but one failure, 0x80."""
+    """Encode a SUBACK; MQTT 3.1.1 has only one failure code, 0x80."""
     cdef bytes body = packet_id.to_bytes(2, "big")
     if version == 5:
         return packet(SUBACK << 4, body + encode_properties(properties) + bytes(reason_codes))
@@ -82,7 +82,7 @@ def encode_suback(int version, int packet_id, list reason_codes, dict properties
 
 
 def encode_unsuback(int version, int packet_id, list reason_codes, dict properties=None):
-    """UNSUBACK; MQTT 3 has no reason codes in it."""
+    """Encode an UNSUBACK; it has no reason codes in MQTT 3."""
     cdef bytes body = packet_id.to_bytes(2, "big")
     if version == 5:
         body += encode_properties(properties) + bytes(reason_codes)
@@ -90,17 +90,17 @@ def encode_unsuback(int version, int packet_id, list reason_codes, dict properti
 
 
 def encode_pingresp():
-    """PINGRESP."""
+    """Encode a PINGRESP."""
     return b"\xd0\x00"
 
 
 def encode_disconnect(int reason_code=0, dict properties=None):
-    """DISCONNECT of MQTT 5; a server of MQTT 3 has none to send."""
+    """Encode a DISCONNECT of MQTT 5; servers of MQTT 3 do not send it."""
     if not properties:
         return packet(DISCONNECT << 4, bytes((reason_code,)) if reason_code else b"")
     return packet(DISCONNECT << 4, bytes((reason_code,)) + encode_properties(properties))
 
 
 def encode_auth(int reason_code, dict properties=None):
-    """AUTH of MQTT 5."""
+    """Encode an AUTH of MQTT 5."""
     return packet(AUTH << 4, bytes((reason_code,)) + encode_properties(properties))

@@ -1,4 +1,4 @@
-"""The vocabulary of MQTT 3.1, 3.1.1 and 5: reason codes, properties, and the rarer packets.
+"""Reason codes, property identifiers and the rarer packets of MQTT 3.1, 3.1.1 and 5.0.
 
 Section numbers are those of the OASIS standard MQTT 5.0. Packets that a server sees thousands of
 times a second (PUBLISH and its acknowledgements) are extension types in `codec`.
@@ -14,8 +14,8 @@ MQTT_3_1: Final = 3  # protocol name MQIsdp
 MQTT_3_1_1: Final = 4
 MQTT_5: Final = 5
 
-#: Values of properties by identifier: integers, strings, bytes; a list of pairs for User Property
-#: and a list of integers for Subscription Identifier, the two that may stand several times.
+#: Property values by identifier: integers, strings or bytes. User Property has a list of pairs, and
+#: Subscription Identifier a list of integers, as these two may occur several times.
 PropertyValue = int | str | bytes | list[tuple[str, str]] | list[int]
 Properties = dict[int, PropertyValue]
 
@@ -73,7 +73,7 @@ class PropertyId(IntEnum):
 
 
 class ReasonCode(IntEnum):
-    """Reason codes of MQTT 5 (section 2.4); older versions get the nearest they have."""
+    """Reason codes of MQTT 5 (section 2.4); older versions get the nearest code they have."""
 
     SUCCESS = 0x00
     GRANTED_QOS_1 = 0x01
@@ -122,7 +122,7 @@ CONTINUE_AUTHENTICATION: Final = 0x18
 RE_AUTHENTICATE: Final = 0x19
 
 
-#: CONNACK return codes of MQTT 3.1 and 3.1.1 for the reason codes of MQTT 5.
+#: The CONNACK return codes of MQTT 3.1 and 3.1.1 for reason codes of MQTT 5.
 CONNACK_3: Final = {
     ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: 1,
     ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: 2,
@@ -138,7 +138,7 @@ CONNACK_3: Final = {
 
 
 class ProtocolError(Exception):
-    """Somebody broke the rules of MQTT; `reason_code` says which in MQTT 5's terms."""
+    """A violation of MQTT; `reason_code` is the reason code that MQTT 5 has for it."""
 
     def __init__(self, reason_code: int, message: str) -> None:
         super().__init__(message)
@@ -146,11 +146,11 @@ class ProtocolError(Exception):
 
 
 class LocalProtocolError(ProtocolError):
-    """We were about to send something that MQTT does not allow."""
+    """The server was about to send something that MQTT does not allow."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something that MQTT, or our limits, do not allow."""
+    """The peer has sent something that MQTT or our limits do not allow."""
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ class Connect:
     properties: Properties | None = None
 
     def __repr__(self) -> str:
-        # Ends up in log lines and in assertion messages: never the password.
+        # Appears in log lines and assertion messages: never include the password.
         return f"Connect(version={self.version}, client_id={self.client_id!r})"
 
 

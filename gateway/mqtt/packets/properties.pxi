@@ -1,10 +1,10 @@
 # Properties of MQTT 5 (section 2.2.2); a part of codec.pyx.
 
 cdef enum:
-    # A bit of its own in the masks below, where the others are 1 << packet type.
+    # The will's bit in the masks below; the other bits are 1 << packet type.
     WILL = 0
 
-    # How a property's value is written (section 2.2.2.2).
+    # Encodings of property values (section 2.2.2.2).
     BYTE = 1
     FLAG = 2            # a byte that is 0 or 1
     TWO_BYTES = 3
@@ -17,11 +17,11 @@ cdef enum:
     LAST_PROPERTY = 42
     SUBSCRIPTION_IDENTIFIER = 11
     USER_PROPERTY = 38
-    # Nobody needs more, and each costs an object.
+    # Each property costs an object, and no client needs more.
     USER_PROPERTIES_MAX = 256
 
 cdef uint8_t[LAST_PROPERTY + 1] property_format
-cdef uint32_t[LAST_PROPERTY + 1] property_senders     # mask of the packets it may come in
+cdef uint32_t[LAST_PROPERTY + 1] property_senders     # mask of the packets that may contain it
 
 
 cdef void allow(int identifier, int value_format, uint32_t packets) noexcept:
@@ -84,7 +84,7 @@ cdef int check_property(int identifier, object value) except -1:
 
 
 cdef dict read_properties(Reader* reader, int packet_type):
-    """Properties of a packet (section 2.2.2), None if there are none."""
+    """Read the properties of a packet (section 2.2.2); return None if there are none."""
     cdef int size = read_variable(reader)
     cdef int identifier, value_format
     cdef Reader inner
@@ -132,7 +132,7 @@ cdef dict read_properties(Reader* reader, int packet_type):
 
 
 cdef bytes encode_properties(dict properties):
-    """Properties with their length, as every packet of MQTT 5 has them."""
+    """Encode properties with their length, as every packet of MQTT 5 contains them."""
     cdef bytearray body
     cdef int value_format
     if not properties:

@@ -1,4 +1,4 @@
-# Reads the parts of packets, never beyond their end (section 1.5); a part of codec.pyx.
+# Reads the fields of packets, never beyond their end (section 1.5); a part of codec.pyx.
 
 
 cdef int malformed(str what) except -1:
@@ -33,7 +33,7 @@ cdef inline long long read_four_bytes(Reader* reader) except -1:
 
 
 cdef int read_variable(Reader* reader) except -1:
-    """A Variable Byte Integer (section 1.5.5), in its shortest form."""
+    """Read a Variable Byte Integer (section 1.5.5), which must have its shortest form."""
     cdef int value = 0, shift = 0, byte
     while True:
         byte = read_byte(reader)
@@ -48,7 +48,7 @@ cdef int read_variable(Reader* reader) except -1:
 
 
 cdef inline Py_ssize_t read_length(Reader* reader) except -1:
-    """The two-byte length before a string or binary data, checked against what is there."""
+    """Read the two-byte length of a string or binary data, checked against the packet's end."""
     cdef Py_ssize_t size = read_two_bytes(reader)
     if left(reader) < size:
         malformed("string or binary data is longer than its packet")
@@ -62,10 +62,10 @@ cdef bytes read_binary(Reader* reader):
 
 
 cdef bint is_printable(const uint8_t* start, Py_ssize_t size) noexcept:
-    """Tell whether UTF-8 that is well-formed has neither control characters nor non-characters.
+    """Return whether well-formed UTF-8 has neither control characters nor non-characters.
 
-    Section 1.5.4 leaves it to the receiver; libmosquitto ends its connection when it reads one, so
-    that a single one in a retained topic would keep every such client and bridge away.
+    Section 1.5.4 leaves this check to the receiver. libmosquitto disconnects when it reads such a
+    character, so that a single one in a retained topic would keep all its clients and bridges away.
     """
     cdef const uint8_t* end = start + size
     cdef uint8_t first
@@ -94,7 +94,7 @@ cdef bint is_printable(const uint8_t* start, Py_ssize_t size) noexcept:
 
 
 cdef bint is_sendable(str text) except -1:
-    """The same of a string that came another way, which may be longer than MQTT allows."""
+    """Return whether a string of any origin is printable and not too long for MQTT."""
     cdef Py_ssize_t size
     cdef const char* start
     try:
@@ -105,12 +105,12 @@ cdef bint is_sendable(str text) except -1:
 
 
 def string_is_valid(str text):
-    """Tell whether a string may stand in a packet (section 1.5.4)."""
+    """Return whether a string may occur in a packet (section 1.5.4)."""
     return is_sendable(text)
 
 
 cdef str decode_string(const uint8_t* start, Py_ssize_t size):
-    """Section 1.5.4: well-formed UTF-8 without surrogates, and what `is_printable` says."""
+    """Decode a string: well-formed UTF-8 without surrogates (section 1.5.4), and printable."""
     cdef str decoded
     try:
         decoded = PyUnicode_DecodeUTF8(<char*> start, size, NULL)

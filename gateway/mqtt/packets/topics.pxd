@@ -10,7 +10,7 @@ cdef class Subscription:
     cdef public bint elsewhere
     cdef public bint reaches_friends
     cdef public bint awaits_retained
-    cdef public Py_ssize_t size     # of its user's share
+    cdef public Py_ssize_t size     # bytes charged to its user's share
 
 
 cdef class SharedGroup:

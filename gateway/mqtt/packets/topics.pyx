@@ -1,13 +1,13 @@
-"""Topic filters, and who subscribes to a topic (MQTT 5.0, section 4.7)."""
+"""Topic filters and the subscriptions that match a topic (MQTT 5.0, section 4.7)."""
 
 SHARE_PREFIX = "$share/"
 
-#: The key of an interest in all topics (gateway.mqtt.workers.interest).
+#: The key for interest in all topics (gateway.mqtt.workers.interest).
 EVERYTHING = "#"
 
 
 def filter_is_valid(str topic_filter, int levels_max):
-    """Tell whether wildcards stand where they may, and there are not too many levels."""
+    """Return whether wildcards are in valid places, and there are not too many levels."""
     levels = topic_filter.split("/")
     if not topic_filter or len(levels) > levels_max:
         return False
@@ -20,17 +20,17 @@ def filter_is_valid(str topic_filter, int levels_max):
 
 
 def has_wildcard(str topic_filter):
-    """Tell whether a valid filter can match more than one topic."""
+    """Return whether a valid filter can match more than one topic."""
     return "+" in topic_filter or "#" in topic_filter
 
 
 def matches(str topic_filter, str topic):
-    """Tell whether a valid filter matches a topic name."""
+    """Return whether a valid filter matches a topic name."""
     if topic_filter == topic:
         return True
     filter_levels = topic_filter.split("/")
     levels = topic.split("/")
-    # Section 4.7.2: topics of the server are not matched by a wildcard at the first level.
+    # Section 4.7.2: a wildcard at the first level does not match topics that begin with $.
     if topic.startswith("$") and filter_levels[0] in {"+", "#"}:
         return False
     for index, wanted in enumerate(filter_levels):
@@ -42,9 +42,9 @@ def matches(str topic_filter, str topic):
 
 
 def split_share(str topic_filter):
-    """Share name and filter of `$share/NAME/FILTER`; the name is None for all other filters.
+    """Return share name and filter of `$share/NAME/FILTER`; the name is None for other filters.
 
-    A share name or filter that is not valid comes back as an empty filter.
+    If the share name is not valid, the filter that is returned is empty.
     """
     if not topic_filter.startswith(SHARE_PREFIX):
         return None, topic_filter
@@ -55,7 +55,7 @@ def split_share(str topic_filter):
 
 
 cdef class Subscription:
-    """One topic filter of one session, as asked for and as granted."""
+    """One topic filter of one session, as requested and as granted."""
 
     def __init__(
         self, session, str topic_filter, tuple granted_filters, *, int qos=0, bint no_local=False,
@@ -63,30 +63,31 @@ cdef class Subscription:
     ):
         self.session = session
         self.topic_filter = topic_filter
-        #: What `topic_filter` is narrowed to, so that it matches only what the owner may read.
+        #: The filters to which `topic_filter` is narrowed: they match only what may be read.
         self.granted_filters = granted_filters
         self.qos = qos
         self.no_local = no_local
         self.retain_as_published = retain_as_published
         self.identifier = identifier  # 0 = none
         self.share = share
-        self.elsewhere = False  # stands for subscribers at another worker
-        #: Some of what it matches is not its owner's own: `Hub.told` is asked for each message.
+        self.elsewhere = False  # whether it stands for subscribers at another worker
+        #: Whether it may match messages of friends: `Hub.told` is called for each message.
         self.reaches_friends = False
-        #: While its session has a backlog: that is of what is stored, which is to be sent whole.
+        #: Whether the session's backlog holds stored retained messages, all of which are to be
+        #: sent again if the session resumes elsewhere.
         self.awaits_retained = False
 
 
 cdef class SharedGroup:
-    """Subscriptions of one share name and filter: each message goes to one of them."""
+    """The subscriptions of one share name and filter: each message goes to one of them."""
 
     def __init__(self):
         self.members = {}
 
     def choose(self, bint here=False):
-        """The member whose turn it is; those on line come first.
+        """Return the next member in turn; members with connected clients come first.
 
-        `here`: of those alone that are connected to this worker, or were; None if there are none.
+        With `here`, only members of this worker count; None if there are none.
         """
         chosen = None
         for subscription in self.members:
@@ -99,7 +100,7 @@ cdef class SharedGroup:
         subscription = chosen
         if subscription is None:
             return None
-        # Round robin: whoever was chosen goes to the end.
+        # Round robin: the chosen member goes to the end.
         del self.members[subscription]
         self.members[subscription] = None
         return subscription
@@ -121,9 +122,9 @@ cdef class _Node:
 cdef class SubscriptionTree:
     """All subscriptions, found by topic.
 
-    Most clients subscribe to exactly one topic, their own: filters without a wildcard stand in one
+    Most clients subscribe to exactly one topic, their own. So filters without a wildcard are in one
     dictionary, and a topic with a single subscriber needs no container. Only filters with a
-    wildcard cost a walk.
+    wildcard require a walk through the trie.
     """
 
     def __init__(self):
@@ -133,11 +134,11 @@ cdef class SubscriptionTree:
         self._groups = {}
 
     def __len__(self):
-        """The memory that is held for filters: 0 when there are none."""
+        """Return a measure of the memory held for filters: 0 when there are none."""
         return len(self._exact) + self._wildcards + len((<_Node> self._root).children)
 
     def add(self, Subscription subscription):
-        """Make a subscription known under all its granted filters."""
+        """Add a subscription under all its granted filters."""
         for topic_filter in subscription.granted_filters:
             if subscription.share is None:
                 self._insert(topic_filter, subscription)
@@ -150,7 +151,7 @@ cdef class SubscriptionTree:
             group.members[subscription] = None
 
     def remove(self, Subscription subscription):
-        """Forget a subscription that was added."""
+        """Remove a subscription that was added."""
         for topic_filter in subscription.granted_filters:
             if subscription.share is None:
                 self._delete(topic_filter, subscription)
@@ -163,7 +164,7 @@ cdef class SubscriptionTree:
                 self._delete(topic_filter, group)
 
     cpdef list match(self, str topic):
-        """The subscriptions that match; a session is in it once for each of its filters."""
+        """Return the matching subscriptions; one occurs once for each of its matching filters."""
         cdef object exact = self._exact.get(topic)
         cdef list found
         if not self._wildcards:
@@ -185,7 +186,7 @@ cdef class SubscriptionTree:
         ]
 
     def match_unshared(self, str topic):
-        """The same without shared subscriptions."""
+        """Return the matching subscriptions that are not shared."""
         cdef list found = []
         exact = self._exact.get(topic)
         if exact is not None:
@@ -195,12 +196,15 @@ cdef class SubscriptionTree:
         return [subscriber for subscriber in found if type(subscriber) is Subscription]
 
     def choose_here(self, str share, str topic_filter):
-        """The member of a group whose turn it is at this worker; None if there is none."""
+        """Return the next member in turn of a group at this worker; None if there is none."""
         group = self._groups.get((share, topic_filter))
         return None if group is None else group.choose(True)
 
     def group_state(self, str share, str topic_filter):
-        """Of a group's members at this worker: 0 there are none, 1 all are away, 2 some are not."""
+        """Return the state of a group's members at this worker.
+
+        0: there are none; 1: the clients of all are away; 2: some are connected.
+        """
         group = self._groups.get((share, topic_filter))
         state = 0
         for subscription in () if group is None else group.members:
@@ -211,7 +215,7 @@ cdef class SubscriptionTree:
         return state
 
     def groups_here(self):
-        """Share name and filter of each group with members at this worker."""
+        """Return share name and filter of each group with members at this worker."""
         return [key for key in self._groups if self.group_state(*key)]
 
     cdef int _walk(self, str topic, list found) except -1:
@@ -286,7 +290,7 @@ cdef class SubscriptionTree:
 
 
 def merge(subscriptions):
-    """Subscriptions by session: overlapping filters of one client are one delivery."""
+    """Group subscriptions by session: overlapping filters of a client are one delivery."""
     cdef dict merged = {}
     for subscription in subscriptions:
         merged.setdefault(subscription.session, []).append(subscription)
@@ -294,7 +298,7 @@ def merge(subscriptions):
 
 
 cdef class ElsewhereInterest:
-    """The interest of clients of other workers, by the keys of gateway.mqtt.workers.interest."""
+    """The interest of other workers' clients, by the keys of gateway.mqtt.workers.interest."""
 
     def __init__(self):
         self._keys = set()
@@ -303,7 +307,7 @@ cdef class ElsewhereInterest:
         return len(self._keys)
 
     def change(self, changes):
-        """Take pairs of a key and whether it is wanted."""
+        """Apply changes: pairs of a key and whether it is wanted."""
         for key, wanted in changes:
             if wanted:
                 self._keys.add(key)
@@ -311,11 +315,11 @@ cdef class ElsewhereInterest:
                 self._keys.discard(key)
 
     def clear(self):
-        """Nothing is known any more."""
+        """Remove all keys."""
         self._keys.clear()
 
     cpdef bint wants(self, str topic):
-        """Tell whether somebody elsewhere may want a message of this topic."""
+        """Return whether a client elsewhere may want a message of this topic."""
         cdef Py_ssize_t first, second
         if not self._keys:
             return False

@@ -1,1 +1,1 @@
-"""From a PUBLISH to the log."""
+"""From a PUBLISH packet to records in the log."""

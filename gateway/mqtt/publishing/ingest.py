@@ -1,9 +1,9 @@
-"""From a PUBLISH to the log: which format a topic has, and what is to be appended.
+"""From a PUBLISH to the log: the format of each topic, and the records to append.
 
-`owntracks/<user>/<device>` and what is below it is OwnTracks' JSON, apart from what apps and people
-send each other there (`cmd`, `info`); `devices/<user>/<device>/position` is our own JSON. Any other
-topic that somebody may publish to may have a rule (`gateway.mqtt.publishing.mapping`); without one it is plain
-MQTT between clients and does not touch the log.
+`owntracks/<user>/<device>` and topics below it carry OwnTracks' JSON, except those by which clients
+talk to each other (`cmd`, `info`); `devices/<user>/<device>/position` carries our own JSON. A rule
+(`gateway.mqtt.publishing.mapping`) may map other topics to the log. All others are plain MQTT
+between clients and do not touch the log.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ logger = logging.getLogger(__name__)
 
 SOURCE: Final = "mqtt"
 
-#: Topics below `owntracks/<user>/<device>/` that are addressed to a client, not to the platform.
+#: Last levels below `owntracks/<user>/<device>/` of messages to clients, not to the platform.
 _BETWEEN_CLIENTS: Final = frozenset({"cmd", "info"})
 
 
+#: Records that one step appends.
 _SUBMITTED_A_STEP: Final = 50
 
+#: The reason code of the acknowledgement, and the appends that have to be done before it.
 Submission = tuple[int, list[Completion]]
 
 
 class Ingest:
-    """Parses what is published and hands it to the submitter. `clock_ms` is Unix time."""
+    """Parses publishes and passes the result to the submitter. `clock_ms` returns Unix time."""
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class Ingest:
         self._mapping = mapping
 
     def route(self, identity: Identity, topic: str) -> TopicRoute:
-        """Look at a topic once, so that the next message to it need not be looked at again."""
+        """Return the route of a topic: its parser, format and rights, reused for later messages."""
         allowed = self._rules.may_publish(identity, topic)
         levels = topic.split("/")
         parse: Parse | None = None
@@ -89,8 +91,10 @@ class Ingest:
         form: int,
         rule: TopicRule | None = None,
     ) -> TopicRoute:
-        """A route of fixes. Those that have to be counted, or are of a device too many, take the
-        way of `submit`, which says what becomes of them.
+        """Return a route for fixes.
+
+        Messages of metered users, and of devices beyond a user's limit, get a route that takes them
+        through `submit`, which counts or rejects them.
         """
         admission = self._admission
         metered = admission.is_metered(identity)
@@ -100,7 +104,7 @@ class Ingest:
         return route
 
     def _mapped(self, identity: Identity, topic: str, allowed: bool) -> TopicRoute:
-        """The route by an operator's rule; without one a message is for other clients alone."""
+        """Return the route by an operator's rule; without one a message goes to clients only."""
         rule = next((each for each in self._mapping if each.matches(topic)), None)
         if rule is None:
             return TopicRoute(topic, allowed, None)
@@ -108,7 +112,7 @@ class Ingest:
             return TopicRoute(topic, allowed, None, rule=rule)
         name = rule.key_of(identity.user, topic)
         user, _, device = name.partition("/")
-        # Nobody moves the devices of others, whatever a rule makes of a topic.
+        # Users may not publish positions of others' devices, whatever a rule makes of a topic.
         allowed = allowed and (user == identity.user or identity.admin)
         allowed = allowed and identity.device in {None, device, name}
         if not user or not device or "/" in device:
@@ -124,11 +128,11 @@ class Ingest:
         payload: bytes,
         properties: Properties | None = None,
     ) -> Submission:
-        """The reason code to acknowledge with, once all the appends are done.
+        """Append a message; return its reason code and the appends to wait for.
 
-        One that fails means that the message must not be acknowledged at all. The code is
-        NO_MATCHING_SUBSCRIBERS where the message is kept but is nothing for other clients. Raises
-        QuotaExceeded, and then nothing of it is stored.
+        If one of the appends fails, the message must not be acknowledged at all. The code is
+        NO_MATCHING_SUBSCRIBERS for messages that are recorded but not passed on to other clients.
+        Raises QuotaExceeded, and then nothing is stored.
         """
         if not route.allowed:
             self._counters["publishes_not_allowed"] += 1
@@ -158,7 +162,7 @@ class Ingest:
     async def submit_in_steps(
         self, identity: Identity, route: TopicRoute, payload: bytes, parsing: Parsing
     ) -> Submission:
-        """The same for fixes that take long to read. Raises ParsingUnavailable as well."""
+        """Do what `submit` does, but parse in another process; raises ParsingUnavailable, too."""
         assert route.parse is not None
         name = over_mqtt(owntracks.SOURCE if route.parse is owntracks.parse else positions.SOURCE)
         try:
@@ -186,7 +190,7 @@ class Ingest:
         )
 
     def _not_parsed(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:
-        # A bug of a parser must not make a phone repeat one message for ever.
+        # An error in a parser must not make a phone repeat one message for ever.
         rejected = self._rejected("the parser failed", identity, route, payload)
         return ReasonCode.NO_MATCHING_SUBSCRIBERS, [self.submitter.submit_rejected(rejected)]
 
@@ -197,7 +201,7 @@ class Ingest:
         payload: bytes,
         parsed: Parsed,
     ) -> Generator[None, None, Submission]:
-        """Do what `submit` does, in steps none of which takes long."""
+        """Append the results of a parser in short steps, and return what `submit` returns."""
         before = len(parsed.fixes)
         try:
             yield from self._admission.admit_in_steps(identity, parsed)
@@ -218,14 +222,14 @@ class Ingest:
             map(submitter.rejected_receipt, rejections),
         )
         completions: list[Completion] = []
-        # One of each step: to be told of each of ten thousand takes long.
+        # One completion for each step: ten thousand separate callbacks take long.
         while step := list(itertools.islice(appended, _SUBMITTED_A_STEP)):
             if len(step) < _SUBMITTED_A_STEP:
                 completions += step
                 break
             completions.append(together(step))
             yield
-        # What is encrypted is nothing to us, but it is to friends who have the key.
+        # We cannot read encrypted payloads, but friends who have the key can.
         stored = bool(parsed.fixes or parsed.events)
         if rejections and not stored and b'"encrypted"' not in payload:
             if beyond:
@@ -236,12 +240,12 @@ class Ingest:
     def keep_refused(
         self, identity: Identity, route: TopicRoute, payload: bytes, reason: str
     ) -> Completion:
-        """Record in topic `error` what is not taken, and why."""
+        """Record a message that is not accepted in topic `error`, with the reason."""
         self._counters["publishes_rejected"] += 1
         return self.submitter.submit_rejected(self._rejected(reason, identity, route, payload))
 
     def refused_connect(self, username: str | None, client_id: str, reason: str) -> None:
-        """Record in topic `error` that somebody was not let in, without what lets them in."""
+        """Record a refused CONNECT in topic `error`, without credentials."""
         user = None if username is None else without_tokens(username.encode()).decode()
         rejected = Rejected(
             reason=reason,
@@ -267,6 +271,6 @@ class Ingest:
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:
-    """Nobody waits for this one; an error is not worth a complaint about not being looked at."""
+    """Retrieve the exception of a future without a reader, so that asyncio does not log it."""
     if not future.cancelled():
         future.exception()

@@ -1,6 +1,6 @@
-"""Messages that take long to read: a process of its own reads them, and they are stored in steps.
+"""Messages that take long to parse: another process parses them, and they are stored in steps.
 
-A client whose message is read so is not listened to meanwhile, so that what it says stays in order.
+The client's connection is not read meanwhile, so that its messages stay in order.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: After which a message is looked at again that had to wait for others of its user.
+#: Seconds before a retry of a message that had to wait for others of its user.
 _AGAIN_S: Final = 1.0
 
 
 class LargeMessages:
-    """Of one server."""
+    """Stores the large messages of one server."""
 
     def __init__(self, shell: Shell, ingest: Ingest, parsing: Parsing) -> None:
         self._shell = shell
@@ -39,19 +39,19 @@ class LargeMessages:
         self._tasks = TaskSet("storing a large message")
 
     async def close(self) -> None:
-        """Give up what is being read."""
+        """Cancel the messages that are being parsed, and wait for their tasks to end."""
         await self._tasks.close()
 
     def is_large(self, route: TopicRoute, payload: bytes) -> bool:
-        """Tell whether a message takes long to read."""
+        """Return whether a message takes long to parse."""
         return route.allowed and route.parse is not None and not is_read_here(payload)
 
     async def submit(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:
-        """As Ingest.submit. Raises QuotaExceeded, ParsingUnavailable."""
+        """Do what Ingest.submit does; raises QuotaExceeded or ParsingUnavailable."""
         return await self._ingest.submit_in_steps(identity, route, payload, self._parsing)
 
     def take(self, connection: Connection, packet: Publish, route: TopicRoute) -> None:
-        """Store a PUBLISH, and go on with its connection."""
+        """Store a PUBLISH, and then handle the next packets of its connection."""
         task = self._tasks.start(
             self._store(connection, packet, route), partial(self._failed, connection)
         )

@@ -1,10 +1,11 @@
-"""The topics of the log for messages that are no fix by their topic's name.
+"""Operators' rules that map MQTT topics to topics of the log.
 
-A rule is written FILTER=TOPIC or FILTER=TOPIC:KEY. What somebody may publish and what matches
-FILTER is appended to TOPIC under KEY before it is acknowledged, and goes to MQTT subscribers as
-well. KEY may have `{topic}`, `{user}` (who publishes) and `{1}`, `{2}`, ... (levels of the topic);
-without one it is the topic. For TOPIC `location` the payload is a position in our own JSON, and KEY
-its device, USER/DEVICE: without one the user's device that the last `+` of FILTER stands for.
+A rule is written FILTER=TOPIC or FILTER=TOPIC:KEY. A message that its sender may publish and whose
+topic matches FILTER is appended to TOPIC under KEY before it is acknowledged, and goes to MQTT
+subscribers as well. KEY may contain `{topic}`, `{user}` (the publisher) and `{1}`, `{2}`, ...
+(levels of the topic); the default is the topic. For TOPIC `location` the payload is a position in
+our own JSON, and KEY is its device, USER/DEVICE; the default is the publisher's device named by the
+level that the last `+` of FILTER matches.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LEVELS_MAX: Final = 128
 _KEY_CHARACTERS_MAX: Final = 1024
 _PARTITIONS: Final = 4
 
-#: Of MQTT 5's user properties, what becomes headers of the record.
+#: Limits for the MQTT 5 user properties that become headers of the record.
 _HEADERS_MAX: Final = 32
 _HEADER_BYTES_MAX: Final = 8 * 1024
 
@@ -32,18 +33,18 @@ Headers = list[tuple[str, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """See above."""
+    """A mapping rule: a topic filter, a topic of the log, and a template of the key."""
 
     topic_filter: str
     log_topic: str
     key: str
 
     def matches(self, topic: str) -> bool:
-        """Tell whether the rule is for a topic."""
+        """Return whether the rule applies to a topic."""
         return matches(self.topic_filter, topic)
 
     def key_of(self, user: str, topic: str) -> str:
-        """The key of what `user` publishes to a topic that matches."""
+        """Return the key of a message that `user` publishes to a matching topic."""
         levels = topic.split("/")
 
         def named(place: re.Match[str]) -> str:
@@ -59,7 +60,7 @@ class TopicRule:
 
 
 def parse_rule(text: str) -> TopicRule:
-    """A rule as it is written; raises ValueError, which says what is wrong with it."""
+    """Parse a rule; raises ValueError with a text that says what is wrong with it."""
     parts = _RULE.fullmatch(text)
     if parts is None:
         raise ValueError(f"{text!r} is not FILTER=TOPIC or FILTER=TOPIC:KEY")
@@ -84,16 +85,17 @@ def _device_of(topic_filter: str) -> str:
 
 
 def topics_of(rules: tuple[TopicRule, ...]) -> list[Topic]:
-    """The topics of the log that rules write to, beside the platform's own."""
+    """Return the topics of the log that rules write to, except the platform's own."""
     names = dict.fromkeys(rule.log_topic for rule in rules)
     return [Topic(name, _PARTITIONS) for name in names if name != LOCATION]
 
 
 def headers_of(user: str, topic: str, properties: Properties | None) -> Headers:
-    """The record's headers: where the message came from, and MQTT 5's properties.
+    """Return the headers of a record: the message's origin and its MQTT 5 properties.
 
-    `mqtt.topic`, `mqtt.user`, `content-type`, `mqtt.response-topic`, `mqtt.correlation-data`, and
-    user properties under their own names; too many or too long ones are left out.
+    These are `mqtt.topic`, `mqtt.user`, `content-type`, `mqtt.response-topic`,
+    `mqtt.correlation-data`, and user properties under their own names, up to limits of their number
+    and size.
     """
     headers: Headers = [("mqtt.topic", topic.encode()), ("mqtt.user", user.encode())]
     if not properties:
@@ -111,7 +113,7 @@ def headers_of(user: str, topic: str, properties: Properties | None) -> Headers:
     for pair in (pairs if isinstance(pairs, list) else [])[:_HEADERS_MAX]:
         assert isinstance(pair, tuple)
         name_text, value_text = pair
-        # Those are ours to say.
+        # These names are reserved for the platform.
         if name_text.startswith("mqtt.") or name_text == "traceparent":
             continue
         room -= len(name_text) + len(value_text)

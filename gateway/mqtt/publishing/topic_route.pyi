@@ -3,7 +3,7 @@ from gateway.mqtt.interfaces import Parse
 from gateway.mqtt.publishing.mapping import TopicRule
 
 class TopicRoute(FixRoute):
-    """The way of messages that one client publishes to one topic."""
+    """The route of messages that one client publishes to one topic."""
 
     topic: str
     allowed: bool

@@ -1,13 +1,13 @@
-"""What becomes of messages that one client publishes to one topic."""
+"""The route of messages that one client publishes to one topic."""
 
 from gateway.fixes.fix_route cimport FORM_OTHER, FixRoute
 
 
 cdef class TopicRoute(FixRoute):
-    """The way of messages that one client publishes to one topic.
+    """The route of messages that one client publishes to one topic.
 
-    `device` is the device's name as it is stored, if it is known already; `parse` None means that
-    nothing is for the log. Messages that are `metered` are for the complete reader, which has them
+    `device` is the device's name as stored, if it is known already. `parse` None means that the
+    messages are not for the log. `metered` messages need the complete parser, where they are
     counted.
     """
 
@@ -25,10 +25,10 @@ cdef class TopicRoute(FixRoute):
 
     @property
     def user(self):
-        """The user that the topic, or the rule for it, names."""
+        """The user that the topic, or its rule, names."""
         return self.topic.split("/")[1] if self._named is None else self._named.split("/")[0]
 
     @property
     def device(self):
-        """The device that the topic, or the rule for it, names."""
+        """The device that the topic, or its rule, names."""
         return self.topic.split("/")[2] if self._named is None else self._named.split("/")[1]

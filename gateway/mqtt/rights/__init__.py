@@ -1,1 +1,1 @@
-"""Who may publish and read what, asked at each message."""
+"""Rights to publish and read, checked for each message."""

@@ -1,14 +1,14 @@
-"""Rules of what clients may publish and read.
+"""Access rules: the topics that clients may publish to and read.
 
-A user owns `owntracks/<user>/...` and `devices/<user>/...`; a token of one device owns the part of
-both that is the device's; an admin may do everything. What a subscription could show beyond that is
-cut off when it is made, and again when rights change: `owntracks/+/+`, which the OwnTracks apps ask
-for, becomes `owntracks/<user>/+`. So the delivery of what is one's own needs no check, and a
-hundred thousand such filters do not meet each other's messages.
+A user owns `owntracks/<user>/...` and `devices/<user>/...`; a token of one device owns the device's
+part of both; an admin may do everything. A subscription is narrowed to what its client may read
+when it is made, and again when rights change: `owntracks/+/+`, which the OwnTracks apps ask for,
+becomes `owntracks/<user>/+`. So a user's own messages are delivered without a check, and a hundred
+thousand such filters do not match each other's messages.
 
-A user's friends (`waylog user friend`) may read where its devices are and what they are called, as
-it is told to friends (`delivery_rights`), also with the token of a phone, since OwnTracks shows
-friends. An administrator may grant anybody any other topics (`waylog user allow`).
+A user's friends (`waylog user friend`) may read the positions and names of its devices, in the form
+that `delivery_rights` lets friends see. The token of a phone allows that, too, since OwnTracks
+shows friends. An administrator may grant any user any other topics (`waylog user allow`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gateway.users.permissions import Sight
 from gateway.users.rights import USUAL_RIGHTS, Rights
 
 ROOTS: Final = ("owntracks", "devices")
-#: What friends may read of each other: no commands, no configurations, no waypoints.
+#: Topics that friends may read of each other: no commands, no configurations, no waypoints.
 _OF_FRIENDS: Final = (
     "owntracks/{}/+",
     "owntracks/{}/+/event",
@@ -29,14 +29,14 @@ _OF_FRIENDS: Final = (
     "devices/{}/+/address",
     "devices/{}/+/position",
 )
-#: Stands for a friend: no name and no filter has it.
+#: Placeholder for a friend's name; it cannot occur in a name or a filter.
 _ANYBODY: Final = "\0"
-#: Whose topics one subscription reaches.
+#: Friends whose topics one subscription can reach.
 _FRIENDS_MAX: Final = 50
 
 
 def _owned(identity: Identity) -> tuple[str, ...] | None:
-    """User and perhaps device, as topic levels; None if they can't be such."""
+    """Return user and perhaps device as topic levels; None if they are not valid levels."""
     user, device = identity.user, identity.device
     if device is not None and device.startswith(f"{user}/"):
         device = device.removeprefix(f"{user}/")
@@ -49,13 +49,13 @@ def _owned(identity: Identity) -> tuple[str, ...] | None:
 
 
 class AccessRules:
-    """The rules above. Another set of rules may take their place, as the tests of protocols do."""
+    """The rules of the module's docstring. Tests of protocols replace them by other rules."""
 
     def may_publish(self, identity: Identity, topic: str) -> bool:
-        """Tell whether a PUBLISH to `topic` is accepted."""
+        """Return whether a PUBLISH to `topic` is accepted."""
         levels = topic.split("/")
         if levels[0] == "devices" and levels[-1] == "address":
-            return False  # what the platform says, nobody else does
+            return False  # only the platform publishes addresses
         if not rights_of(identity).may_send:
             return False
         if identity.admin:
@@ -72,7 +72,7 @@ class AccessRules:
         return not topic.startswith("$") and any(matches(each, topic) for each in granted)
 
     def granted_filters(self, identity: Identity, topic_filter: str) -> tuple[str, ...]:
-        """The rest of a valid filter that is allowed; empty if it could never match anything."""
+        """Return the filters to which a valid filter is narrowed; empty if none may be read."""
         if identity.admin:
             return (topic_filter,)
         owned = _owned(identity)
@@ -86,8 +86,9 @@ class AccessRules:
         return tuple(dict.fromkeys(granted for granted in narrowed if granted is not None))
 
     def reaches_friends(self, identity: Identity, granted_filters: tuple[str, ...]) -> bool:
-        """Tell whether granted filters may match topics that are told, so that `sight_of` is to be
-        asked for each message.
+        """Return whether granted filters may match friends' topics.
+
+        If so, `sight_of` has to be called for each message.
         """
         if identity.admin:
             return False
@@ -95,7 +96,7 @@ class AccessRules:
         return any(not friends.keys().isdisjoint(each.split("/")[1:2]) for each in granted_filters)
 
     def sight_of(self, identity: Identity, topic: str) -> Sight:
-        """The sight that a subscriber has of messages to a topic."""
+        """Return how much a subscriber may see of messages to a topic."""
         if identity.admin:
             return Sight.EVERYTHING
         levels = topic.split("/")
@@ -114,7 +115,7 @@ class AccessRules:
 
 
 def _of_friends(topic_filter: str, friends: list[str]) -> list[str]:
-    """The part of a filter that may be read of friends."""
+    """Narrow a filter to the topics that friends may read."""
     levels = topic_filter.split("/")
     if len(levels) > 1 and levels[1] not in ("+", "#") and levels[0] != "#":
         named = levels[1]
@@ -122,20 +123,20 @@ def _of_friends(topic_filter: str, friends: list[str]) -> list[str]:
             return []
         found = [intersect(topic_filter, each.format(named)) for each in _OF_FRIENDS]
         return [each for each in found if each is not None]
-    # The same of each: it is found out once.
+    # The result is the same for each friend, so it is computed once.
     of_anybody = [intersect(topic_filter, each.format(_ANYBODY)) for each in _OF_FRIENDS]
     common = [each for each in of_anybody if each is not None]
     return [each.replace(_ANYBODY, friend) for friend in friends for each in common]
 
 
 def rights_of(identity: Identity) -> Rights:
-    """The rights of somebody beyond their own topics."""
+    """Return the rights of a user beyond its own topics."""
     rights: Rights = getattr(identity, "rights", USUAL_RIGHTS)
     return rights
 
 
 def intersect(one: str, other: str) -> str | None:
-    """The filter that matches what both match; None if nothing."""
+    """Return the filter that matches what both filters match; None if there is nothing."""
     ours, theirs = one.split("/"), other.split("/")
     both: list[str] = []
     for index in range(max(len(ours), len(theirs))):
@@ -158,7 +159,7 @@ def intersect(one: str, other: str) -> str | None:
 
 
 def narrow(topic_filter: str, prefix: tuple[str, ...]) -> str | None:
-    """The filter that matches what `topic_filter` and `prefix/#` both match; None if nothing."""
+    """Return the filter that matches what `topic_filter` and `prefix/#` both match, or None."""
     levels = topic_filter.split("/")
     for index, wanted in enumerate(prefix):
         if index >= len(levels):

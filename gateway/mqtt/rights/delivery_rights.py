@@ -1,8 +1,9 @@
-"""Rights of clients to read, asked at each delivery that is not of their own topics.
+"""Rights to read, checked for each delivery of a message that is not its reader's own.
 
-A client's own topics, and an administrator's, are delivered as they are, and cost nothing here. Of
-a friend's topics a client gets what friends are told (gateway.friends.telling), and nothing from before the
-friendship. `identity` of a session has the rights of now: `RightChanges` keeps them.
+Messages of a client's own topics, and all messages to an administrator, are delivered unchanged and
+without a check here. Of a friend's messages a client receives the form that friends may see
+(gateway.friends.telling), and nothing from before the friendship. A session's `identity` has its
+current rights: `RightChanges` updates them.
 """
 
 from __future__ import annotations
@@ -22,23 +23,26 @@ from gateway.users.permissions import Permissions, Sight
 from waylog.messages import Address, Fix
 from waylog.observability.telemetry import now_ms
 
+#: Subscriptions, and sessions, that are remembered until homes are known.
 _WITHHELD_MAX: Final = 10_000
 
 _Waiting = TypeVar("_Waiting")
 
 
 class Untold(NamedTuple):
-    """What a client is to get of its friends as soon as it is known where these live."""
+    """Messages of friends that a client is to receive as soon as friends' homes are known."""
 
-    #: Messages as they are: they have to be told (`DeliveryRights.told`).
+    #: Unfiltered messages; `DeliveryRights.told` has to filter them.
     held: list[Message]
-    #: Something that is retained is to be sent, too.
+    #: Whether retained messages are to be sent, too.
     missed: bool
 
 
 class DeliveryRights:
-    """Of one server. Without `permissions` nobody's rights change, and without `telling` friends
-    are told nothing; `clock_ms` is Unix time.
+    """Checks the rights to read on one server.
+
+    Without `permissions` rights never change, and without `telling` friends receive nothing;
+    `clock_ms` returns Unix time.
     """
 
     def __init__(
@@ -52,7 +56,7 @@ class DeliveryRights:
         self._permissions = permissions
         self._telling = telling
         self._clock_ms = clock_ms
-        # All friends are told the same of a message, one after the other.
+        # Cache of the last message's form for friends, as several friends may receive it.
         self._last: tuple[Message, Told[Message] | None] | None = None
         self._withheld: OrderedDict[Subscription, None] = OrderedDict()
         self._missing: OrderedDict[Session, None] = OrderedDict()
@@ -60,24 +64,24 @@ class DeliveryRights:
 
     @property
     def version(self) -> int:
-        """For `since`."""
+        """The version of all rights, an argument of `since`."""
         return 0 if self._permissions is None else self._permissions.version
 
     def now(self, identity: Identity) -> Identity | None:
-        """Somebody with the rights of now; None: revoked. Raises sqlite3.Error."""
+        """Return an identity with its current rights; None if revoked. Raises sqlite3.Error."""
         if self._permissions is None:
             return identity
         return self._permissions.now(cast("auth.Identity", identity))
 
     def since(self, identity: Identity, version: int) -> Identity | None:
-        """The same for an identity that was right at `version`; costs little without a change."""
+        """Do what `now` does, for an identity checked at `version`; cheap if nothing changed."""
         changed = self._permissions is not None and self._permissions.changed_since(
             identity.user, version
         )
         return self.now(identity) if changed else identity
 
     def told(self, message: Message, session: Session) -> Message | None:
-        """Give the part of a message of now that a client gets; None: nothing."""
+        """Return the part of a live message that a client may read; None: nothing."""
         sight = self._rules.sight_of(session.identity, message.topic)
         if sight is Sight.EVERYTHING:
             return message
@@ -95,7 +99,10 @@ class DeliveryRights:
     def shown(
         self, messages: Iterable[Message | None], subscription: Subscription
     ) -> Iterator[Message | None]:
-        """Give the part of retained messages that a subscriber gets, each when its turn comes."""
+        """Yield the parts of retained messages that a subscriber may read, checked one by one.
+
+        None stands for a pause, or for a message that the subscriber does not get.
+        """
         session = subscription.session
         begun = session.identity
         for message in messages:
@@ -110,16 +117,16 @@ class DeliveryRights:
                 yield None
             elif sight is Sight.TOLD:
                 told = _if_since(session.identity, self._as_told(message, retained=True))
-                yield told  # None is no more than a pause
+                yield told
             else:
                 yield None
 
     def hold(self, message: Message, session: Session) -> None:
-        """Keep a friend's message, as it is, until `take_held`."""
+        """Keep a friend's unfiltered message until `take_held`."""
         self._held.hold(message, session)
 
     def untold(self, session: Session) -> Untold:
-        """What is still kept back from a session; it may go on elsewhere."""
+        """Return what is held back from a session, which may be resumed elsewhere."""
         missed = session in self._missing or (
             bool(self._withheld)
             and any(each in self._withheld for each in session.subscriptions.values())
@@ -127,10 +134,10 @@ class DeliveryRights:
         return Untold(self._held.of(session), missed)
 
     def take_withheld(self) -> Iterator[Subscription]:
-        """Subscriptions that got nothing of friends because nobody knew yet where these live.
+        """Return the subscriptions that received nothing of friends while homes were unknown.
 
-        None are taken as long as that is so. Of those that have missed what was published
-        meanwhile, what is retained by then stands for it.
+        The result is empty as long as they are unknown. Retained messages then stand for the
+        messages that were published meanwhile.
         """
         if self._telling is None or not self._telling.ready:
             return iter(())
@@ -143,22 +150,23 @@ class DeliveryRights:
         return _taken(self._withheld)
 
     def take_held(self) -> Iterator[tuple[Message, Session]]:
-        """Messages of friends that nobody could be told then, and for whom each was."""
+        """Yield held messages, each with a session that it is for, once homes are known."""
         ready = self._telling is not None and self._telling.ready
         return self._held.take() if ready else iter(())
 
     def forget_device(self, device: str) -> None:
-        """A device (`user/device`) has been erased: nothing of it is held."""
+        """Drop the held messages of an erased device (`user/device`)."""
         self._held.forget_device(device)
 
     def keep_readable(self, session: Session, before: Identity) -> None:
-        """Throw away what waits for a client, and may be read no more as it was meant."""
+        """Drop a session's waiting messages that its client may no longer read."""
         session.keep_waiting(self.readable(session.identity, before))
 
     def readable(self, identity: Identity, before: Identity) -> Callable[[Message], bool]:
-        """What tells of a message whether somebody may read it, as `before` might have.
+        """Return a function that tells whether `identity` may read a message queued for `before`.
 
-        Somebody is another than before by a change of rights; a friend is told it as then, or not.
+        Both are the same user, after and before a change of rights. A message may be read if the
+        user may see everything of it now, or sees it as a friend now and did so before.
         """
         sight_of = self._rules.sight_of
 
@@ -173,7 +181,7 @@ class DeliveryRights:
     def told_card(
         self, address: Address, fix: Fix | None, own: Mapping[str, Any], *, retained: bool
     ) -> tuple[int, bytes]:
-        """For Message.told: the card of a device as its friends see it; no bytes: none."""
+        """Return Message.told of a card: time and the form for friends; no bytes if none."""
         told = None if self._telling is None else self._telling.card(address, fix, own, retained)
         return (0, b"") if told is None else told
 
@@ -194,7 +202,7 @@ class DeliveryRights:
             payload,
             message.qos,
             message.retain,
-            None,  # what its owner adds is for its owner
+            None,  # properties are for the owner only
             message.expires_at,
             message.latest_only,
         )
@@ -202,7 +210,7 @@ class DeliveryRights:
 
 
 def _remember(waiting: OrderedDict[_Waiting, None], one: _Waiting) -> None:
-    """Keep those that came last."""
+    """Add an entry, and drop the oldest one beyond _WITHHELD_MAX."""
     waiting[one] = None
     if len(waiting) > _WITHHELD_MAX:
         waiting.popitem(last=False)
@@ -214,7 +222,7 @@ def _taken(waiting: OrderedDict[_Waiting, None]) -> Iterator[_Waiting]:
 
 
 def _if_since(identity: Identity, told: Told[Message] | None) -> Message | None:
-    """Give what is told, unless it is from before the friendship."""
+    """Return the friend's form of a message, unless it is from before the friendship."""
     if told is None:
         return None
     since = rights_of(identity).friends.get(told.what.topic.split("/")[1])

@@ -1,4 +1,4 @@
-"""Messages of friends that cannot be told yet, and that nothing retained will stand for."""
+"""Messages of friends that wait until homes are known, and have no retained message instead."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 from gateway.mqtt.sessions.session import Message, Session
 from waylog.sealing.sealing import owner_of_mqtt_topic
 
-#: Of one user: the newest ones.
+#: Limits of one user's messages; the newest are kept.
 USER_MESSAGES_MAX: Final = 20
 USER_BYTES_MAX: Final = 16 * 1024
-#: Of all users; beyond it the oldest go.
+#: Bytes of the messages of all users; beyond it the oldest are dropped.
 BYTES_MAX: Final = 4 * 1024 * 1024
-_ENTRY_BYTES: Final = 500  # of a message's objects, apart from topic and payload
+_ENTRY_BYTES: Final = 500  # estimated size of a message's objects, apart from topic and payload
 
 
 class HeldMessages:
-    """Messages, the oldest first, and the sessions that each is for."""
+    """Held messages, the oldest first, and the sessions that each is for."""
 
     def __init__(self) -> None:
         self._messages: OrderedDict[Message, dict[Session, None]] = OrderedDict()
@@ -31,7 +31,7 @@ class HeldMessages:
         return len(self._messages)
 
     def hold(self, message: Message, session: Session) -> None:
-        """Keep a message for a session."""
+        """Hold a message for a session."""
         sessions = self._messages.get(message)
         if sessions is None:
             sessions = self._add(message)
@@ -40,13 +40,13 @@ class HeldMessages:
         self._trim(_user(message))
 
     def of(self, session: Session) -> list[Message]:
-        """All that is held for a session, in order."""
+        """Return all messages that are held for a session, in order."""
         return list(self._of_sessions.get(session, ()))
 
     def take(self) -> Iterator[tuple[Message, Session]]:
-        """Give all messages, the oldest first, each once to each of its sessions.
+        """Yield all messages, the oldest first, each once for each of its sessions.
 
-        What has not been given yet is still held, and may go or be given elsewhere meanwhile.
+        Messages not yielded yet are still held, and may be dropped or handed over meanwhile.
         """
         while self._messages:
             message = next(iter(self._messages))
@@ -58,7 +58,7 @@ class HeldMessages:
                 self._remove(message)
 
     def forget_device(self, device: str) -> None:
-        """A device (`user/device`) has been erased."""
+        """Drop the messages of an erased device (`user/device`)."""
         for message in list(self._of_users.get(device.partition("/")[0], ())):
             if owner_of_mqtt_topic(message.topic) == device:
                 self._remove(message)

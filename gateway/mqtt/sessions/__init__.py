@@ -1,1 +1,1 @@
-"""Sessions, subscriptions and what waits for clients: state machines without I/O."""
+"""Sessions, subscriptions and queued messages: state machines without I/O."""

@@ -1,11 +1,11 @@
-# What each user holds of memory that all share; a part of session.pyx.
+# Each user's part of memory that all users share; a part of session.pyx.
 
 
 cdef class Pool:
-    """So many bytes for all, of which a user holds at most `each`, and no more than is left free.
+    """A pool of `total` bytes, of which one user holds at most `each`, and at most what is free.
 
-    The second bound is the dynamic threshold of `gateway.limits.pools.Shares`, of which this is the form for what
-    every message passes: alone a user may have half; the more others hold, the less.
+    The second bound is the dynamic threshold of `gateway.limits.pools.Shares`, implemented here for
+    the path of every message: a single user may have half; the more others hold, the less.
     """
 
     def __init__(self, Py_ssize_t total, Py_ssize_t each):
@@ -20,7 +20,7 @@ cdef class Account:
         self.pool = pool
 
     cpdef bint take(self, Py_ssize_t amount):
-        """Hold so much more; False, and then no more, where that is too much."""
+        """Hold `amount` more bytes; return False, and hold nothing more, if that is too much."""
         if (
             self.held + amount > self.pool.each
             or self.held + amount > self.pool.total - self.pool.used
@@ -30,15 +30,15 @@ cdef class Account:
         return True
 
     cpdef hold(self, Py_ssize_t amount):
-        """Hold so much more, whatever that makes."""
+        """Hold `amount` more bytes without regard to the bounds."""
         self.held += amount
         self.pool.used += amount
 
     cpdef give_back(self, Py_ssize_t amount):
-        """Hold so much less."""
+        """Hold `amount` fewer bytes."""
         self.held -= amount
         self.pool.used -= amount
 
     cdef bint is_full(self):
-        """Tell whether nothing more is to come in."""
+        """Return whether the user holds more than its share."""
         return self.held > self.pool.each

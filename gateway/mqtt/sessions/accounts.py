@@ -1,7 +1,8 @@
-"""Users' shares of what all have in common, so that none can leave the others nothing.
+"""Users' shares of common resources, so that no user can exhaust them.
 
-Over its share a user is refused something new (0x97), or its own oldest goes; everybody else goes
-on. Of a process: with several workers each has its part of every pool (gateway.mqtt.listening.options).
+A user beyond its share is refused something new (0x97, quota exceeded) or loses its own oldest;
+other users are not affected. The shares are those of one process: with several workers each has its
+part of every pool (gateway.mqtt.listening.options).
 """
 
 from __future__ import annotations
@@ -14,29 +15,30 @@ from gateway.mqtt.packets.packets import Will
 from gateway.mqtt.sessions.session import Account, Pool, Session
 from gateway.mqtt.settings import Settings
 
+# Estimated bytes: of a subscription, of a trie level of a filter with a wildcard, and of a will.
 _SUBSCRIPTION_BYTES: Final = 300
-_LEVEL_BYTES: Final = 300  # of the trie, for each level of a filter with a wildcard
+_LEVEL_BYTES: Final = 300
 _WILL_BYTES: Final = 500
 
 
 class UserAccount:
-    """Of one user, as long as it has a session here."""
+    """The resources that one user holds, as long as it has a session here."""
 
     __slots__ = ("account", "offline", "publishes", "sessions")
 
     def __init__(self, held: Pool, publishes: Pool) -> None:
         self.account = Account(held)
         self.publishes = Account(publishes)
-        #: Sessions of clients that are away; the one away longest is first.
+        #: Sessions of clients that are away; the one away longest comes first.
         self.offline: OrderedDict[Session, None] = OrderedDict()
         self.sessions = 0
 
 
 class UserAccounts:
-    """The shares of all users."""
+    """The shares of all users in one process."""
 
     def __init__(self, settings: Settings) -> None:
-        # Twice the pool is a pool of which one may have all (gateway.limits.pools.Shares).
+        # One user gets at most half of a pool: doubled, one may have all of what is configured.
         times = 1 if settings.users_share else 2
 
         def each(share: int, total: int) -> int:
@@ -58,7 +60,7 @@ class UserAccounts:
             times * settings.connections_max,
             each(settings.connections_per_user_max, settings.connections_max),
         )
-        #: By user, or by `MqttServer.party_of_unknown` before it is known.
+        #: By user, or by `MqttServer.party_of_unknown` before the client is authenticated.
         self.incomplete = Shares(
             times * settings.incomplete_bytes_max,
             each(settings.incomplete_bytes_per_user_max, settings.incomplete_bytes_max),
@@ -73,11 +75,11 @@ class UserAccounts:
         )
 
     def of(self, user: str) -> UserAccount:
-        """The share of a user that has a session."""
+        """Return the account of a user that has a session."""
         return self._users[user]
 
     def begin(self, session: Session) -> None:
-        """A session begins."""
+        """Count a new session for its user."""
         user = session.identity.user
         share = self._users.get(user)
         if share is None:
@@ -86,7 +88,7 @@ class UserAccounts:
         session.account = share.account
 
     def end(self, session: Session) -> None:
-        """A session is over."""
+        """Discount a session that is over, with all that it held."""
         user = session.identity.user
         share = self._users.get(user)
         if session.account is None or share is None:
@@ -98,7 +100,7 @@ class UserAccounts:
             del self._users[user]
 
     def has_room(self, user: str, size: int) -> bool:
-        """Tell whether a user may hold so much more of messages and wills."""
+        """Return whether a user may hold `size` more bytes of messages and wills."""
         user_account = self._users.get(user)
         account = Account(self._held) if user_account is None else user_account.account
         if not account.take(size):
@@ -108,23 +110,23 @@ class UserAccounts:
 
     @property
     def users(self) -> int:
-        """The number of users."""
+        """The number of users that have a session."""
         return len(self._users)
 
     @property
     def held_bytes(self) -> int:
-        """Of messages that wait for clients, over all users."""
+        """The bytes of messages queued for or in flight to clients, and of wills, of all users."""
         return self._held.used
 
 
 def subscription_bytes(topic_filter: str) -> int:
-    """About what a filter costs."""
+    """Return the estimated memory of a subscription in bytes."""
     levels = topic_filter.count("/") + 1 if "+" in topic_filter or "#" in topic_filter else 0
     return _SUBSCRIPTION_BYTES + len(topic_filter) + levels * _LEVEL_BYTES
 
 
 def will_bytes(will: Will | None) -> int:
-    """About what a will costs."""
+    """Return the estimated memory of a will in bytes; 0 for None."""
     if will is None:
         return 0
     size = _WILL_BYTES + len(will.topic) + len(will.payload)

@@ -1,4 +1,4 @@
-"""A client comes to a worker: its session is fetched from the worker that has it."""
+"""Claims: fetch a client's session from the worker that has it, before the client is connected."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from gateway.mqtt.sessions.router import Router
 
 
 class SessionBusy(Exception):
-    """Another worker cannot hand over a session yet: its client has to come again."""
+    """Another worker cannot hand over a session yet; the client has to connect again later."""
 
 
 class SessionClaims:
-    """Of one worker; `request(kind, ...)` asks the others, and raises RelayUnavailable; `clock` is
-    the router's.
+    """The session claims of one worker.
+
+    `request(kind, ...)` asks the other workers and raises RelayUnavailable; `clock` is the router's
+    monotonic time (s).
     """
 
     def __init__(
@@ -35,10 +37,11 @@ class SessionClaims:
         self._clock = clock
 
     async def claim(self, key: SessionKey, clean_start: bool) -> None:
-        """Have the session of a client here before it is connected. Raises SessionBusy."""
+        """Fetch the session of a client before it is connected; raises SessionBusy."""
         router, journal = self._router, self._journal
-        # Of what nobody has to keep, it is enough to tell the others (Neighbours.connected); a
-        # session that is to be kept from now on is known to them before its client hears of it.
+        # Other workers need not be asked about a session that nobody has to keep: it is enough to
+        # tell them (Neighbours.connected). A session that is kept from now on is known to them
+        # before its client receives CONNACK.
         live = router.live(key)
         is_kept = live is not None and bool(live.expiry_interval_s)
         if is_kept or (clean_start and not journal.knows(key)):
@@ -62,7 +65,7 @@ class SessionClaims:
             raise SessionBusy
 
     def _take_late(self, key: SessionKey, epoch: int, stored: Any) -> None:
-        """Nobody waits for a session any more: it is kept for a client that is away."""
+        """Keep the session of an answer that came too late: its client counts as away."""
         self._take(key, epoch, stored)
         self._router.keep_arrived(key, self._clock())
 
@@ -71,7 +74,7 @@ class SessionClaims:
             self._router.neighbours.arriving.forget(key)
 
     def _take(self, key: SessionKey, epoch: int, stored: Any) -> None:
-        """A claim is settled: what was handed over is nowhere else, whoever still waits for it."""
+        """Settle a claim: the session handed over exists nowhere else, so it is always kept."""
         self._router.claiming.discard(key)
         if stored is not None and stored != ASK_AGAIN:
             self._journal.claimed(key, stored, epoch)

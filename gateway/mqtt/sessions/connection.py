@@ -1,8 +1,8 @@
 """The server's side of one MQTT connection, without I/O.
 
-Bytes and the time go in with `receive_data`; `next_event` returns what somebody else has to decide
-(a CONNECT to authenticate, a PUBLISH to store), everything else is answered here. Bytes to send
-collect until `take_outgoing`; a connection that has some, or is to be closed, puts itself into
+`receive_data` takes bytes and the time. `next_event` returns packets that the caller has to decide
+about (a CONNECT to authenticate, a PUBLISH to store); all others are answered here. Bytes to send
+collect until `take_outgoing`. A connection that has some, or is to be closed, adds itself to
 `router.changed`.
 """
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from gateway.mqtt.interfaces import Identity
     from gateway.mqtt.sessions.router import Router
 
-#: A connection that was told to end and does not take its last bytes is cut after so long.
+#: Seconds after which a connection that is to end is cut if it does not take its last bytes.
 LINGER_S: Final = 5.0
-#: A filter costs as much as so many small packets.
+#: The cost of one topic filter, as a number of small packets.
 _LOOKS_A_FILTER: Final = 32
 
 
 class Connection(Link):
-    """See above. What is done for every packet is in `Link`."""
+    """A connection with the handling of the rarer packets; `Link` handles the frequent ones."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class Connection(Link):
     # --- the rarer packets ----------------------------------------------------------------------
 
     def _handle(self, packet: object, now: float) -> bool:
-        """Answer a packet; True if it is one that the caller has to decide about."""
+        """Handle a packet; return True if the caller has to decide about it."""
         if isinstance(packet, Connect):
             self.state = AUTHENTICATING
             self.version = packet.version
@@ -75,7 +75,7 @@ class Connection(Link):
         return False
 
     def _challenged(self, packet: object) -> bool:
-        """Take a packet of a client that has something to prove; True if it does so."""
+        """Handle a packet during enhanced authentication; return True if it is an AUTH."""
         if isinstance(packet, Auth):
             self.state = AUTHENTICATING
             return True
@@ -142,7 +142,7 @@ class Connection(Link):
     # --- decisions of the caller ----------------------------------------------------------------
 
     def challenge(self, method: str, data: bytes) -> None:
-        """Have a client go on with its proof (section 4.12)."""
+        """Send an AUTH that asks the client to continue its authentication (section 4.12)."""
         if self.state == AUTHENTICATING:
             self.state = CHALLENGED
         elif self.state != CONNECTED:
@@ -150,14 +150,14 @@ class Connection(Link):
         self.send(encode_auth(CONTINUE_AUTHENTICATION, _proof(method, data)))
 
     def authenticated_again(self, identity: Identity, method: str, data: bytes) -> bool:
-        """A connected client has proven anew who it is; False if it is somebody else."""
+        """Finish a re-authentication; return False if it is for another user or device."""
         session = self.session
         if session is None or self.state != CONNECTED:
             return True  # ended meanwhile
         if (identity.user, identity.device) != (session.identity.user, session.identity.device):
             return False
         self._router.right_changes.identify(session, identity, self._last_received)
-        self.route = None  # rights may be others now
+        self.route = None  # the rights to publish may have changed
         self.send(encode_auth(ReasonCode.SUCCESS, _proof(method, data)))
         return True
 
@@ -170,9 +170,10 @@ class Connection(Link):
         assigned_client_id: str,
         proof: Properties | None = None,
     ) -> None:
-        """Answer a CONNECT of somebody known.
+        """Accept the CONNECT of an authenticated client.
 
-        `assigned_client_id` is for a client without one; `proof` is what a mechanism has to say.
+        `assigned_client_id` is for a client without one. `proof` holds the properties of the
+        mechanism's last message, which CONNACK carries.
         """
         if self.state != AUTHENTICATING:
             return  # ended meanwhile
@@ -252,7 +253,7 @@ class Connection(Link):
     def close(
         self, reason_code: ReasonCode, text: str, server_reference: str | None = None
     ) -> None:
-        """End the connection from our side; MQTT 5 clients are told why."""
+        """End the connection from the server's side; MQTT 5 clients receive the reason."""
         if self.state == CLOSED:
             return
         if self.state == CONNECTED and self.version == 5:
@@ -268,12 +269,12 @@ class Connection(Link):
             return
         self.version = self._decoder.version
         if error.reason_code == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
-            self.version = 4  # what clients of any version can read
+            self.version = 4  # clients of all versions can read its CONNACK
         elif error.reason_code == ReasonCode.MALFORMED_PACKET or (
             self.version < 5 and error.reason_code != ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
         ):
-            # MQTT 3 has no word for it; and of a CONNECT that cannot be read (section 4.13.1 leaves
-            # it to us), nobody knows who would read the answer.
+            # MQTT 3 has no code for it. For a malformed CONNECT an answer is optional (section
+            # 4.13.1), and the version in which the client could read it is not known.
             self.version = 0
         self.refuse(error.reason_code, str(error))
 
@@ -285,7 +286,7 @@ class Connection(Link):
     # --- time -----------------------------------------------------------------------------------
 
     def timed_out(self, now: float) -> None:
-        """A deadline may have passed; called by the timer wheel."""
+        """Act on a deadline that may have passed; called for the timer wheel."""
         if self.state == CLOSED:
             self.abort = True
             self._change()
@@ -299,7 +300,7 @@ class Connection(Link):
             else:
                 self._router.timers.schedule(self, deadline)
         elif self.keep_alive_s:
-            # Who was not listened to could not be heard.
+            # While the client was not read, it could not be heard.
             heard = now if self.unread or self.blocked else self._last_received
             deadline = heard + 1.5 * self.keep_alive_s
             if deadline <= now:
@@ -308,7 +309,7 @@ class Connection(Link):
                 self._router.timers.schedule(self, deadline)
 
     def lost(self, now: float) -> None:
-        """The transport is gone."""
+        """Release what the connection holds; its transport is gone."""
         self.state = CLOSED
         self._router.timers.cancel(self)
         if self.counted_for is not None:

@@ -1,4 +1,4 @@
-"""Erasing a device from what waits for clients."""
+"""Erasing a device from the messages that wait for clients."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from waylog.sealing.sealing import owner_of_mqtt_topic
 
 
 def forget_owner(session: Session, device: str) -> None:
-    """Take the messages of a device (`user/device`) out of a session.
+    """Remove the messages of an erased device (`user/device`) from a session.
 
-    What is on its way keeps its packet identifier, whose handshake goes on, without its payload.
+    Messages in flight keep their packet identifiers, as their QoS handshake goes on, but lose their
+    payload.
     """
     session.keep_queued(lambda message: owner_of_mqtt_topic(message.topic) != device)
     for delivery in (session.in_flight or {}).values():

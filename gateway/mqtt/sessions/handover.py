@@ -1,4 +1,4 @@
-"""Sessions that go to the worker to which their client has come."""
+"""Handing sessions over to the workers that their clients have connected to."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from gateway.mqtt.sessions.router import Router
     from gateway.mqtt.sessions.session import Message, Session
 
-#: What another worker is told that cannot have a session yet, and how long it is worth waiting for
-#: the log: less than the other worker waits for an answer.
+#: The answer to a worker that claims a session which cannot be handed over yet.
 ASK_AGAIN: Final = b""
+#: Seconds to wait for the log before a hand-over; less than the claimer waits for an answer.
 HAND_OVER_S: Final = 4.0
 
 
 class Handover:
-    """Of one router."""
+    """Hands over the sessions of one router."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -29,18 +29,20 @@ class Handover:
         now: float,
         announce: Callable[[bytes], object] | None = None,
     ) -> None:
-        """Give up a session to the worker that its client has come to: its epoch and name.
+        """Give up a session to the worker that its client has come to.
 
-        `answer` gets its record; None if it is not here; ASK_AGAIN while it is on its way here or
-        its client has come here later than there, and while the log has not answered what the
-        client has published here, which must neither be lost nor stored twice.
+        `came` is the epoch of the client's connection there and that worker's name. `answer`
+        receives the session's record, or None if the session is not here. It receives ASK_AGAIN
+        while the session is on its way here, if its client has come here later than there, and
+        while the log has not answered what the client has published here, which must neither be
+        lost nor stored twice.
 
-        With `announce` a session with subscriptions is told first what it is, and stays here until
-        the other worker takes what is published for its client: `hand_over_now` follows.
+        With `announce`, a session with subscriptions is announced first. It stays here until the
+        other worker receives what is published for its client; then `hand_over_now` follows.
         """
         _, claimer = came
         session = self._router.sessions.get(key)
-        # Whatever is here is not kept then: a session that is begins with the answer.
+        # While a session is claimed, none that is kept is here: it begins with the answer.
         on_its_way = key in self._router.claiming
         if on_its_way or self._came_later(session, came):
             answer(ASK_AGAIN)
@@ -73,9 +75,10 @@ class Handover:
     def hand_over_now(
         self, key: tuple[str, str], came: tuple[int, str], keep: Callable[[Message], bool]
     ) -> bytes | None:
-        """Give up a session that was announced, as `hand_over` does.
+        """Give up a session that `hand_over` has announced, and return its record or ASK_AGAIN.
 
-        Of what waits that is not to be kept, the other worker has got all itself.
+        `keep` tells which queued messages belong to the record; the other worker has received the
+        rest itself.
         """
         session = self._router.sessions.get(key)
         if session is None and key in self._router.claiming:
@@ -93,7 +96,7 @@ class Handover:
         return (session.epoch, journal.worker) > came
 
     def take_back(self, key: tuple[str, str], record: bytes) -> None:
-        """Keep a session that was handed over to a worker which is gone."""
+        """Keep a session that was handed over to a worker that has gone."""
         if self._router.journal is not None and key not in self._router.sessions:
             self._router.journal.claimed(key, record)
 

@@ -1,8 +1,8 @@
-# From one message to all who subscribed; a part of session.pyx.
+# Delivery of one message to all its subscribers; a part of session.pyx.
 
 
 cdef class Hub:
-    """The base of `gateway.mqtt.sessions.router.Router`: takes messages to sessions."""
+    """The base of `gateway.mqtt.sessions.router.Router`: delivers messages to sessions."""
 
     def __init__(self, settings, rules, timers, retained, counters):
         self.settings = settings
@@ -10,31 +10,35 @@ cdef class Hub:
         self.timers = timers
         #: Connections that have bytes to send or are to be closed.
         self.changed = []
-        #: The last messages of clients that went without a word.
+        #: Wills to be published: of clients whose connections ended without a DISCONNECT.
         self.wills = []
         self.retained = retained
         self.sources = []
         self.subscriptions = SubscriptionTree()
-        #: What clients of other workers may want, and what takes such a message there.
+        #: The interest of other workers' clients, and the function that passes messages to them.
         self.elsewhere = ElsewhereInterest()
         self.pass_on = None
         self.counters = counters
         self.steps_left = STEPS_UNBOUNDED
-        #: Iterators, each of whose steps is short: what takes more than one turn of the loop.
+        #: Iterators for work that takes more than one turn of the loop; each of their steps is
+        #: short.
         self.work = deque()
         self.in_turns = False
-        #: Grows whenever what a session may read is another.
+        #: Grows whenever the rights of a session to read change.
         self.rights_changes = 0
         self._publishes_in_flight_max = settings.publishes_in_flight_max
         self._topic_levels_max = settings.topic_levels_max
         self._outgoing_bytes_max = settings.outgoing_bytes_max
 
     def told(self, Message message, Session session):
-        """Give the part that a client gets of a message, which may be another's; None: nothing."""
+        """Return the part of a message that a session's user may read; None: nothing.
+
+        The message may be another user's.
+        """
         return message
 
     def begin(self, work):
-        """Do some work step by step, where somebody takes turns with it; else now."""
+        """Run `work` step by step over several turns if the shell does so; otherwise at once."""
         if self.in_turns:
             self.work.append(work)
         else:
@@ -44,9 +48,9 @@ cdef class Hub:
     cpdef publish_to(
         self, list found, Message message, Session publisher, double now, str owner=None
     ):
-        """Keep a message if it is retained, and take it to those who subscribed to its topic.
+        """Store a message if it is retained, and deliver it to the subscriptions in `found`.
 
-        `owner` is the user whose message it is, where that is not the publisher's.
+        `owner` is the user in whose share a retained message counts if there is no publisher.
         """
         if message.retain:
             message.owner = publisher.identity.user if publisher is not None else owner
@@ -57,9 +61,10 @@ cdef class Hub:
             self.pass_on(message)
 
     cpdef deliver(self, Message message, list subscriptions, Session publisher, double now):
-        """Take a message to some subscriptions; overlapping ones of a client are one delivery.
+        """Deliver a message; overlapping subscriptions of a client result in one delivery.
 
-        To many it goes step by step. What comes meanwhile for the same topic comes after it.
+        Delivery to many subscribers takes several turns. Later messages of the same topic wait
+        until it is complete.
         """
         if self.in_turns and (
             len(subscriptions) > SPREAD_FROM
@@ -86,7 +91,7 @@ cdef class Hub:
             waiting = self._spreading[message.topic] = deque()
             self.work.append(self._spreading_of(message.topic, waiting))
         elif link is None:
-            # Nobody can be asked to wait.
+            # There is no publisher whose connection could be paused.
             if message.latest_only and waiting:
                 other = waiting[-1][0]
                 if other.latest_only:
@@ -103,7 +108,7 @@ cdef class Hub:
         return 0
 
     def _spreading_of(self, str topic, waiting):
-        """Deliver what there is for a topic, one message after the other."""
+        """Deliver the waiting messages of a topic, one after the other."""
         cdef Link link
         cdef Message message
         cdef dict merged
@@ -121,7 +126,7 @@ cdef class Hub:
                     for number, own in enumerate(merged.values(), 1):
                         own = [each for each in own if is_current(each)]
                         if own:
-                            # What a client may read may be less than it was.
+                            # Rights to read may have been withdrawn since the match.
                             self._deliver(
                                 message, own, publisher, now, rights != self.rights_changes
                             )
@@ -151,11 +156,11 @@ cdef class Hub:
         cdef bint retain = False, delivered, asked = ask
         cdef list identifiers = None
         if session.ended:
-            return 0  # its subscriptions are being dropped
+            return 0  # its subscriptions are being removed
         for subscription in subscriptions:
             if session is publisher and subscription.no_local:
                 continue
-            # A subscription of QoS 0 counts too: -1 would be "none left".
+            # QoS plus 1: 0 stands for "no subscription left".
             qos = max(qos, subscription.qos + 1)
             retain = retain or subscription.retain_as_published
             asked = asked or subscription.reaches_friends
@@ -177,7 +182,7 @@ cdef class Hub:
 
 
 cdef bint is_current(Subscription subscription) except -1:
-    """Tell whether a subscription that was found before is still one."""
+    """Return whether a subscription that was matched before is still in force."""
     cdef Session session = subscription.session
     if subscription.elsewhere:
         return True

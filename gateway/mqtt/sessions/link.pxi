@@ -1,43 +1,43 @@
-# What a connection does for every packet; a part of session.pyx.
+# The part of a connection that runs for every packet; a part of session.pyx.
 
 
 cdef class Link:
-    """The connection of one client, as far as every message needs it.
+    """The part of a client's connection that runs for every message.
 
-    The base of `gateway.mqtt.sessions.connection.Connection`, which knows the rarer packets: it has
-    `_handle(packet, now)`, `_challenged(packet)`, `_broken(error)` and `_give_up()`.
+    It is the base of `gateway.mqtt.sessions.connection.Connection`, which handles the rarer packets
+    and has `_handle(packet, now)`, `_challenged(packet)`, `_broken(error)` and `_give_up()`.
     """
 
     def __init__(self, Hub router, owner, double now):
         self._router = router
-        #: Whatever the shell wants to find here; not used by this class.
+        #: The shell's protocol object; not used by this class.
         self.owner = owner
         self._decoder = Decoder(router.settings.connect_bytes_max)
         self._last_received = now
         self.state = STATE_AWAITING_CONNECT
         self.receive_maximum = 0xFFFF
         self.packet_bytes_max = 0xFFFFFFFF  # what the client accepts
-        self.blocked = False  # too many PUBLISH are not acknowledged: nothing more is looked at
+        self.blocked = False  # too many PUBLISH await acknowledgement: no packet is handled
         self.looks_left = STEPS_UNBOUNDED
-        self.unread = False  # the shell does not read from the transport now
-        self.abort = False  # do not even wait for the last bytes to leave
-        self.paused_since = None  # the transport takes nothing more
+        self.unread = False  # the shell has paused reading from the transport
+        self.abort = False  # close without waiting for the last bytes to leave
+        self.paused_since = None  # time since which the transport's write buffer is full
 
     # --- bytes in -------------------------------------------------------------------------------
 
     cpdef receive_data(self, bytes data, double now):
-        """Take what arrived."""
+        """Take received bytes."""
         self._last_received = now
         if self.state != STATE_CLOSED:
             self._decoder.receive_data(data)
 
     @property
     def buffered_bytes(self):
-        """Received, and not looked at yet."""
+        """The number of bytes that were received and not yet decoded."""
         return self._decoder.buffered_bytes
 
     cpdef next_event(self, double now):
-        """The next packet that the caller has to decide about.
+        """Return the next packet that the caller has to decide about, or None.
 
         A Connect is answered with `accept` or `refuse`, a Publish with `acknowledge` or `close`.
         """
@@ -81,7 +81,7 @@ cdef class Link:
         return True
 
     cdef int _expect_answer(self, Publish packet) except -1:
-        """Answer a packet in its turn."""
+        """Append a packet to those that are acknowledged in order."""
         if self._newest is None:
             self._oldest = packet
         else:
@@ -93,10 +93,10 @@ cdef class Link:
         return 0
 
     cdef bint _is_new(self, Publish packet, double now) except -1:
-        """Tell whether a QoS 2 packet is no repetition; what is asked for again is answered again.
+        """Return whether a QoS 2 packet is new; a repetition is answered again.
 
-        Its identifier is remembered from now on, by the session: the client may ask again on its
-        next connection, before the log has answered.
+        The session remembers its identifier from now on: the client may repeat it on its next
+        connection, before the log has answered.
         """
         cdef Session session = self.session
         cdef Py_ssize_t limit = (
@@ -104,7 +104,7 @@ cdef class Link:
         )
         if session.received is not None:
             if packet.packet_id in session.received:
-                # Stored before; only our PUBREC was lost.
+                # It was stored before; only our PUBREC was lost.
                 self.send_acknowledgement(PUBREC, packet.packet_id)
                 return False
             if len(session.received) >= limit:
@@ -126,7 +126,7 @@ cdef class Link:
         return True
 
     cdef bint _brought(self, Publish packet):
-        """Tell whether this connection has brought a QoS 2 packet before that is not answered yet."""
+        """Return whether this connection brought an unanswered QoS 2 packet of this identifier."""
         cdef Publish waiting = self._oldest
         while waiting is not None:
             if waiting.qos == 2 and waiting.packet_id == packet.packet_id:
@@ -171,14 +171,14 @@ cdef class Link:
     # --- decisions of the caller ----------------------------------------------------------------
 
     cpdef acknowledge(self, Publish packet, int reason_code, double now):
-        """Answer a PUBLISH: it is stored, or (any other code than success) not passed on.
+        """Answer a PUBLISH: it is stored or, with a code other than success, not passed on.
 
-        Acknowledgements leave in the order of the packets (section 4.6), and what was stored goes
-        to its subscribers in that order.
+        Acknowledgements are sent in the order of the packets (section 4.6), and stored messages go
+        to subscribers in that order.
         """
         cdef Publish first
         packet.reason_code = reason_code
-        # As far as the log has answered: also on a connection that is over.
+        # All leading packets that the log has answered, also if the connection is over.
         while self._oldest is not None and self._oldest.reason_code >= 0:
             first = self._oldest
             self._oldest = first.following
@@ -192,9 +192,9 @@ cdef class Link:
             self._change()
 
     cpdef fail(self, Publish packet, double now):
-        """The log does not have a PUBLISH: it is not acknowledged, and the connection ends.
+        """End the connection without acknowledging a PUBLISH that the log did not store.
 
-        The client sends it again on its next connection, and it is looked at as if it were new.
+        The client sends it again on its next connection, where it is handled as new.
         """
         self._give_up()
         self.acknowledge(packet, NOT_STORED, now)
@@ -210,7 +210,7 @@ cdef class Link:
                 self.send(encode_puback(packet.packet_id))
         elif packet.qos == 2:
             if not packet.repetition:
-                # Kept also for a client that is gone: it will ask again.
+                # Recorded also if the client has gone: it will repeat the packet.
                 session._taken(
                     packet,
                     code != NOT_STORED and not (code >= UNSPECIFIED_ERROR and self.version == 5),
@@ -224,7 +224,7 @@ cdef class Link:
                 return 0
         if code == 0:
             found = self._router.subscriptions.match(packet.topic)
-            # Most of what devices send is for the log alone: no message is made of that.
+            # Most publishes of devices are for the log alone and need no Message object.
             if found or packet.retain or self._router.elsewhere.wants(packet.topic):
                 self._router.publish_to(
                     found,
@@ -245,7 +245,7 @@ cdef class Link:
 
     @property
     def writable(self):
-        """Tell whether messages may be sent; answers to the client's own packets always are."""
+        """Return whether messages may be sent; answers to the client's packets always may."""
         return self._writable()
 
     cdef bint _writable(self):
@@ -256,12 +256,12 @@ cdef class Link:
         )
 
     def pause_writing(self, double now):
-        """The transport has more than it can send."""
+        """Stop sending messages: the transport's write buffer is full."""
         self.paused_since = now
         self._router.timers.schedule(self, now + self._router.settings.stalled_reader_timeout_s)
 
     def resume_writing(self, double now):
-        """The transport can send again."""
+        """Send messages again: the transport's write buffer has room."""
         self.paused_since = None
         self._last_received = now
         if self.keep_alive_s:
@@ -284,13 +284,13 @@ cdef class Link:
             self._change()
 
     cpdef _change(self):
-        """Have the shell look at this connection at the end of the loop's turn."""
+        """Have the shell handle this connection at the end of the loop's turn."""
         if not self._announced:
             self._announced = True
             self._router.changed.append(self)
 
     def begin(self, work):
-        """Do what the client has asked for, in several turns; it is not listened to meanwhile."""
+        """Do work for the client in several turns; the client is not read until it is done."""
         self.under_way += 1
         self._router.begin(self._until_done(work))
 
@@ -301,7 +301,7 @@ cdef class Link:
             self.done()
 
     cpdef done(self):
-        """Something that took several turns is done: listen to the client again."""
+        """Note that work of several turns is done, and read the client again after the last."""
         self.under_way -= 1
         if not self.under_way:
             self._change()
@@ -313,7 +313,7 @@ cdef class Link:
         return 0
 
     cpdef bytes take_outgoing(self, double now):
-        """The bytes to be sent now. The caller has removed this from `router.changed`."""
+        """Return the bytes to send now; the caller has removed this from `router.changed`."""
         cdef object outgoing = self._outgoing
         cdef bint full = self.outgoing_bytes >= self._router._outgoing_bytes_max
         self._announced = False
@@ -335,12 +335,15 @@ cdef class Link:
         self, Message message, int qos, bint retain, bint dup, int packet_id, list identifiers,
         double now,
     ) except -1:
-        """Send a message; False if the client does not take one of that size."""
+        """Send a message; return False if it is dropped.
+
+        It is dropped if it exceeds the client's Maximum Packet Size or if its topic is not valid.
+        """
         cdef str topic = message.topic
         cdef dict properties = None
         cdef bytes data
         if not is_sendable(topic):
-            # A device's name of before there was a rule: the client would end the connection.
+            # The topic of a device from before names were checked: clients would disconnect.
             self._router.counters["deliveries_dropped"] += 1
             return False
         if self.version == 5:

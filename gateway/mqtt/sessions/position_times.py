@@ -1,4 +1,4 @@
-"""The times at which devices were where messages say they are."""
+"""Times of positions in payloads, to recognise positions that come too late."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _decoder = msgspec.json.Decoder(_Position)
 
 
 def is_overtaken(topic: str, payload: bytes, previous: bytes) -> bool:
-    """Tell whether a position is of an earlier time than another one of its topic.
+    """Return whether a position is older than another position of its topic.
 
-    What is no position, or cannot be read, is not.
+    Payloads that are not positions, or cannot be read, are never older.
     """
     root, _, rest = topic.partition("/")
     levels = _LEVELS.get(root)

@@ -1,8 +1,8 @@
-"""Addresses on their way to MQTT clients.
+"""Delivery of addresses to MQTT clients.
 
 A new address goes to `devices/<user>/<device>/address` as the JSON of topic `address`, and, when
 the street changed, as a card to `owntracks/<user>/<device>/info`: OwnTracks shows it under the pin.
-Who subscribes later gets both, and the last position, as retained messages made from the views.
+Later subscribers get both, and the last position, as retained messages made from the views.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STREETS_MAX: Final = 100_000
 
 
 class MqttAddressChannel:
-    """Delivers new addresses; also the source of retained messages that are not stored."""
+    """Delivers new addresses, and makes the retained messages that are not stored."""
 
     def __init__(
         self,
@@ -38,20 +38,20 @@ class MqttAddressChannel:
         wake: Callable[[], None],
     ) -> None:
         self._router = router
-        #: Members of shared subscriptions are chosen here: of several workers, by the one that
-        #: sees all addresses.
+        #: Whether members of shared subscriptions are chosen here; with several workers only one
+        #: chooses, the one that sees all addresses.
         self.chooses_members = True
         self._addresses = address_view
         self._locations = location_view
         self._clock = clock
         self._wake = wake
-        # Where a card said last, for devices whose cards somebody reads.
+        # The street on the last card of each device whose cards are subscribed to.
         self._streets: dict[str, str] = {}
 
     # --- new addresses --------------------------------------------------------------------------
 
     def address_changed(self, device: str, value: bytes) -> None:
-        """Take a new address to its subscribers: what the log has is what they get."""
+        """Deliver a new address to its subscribers, in the bytes of the log's record."""
         router = self._router
         topic = f"devices/{device}/address"
         found = self._subscribed(topic)
@@ -83,9 +83,10 @@ class MqttAddressChannel:
         self._router.deliver(message, found, None, self._clock())
 
     def arrived(self, device: str, transition: bytes) -> None:
-        """Tell a user's apps that one of its devices has come to a favourite place.
+        """Tell a user's apps that one of the user's devices has arrived at a favourite place.
 
-        Under a device of the platform's own: iOS shows no transitions of its own base topic.
+        The topic is that of a device of the platform's own, as iOS shows no transitions of the
+        app's own base topic.
         """
         router = self._router
         topic = f"owntracks/{device.partition('/')[0]}/places/event"
@@ -97,7 +98,7 @@ class MqttAddressChannel:
     # --- retained -------------------------------------------------------------------------------
 
     def retained(self, topic_filter: str) -> Iterator[Message | None]:
-        """The derived messages whose topics match a filter; see RetainedSource."""
+        """Yield the derived messages whose topics match a filter; see RetainedSource."""
         for root, tail, view, make in (
             ("devices", "/address", self._addresses, self._latest_address),
             ("owntracks", "/info", self._addresses, self._latest_card),
@@ -145,19 +146,19 @@ class MqttAddressChannel:
 
 
 def _candidates(topic_filter: str, root: str, view: AddressView | LocationView) -> Iterable[str]:
-    """Devices whose topics below `root` a filter may match."""
+    """Return the devices whose topics below `root` a filter may match."""
     levels = topic_filter.split("/")
     if not matches(levels[0], root):
         return ()
     if len(levels) > 2 and not has_wildcard(f"{levels[1]}/{levels[2]}"):
         return (f"{levels[1]}/{levels[2]}",)
     user = levels[1] if len(levels) > 1 and not has_wildcard(levels[1]) else None
-    # A copy: the view changes while a slow reader takes one after the other.
+    # A copy: the view changes while a slow reader takes the messages one by one.
     return list(view.devices(user))
 
 
 def own_card(published: bytes | None) -> dict[str, Any]:
-    """The members of a card that the owner of a device has published, which are kept."""
+    """Return the card members that the owner of a device has published; they are preserved."""
     if published is not None:
         with suppress(msgspec.DecodeError, RecursionError):
             own: dict[str, Any] = msgspec.json.decode(published, type=dict[str, Any])

@@ -1,4 +1,4 @@
-"""Sessions that go on here as the log, or another worker, has them."""
+"""Resuming sessions from the log, or as another worker has handed them over."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class Resumption:
-    """Of one router."""
+    """Resumes the sessions of one router."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        #: Messages that waited, and for which there is no room any more.
+        #: Number of queued messages that were dropped for lack of room.
         self.dropped = 0
 
     def resume(self, session: Session, stored: StoredSession, journal: Journal, now: float) -> None:
-        """Put what is stored into a session that has just begun."""
+        """Restore a stored session's state into a session that has just begun."""
         awaited = frozenset(stored.awaited)
         for each in stored.subscriptions:
             if not string_is_valid(each.filter):
@@ -37,7 +37,10 @@ class Resumption:
         self._restore_waiting(session, stored, journal, now)
 
     def _send_retained(self, subscription: Subscription, *, is_awaited: bool, missed: bool) -> None:
-        """Have what is retained sent that is still due; how far it was sent is not known here."""
+        """Queue retained messages that are still due.
+
+        How many of them were sent before is not known, so all are sent again.
+        """
         delivery = self._router.retained_delivery
         due: tuple[str, ...] = ()
         if is_awaited:
@@ -47,14 +50,14 @@ class Resumption:
         if due:
             delivery.begin(subscription, due)
         if subscription.qos:
-            # What the platform has said while nobody was there to keep it.
+            # Messages that the platform published while no worker kept the session.
             rest = tuple(each for each in subscription.granted_filters if each not in due)
             delivery.add_derived(subscription, rest)
 
     def _restore_waiting(
         self, session: Session, stored: StoredSession, journal: Journal, now: float
     ) -> None:
-        """Put what waited for a client back into its session, as far as it may be read."""
+        """Put the waiting messages that may still be read back into a client's session."""
         readable = self._router.rights.readable(session.identity, session.identity)
         key = (session.identity.user, session.client_id)
         has_held = False

@@ -1,7 +1,7 @@
-"""Retained messages (MQTT 5.0, section 3.3.1.3): those devices published, and those we can derive.
+"""Retained messages (MQTT 5.0, section 3.3.1.3): published by clients, or derived from views.
 
-What the platform itself says (addresses, cards, last positions) is never stored here: sources make
-these messages from the views when somebody subscribes.
+The platform's own messages (addresses, cards, last positions) are never stored here: sources make
+them from the views when a client subscribes.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from gateway.mqtt.sessions.position_times import is_overtaken
 from gateway.mqtt.sessions.session import Message
 from waylog.sealing.sealing import owner_of_mqtt_topic
 
-#: So much of a search is done in one go.
+#: Topics that one step of a search examines.
 LOOKED_AT: Final = 200
+#: Topics whose copying counts as one step.
 _COPIED_AT_ONCE: Final = 4_000
 
-_ENTRY_BYTES = 300  # of a message's objects, apart from topic and payload
+_ENTRY_BYTES = 300  # estimated size of a message's objects, apart from topic and payload
 
 
 class RetainedSource(Protocol):
     """Makes retained messages on demand."""
 
     def retained(self, topic_filter: str) -> Iterable[Message | None]:
-        """The messages whose topics match a valid filter; None where a search may pause."""
+        """Yield the messages whose topics match a valid filter; None where a search may pause."""
 
 
 class RetainedStore:
     """The last retained message of each topic, bounded for each user and for all.
 
-    Of a user who has too much the one not renewed longest goes; when all have too much together, of
-    whoever has most.
+    A user beyond its bounds loses its message that was renewed longest ago. If all users together
+    exceed theirs, the user with the most memory loses one.
     """
 
     def __init__(
@@ -51,15 +52,15 @@ class RetainedStore:
         self._user_messages_max = messages_max if user_messages_max is None else user_messages_max
         self._user_bytes_max = bytes_max if user_bytes_max is None else user_bytes_max
         self._messages: dict[str, Message] = {}
-        #: Topics of each user, the one renewed longest ago first, and the bytes of their messages.
+        #: Topics of each user, the one renewed longest ago first; then the bytes of each user.
         self._of_users: dict[str, OrderedDict[str, None]] = {}
         self._user_bytes: dict[str, int] = {}
         self._weights = UserShares()
-        # First two levels -> topics, as filters of ordinary users always start with them. Most
-        # users have one topic there, which then needs no set.
+        # First two levels -> topics; filters of ordinary users always start with two such levels.
+        # Most users have one topic there, which needs no set.
         self._prefixes: dict[str, str | set[str]] = {}
-        #: Told of every message that is put here, not of those that are taken from elsewhere; an
-        #: empty one ends what its topic had.
+        #: Called with every message that `put` stores, not with those of `take`; an empty message
+        #: removes that of its topic.
         self.on_put: Callable[[Message], None] | None = None
         self.size_bytes = 0
         self.evicted = 0
@@ -68,13 +69,13 @@ class RetainedStore:
         return len(self._messages)
 
     def get(self, topic: str) -> Message | None:
-        """The message of a topic; it may have expired."""
+        """Return the message of a topic, or None; it may have expired."""
         return self._messages.get(topic)
 
     def put(self, message: Message) -> None:
-        """Keep a message in place of an older one of its topic; an empty one only removes it.
+        """Replace the message of a topic; an empty message only removes it.
 
-        A position that is older than the one that is kept does not take its place.
+        A position that is older than the stored one is ignored.
         """
         if self._is_overtaken(message):
             return
@@ -86,12 +87,12 @@ class RetainedStore:
                 self.on_put(message)
 
     def take(self, message: Message) -> None:
-        """The same for a message that is stored elsewhere already."""
+        """Replace the message of a topic as `put` does, for one that the log has already."""
         if not self._is_overtaken(message):
             self._take(message)
 
     def _take(self, message: Message) -> list[str]:
-        """The topics whose messages had to go for this one."""
+        """Store a message; return the topics whose messages were evicted for it."""
         if message.topic in self._messages:
             self._remove(message.topic)
         if not message.payload:
@@ -141,10 +142,10 @@ class RetainedStore:
         )
 
     def matching(self, topic_filter: str) -> Iterator[str | None]:
-        """The topics that match a valid filter and have a message.
+        """Yield the topics that match a valid filter and have a message.
 
-        After each LOOKED_AT that do not match there is a None, so that nobody has to look at all of
-        them at once.
+        A None follows each LOOKED_AT topics that do not match, so that a search can be spread over
+        several turns.
         """
         if not has_wildcard(topic_filter):
             if topic_filter in self._messages:
@@ -158,7 +159,7 @@ class RetainedStore:
             found = self._prefixes.get(prefix, ())
             topics = (found,) if isinstance(found, str) else found
         missed = 0
-        # A copy: there are others while a slow reader takes one after the other. It costs as well.
+        # A copy, as the store changes while a slow reader takes the topics. Copying costs time too.
         copied = list(topics)
         for _ in range(len(copied) // _COPIED_AT_ONCE):
             yield None
@@ -171,7 +172,7 @@ class RetainedStore:
                 yield None
 
     def of_device(self, device: str) -> list[str]:
-        """The topics of a device (`user/device`) that have a message."""
+        """Return the topics of a device (`user/device`) that have a message."""
         user = device.partition("/")[0]
         found: list[str] = []
         for root in ("owntracks", "devices"):
@@ -201,7 +202,10 @@ class RetainedStore:
 
 
 def owner_of(message: Message) -> str:
-    """Whose share a message is in: its publisher's, or of the user whom an old record names."""
+    """Return the user in whose share a message counts: its publisher.
+
+    For old records without one it is the user in the topic.
+    """
     if message.owner is not None:
         return message.owner
     levels = message.topic.split("/", 2)

@@ -1,4 +1,4 @@
-"""Retained messages on their way to new subscribers (MQTT 5.0, section 3.3.1.3)."""
+"""Delivery of retained messages to new subscribers (MQTT 5.0, section 3.3.1.3)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class RetainedDelivery:
-    """Of one router."""
+    """Delivers the retained messages of one router."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        #: Told of each subscription that is to get what is retained where the views are, when they
-        #: are not here.
+        #: On a worker without views: asks the gateway that has them for the derived retained
+        #: messages of a subscription and its filters; the answer goes to `came`.
         self.ask: Callable[[Subscription, tuple[str, ...]], None] | None = None
 
     def send(self, subscription: Subscription, now: float) -> None:
-        """Send a new subscriber what is retained (section 3.3.1.3), as fast as it can take it.
+        """Send a new subscriber the retained messages, as fast as it takes them.
 
-        What still waits of an earlier subscription is among it.
+        They replace what still waits of an earlier subscription with the same filter.
         """
         subscription.session.forget_retained(subscription.topic_filter)
         subscription.awaits_retained = True
@@ -35,15 +35,16 @@ class RetainedDelivery:
             self.ask(subscription, subscription.granted_filters)
 
     def add(self, subscription: Subscription, messages: Iterable[Message | None]) -> None:
-        """Have retained messages sent, after those that wait already."""
+        """Queue retained messages after those that wait already."""
         session = subscription.session
         shown = self._router.rights.shown(messages, subscription)
         waiting = (session.backlog or {}).get(subscription.topic_filter)
         session.await_retained(subscription, shown if waiting is None else chain(waiting[1], shown))
 
     def begin(self, subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
-        """Have sent what is retained for some filters of a subscription, here and where the views
-        are.
+        """Queue the retained messages of some filters of a subscription.
+
+        These are the stored ones, and the derived ones from here or from where the views are.
         """
         subscription.awaits_retained = True
         self.add(subscription, self.of(topic_filters))
@@ -51,13 +52,13 @@ class RetainedDelivery:
             self.ask(subscription, topic_filters)
 
     def add_derived(self, subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
-        """Have those sent that the platform has said while nobody was there to keep them."""
+        """Queue derived messages: the platform published them while the session was not kept."""
         self.add(subscription, self.derived(topic_filters))
         if self.ask is not None:
             self.ask(subscription, topic_filters)
 
     def came(self, subscription: Subscription, messages: Iterable[Message], now: float) -> None:
-        """Send what `ask` has asked for."""
+        """Send the messages that `ask` has asked for, unless the subscription has ended."""
         session = subscription.session
         if session.subscriptions.get(subscription.topic_filter) is not subscription:
             return
@@ -66,9 +67,9 @@ class RetainedDelivery:
         session.pump(now)
 
     def of(self, topic_filters: tuple[str, ...]) -> Iterator[Message | None]:
-        """Give the retained messages that match; None where a search may pause."""
-        # The topics are fixed now, each message is looked up when its turn comes: a reader that
-        # takes its time gets what is true then.
+        """Yield the retained messages that match; None where a search may pause."""
+        # The topics are fixed now, but each message is looked up when its turn comes, so that a
+        # slow reader gets the current ones.
         for topic_filter in topic_filters:
             for topic in self._router.retained.matching(topic_filter):
                 message = None if topic is None else self._router.retained.get(topic)
@@ -77,7 +78,7 @@ class RetainedDelivery:
             yield from self.derived((topic_filter,))
 
     def derived(self, topic_filters: tuple[str, ...]) -> Iterator[Message | None]:
-        """Give those of the sources alone, for topics that nothing is stored of."""
+        """Yield the messages of the sources for topics without a stored message."""
         for topic_filter in topic_filters:
             for source in self._router.sources:
                 for message in source.retained(topic_filter):

@@ -1,6 +1,6 @@
-"""Rights that change while sessions are open, and homes that become known.
+"""Changes of rights while sessions are open, and of what friends get once homes are known.
 
-Step by step, where there are many (`Router.begin`): one client's rights are asked in each step.
+Changes of many sessions are made step by step (`Router.begin`), one client's rights in each step.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Sessions that are only looked at, before others are served.
+#: Sessions that one step examines if none of them is affected.
 _LOOKED_AT: Final = 500
 
 
 class RightChanges:
-    """Of one router."""
+    """Applies changes of rights to the sessions of one router."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
     def identify(self, session: Session, identity: Identity, now: float) -> None:
-        """Note whose session it is now: by another token, perhaps, or with other rights."""
+        """Give a session a new identity: another token, perhaps, or other rights."""
         if session.identity == identity:
             return
         before, session.identity = session.identity, identity
         if session.connection is not None:
-            session.connection.route = None  # what it may publish is asked again
+            session.connection.route = None  # the right to publish is checked again
         self._router.rights_changes += 1
         self._router.rights.keep_readable(session, before)
         if session.subscriptions:
@@ -51,13 +51,13 @@ class RightChanges:
         session.pump(now)
 
     def _grant_again(self, subscription: Subscription, topic_filter: str) -> None:
-        """Rights have changed; a filter that nothing is left of may come to match something."""
+        """Apply changed rights to a subscription, which may come to match nothing, or again."""
         identity = subscription.session.identity
         granted = self._router.rules.granted_filters(identity, topic_filter)
         if subscription.session.reach + len(granted) - len(subscription.granted_filters) > (
             self._router.settings.granted_filters_per_session_max
         ):
-            # It was allowed when there were fewer friends.
+            # The filter was allowed when there were fewer friends.
             granted = tuple(each for each in granted if each in subscription.granted_filters)
         subscription.reaches_friends = self._router.rules.reaches_friends(identity, granted)
         if granted == subscription.granted_filters:
@@ -70,7 +70,7 @@ class RightChanges:
             self._router.retained_delivery.begin(subscription, fresh)
 
     def apply(self, users: Set[str], now: float) -> None:
-        """For Permissions: apply the rights of now to the sessions of some users."""
+        """Apply the current rights to the sessions of some users; called for Permissions."""
         self._router.begin(self._apply_rights(frozenset(users), now))
 
     def _apply_rights(self, users: Set[str], now: float) -> Iterator[None]:
@@ -89,14 +89,14 @@ class RightChanges:
                 self._router.session_changed(session)
                 session.pump(now)
             except Exception:
-                # Nobody is read to with rights of before: who comes back is asked again.
+                # The client must not read with outdated rights; its next CONNECT checks them.
                 logger.exception("the rights of a client could not be applied")
                 if session.connection is not None:
                     session.connection.close(ReasonCode.SERVER_BUSY, "rights cannot be read now")
             yield
 
     def send_untold(self, now: float) -> None:
-        """Send what was kept back of friends until homes were known, if they are."""
+        """Send the friends' messages that were held back until homes are known, if they are."""
         self._router.begin(self._send_withheld(self._router.rights.take_withheld(), now))
         self._router.begin(self._send_held(self._router.rights.take_held(), now))
 
@@ -112,7 +112,7 @@ class RightChanges:
             yield
 
     def filters_of_friends(self, subscription: Subscription) -> tuple[str, ...]:
-        """Those that were granted of a subscription and match what is a friend's."""
+        """Return the granted filters of a subscription that match friends' topics."""
         reaches_friends = self._router.rules.reaches_friends
         identity = subscription.session.identity
         return tuple(
@@ -132,8 +132,8 @@ class RightChanges:
             yield
 
     def _revoke(self, session: Session) -> None:
-        """Say goodbye to a client whose credentials are good no more."""
-        session.expiry_interval_s = 0  # nothing waits here for somebody who may not come back
+        """End the session of a client whose credentials were revoked."""
+        session.expiry_interval_s = 0  # nothing is queued for a client that may not come back
         if session.connection is None:
             session.will = None
             self._router.end(session)

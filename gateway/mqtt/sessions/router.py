@@ -1,7 +1,7 @@
-"""All sessions and subscriptions of one server: who takes over from whom, who gets a message.
+"""All sessions and subscriptions of one server: session takeover and message routing.
 
-Sans-IO. What the shell has to do is left in two lists: `changed` are connections that have bytes to
-send or are to be closed, `wills` are the last messages of clients that went without a word.
+Sans-IO. Two lists tell the shell what to do: `changed` are connections that have bytes to send or
+are to be closed, `wills` are the wills to be published.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Sessions that are cleared before others are served.
+#: Sessions that are cleared of an erased device in one step.
 _FORGOTTEN_A_STEP: Final = 100
 
 
 class WillDue(NamedTuple):
-    """A will that is to be published now, in the name of its client."""
+    """A will that is to be published now, with the identity of its client."""
 
     identity: Identity
     will: Will
 
 
 class Router(Hub):
-    """See above. `now` is always in seconds on one monotonic clock."""
+    """The sessions of one server. `now` is always in seconds of one monotonic clock."""
 
     def __init__(
         self,
@@ -66,34 +66,34 @@ class Router(Hub):
             user_bytes_max=settings.retained_bytes_per_user_max if shared else None,
         )
         super().__init__(settings, rules, TimerWheel(now), retained, Counter())
-        # A client identifier belongs to its user: nobody inherits another's session by its name.
+        # Client identifiers are separate for each user, so nobody can take over another's session.
         self.sessions: dict[tuple[str, str], Session] = {}
-        self._offline: OrderedDict[Session, None] = OrderedDict()  # the one away longest is first
-        #: What each user has of what all share.
+        self._offline: OrderedDict[Session, None] = OrderedDict()  # away longest first
+        #: The shares of users in common resources.
         self.accounts = UserAccounts(settings)
         self.journal: Journal | None = None
-        #: Sessions that other workers are asked for: they are nowhere until the answer is here.
+        #: Sessions requested from other workers: they are nowhere until the answer arrives.
         self.claiming: set[tuple[str, str]] = set()
-        #: What clients may read now.
+        #: The current rights of clients to read.
         self.rights = rights or DeliveryRights(rules)
         self.retained_delivery = RetainedDelivery(self)
         self.right_changes = RightChanges(self)
         self.handover = Handover(self)
         self.resumption = Resumption(self)
-        #: Told what is subscribed to.
+        #: Called with granted filters, and whether they are subscribed to or no longer.
         self.watch: Callable[[Iterable[str], bool], None] | None = None
-        #: The other workers, where there are some.
+        #: The other workers, if there are any.
         self.neighbours: Neighbours | None = None
 
     def keep(self, journal: Journal, now: float) -> None:
-        """Begin with what a journal has, and have it write what changes."""
+        """Load the sessions and retained messages of a journal, and have it record changes."""
         for message in journal.stored_retained():
             self.retained.take(message)
         self.retained.on_put = journal.retained_changed
         journal.purge()
-        # Messages for a client that is away wait at the worker that keeps its session.
+        # Messages for a client that is away are queued by the worker that keeps its session.
         for (user, client_id), stored in list(journal.stored()):
-            # Of several workers: of a client that has come to another one since, that is later.
+            # Among workers the epoch stays, as the client may have come to another one since.
             key = (user, client_id)
             epoch = stored.epoch if journal.shared else journal.next_epoch(key)
             self._resume_away(key, stored, journal, epoch, now)
@@ -114,7 +114,7 @@ class Router(Hub):
     def _resume_away(
         self, key: SessionKey, stored: StoredSession, journal: Journal, epoch: int, now: float
     ) -> Session | None:
-        """Have a session here whose client is away."""
+        """Begin a stored session whose client is away; None if its rights were revoked."""
         user, client_id = key
         identity = self.rights.now(auth.Identity(user, stored.device, stored.admin))
         if identity is None:
@@ -131,7 +131,7 @@ class Router(Hub):
         return session
 
     def keep_arrived(self, key: SessionKey, now: float) -> None:
-        """Have a session here that has come for a client which was gone before it was let in."""
+        """Keep a session that has arrived for a client which had gone before CONNECT was done."""
         journal = self.journal
         if journal is None or self.neighbours is None:
             return
@@ -155,7 +155,7 @@ class Router(Hub):
     def connect(
         self, connection: Connection, packet: Connect, identity: Identity, now: float
     ) -> tuple[Session, bool]:
-        """The session of a client that is now connected, and whether it existed before."""
+        """Return the session for a new connection, and whether it existed before."""
         key = (identity.user, packet.client_id)
         arrived = [] if self.neighbours is None else self.neighbours.arriving.take(key)
         session = self.sessions.get(key)
@@ -195,7 +195,7 @@ class Router(Hub):
         self._unpark(session)
         self.timers.cancel(session)
         self._shares_changed(session)
-        session.will = None  # the client is back before its delay was over
+        session.will = None  # the client is back before its will delay was over
         session.hold_will(will_bytes(packet.will))
         session.connection = connection
         session.expiry_interval_s = self._expiry_interval(packet)
@@ -211,7 +211,7 @@ class Router(Hub):
         return session
 
     def _park(self, session: Session) -> None:
-        """The client of a session is away."""
+        """Count a session whose client is away."""
         self._offline[session] = None
         self.accounts.of(session.identity.user).offline[session] = None
 
@@ -220,20 +220,23 @@ class Router(Hub):
         self.accounts.of(session.identity.user).offline.pop(session, None)
 
     def session_changed(self, session: Session) -> None:
-        """Have the journal write what a session is now."""
+        """Have the journal write a session."""
         if self.journal is not None:
             self.journal.changed(session)
 
     def untold(self, session: Session) -> Untold:
-        """For the journal: what a session is still to get of friends."""
+        """Return what a session is still to get of friends' messages; called by the journal."""
         return self.rights.untold(session)
 
     def live(self, key: tuple[str, str]) -> Session | None:
-        """For the journal: the session of a client that is here, connected or away."""
+        """Return the session of a client that is here, connected or away, or None.
+
+        Called by the journal, among others.
+        """
         return self.sessions.get(key)
 
     def give_up(self, key: tuple[str, str]) -> None:
-        """For the journal: another worker has the session of a client now."""
+        """Remove a session that another worker has now; called by the journal."""
         session = self.sessions.get(key)
         if session is None:
             return
@@ -251,7 +254,7 @@ class Router(Hub):
         self._remove(session)
 
     def take_over(self, session: Session, now: float) -> None:
-        """End the connection of a client that is connected elsewhere now."""
+        """End the connection of a session whose client has connected again (session takeover)."""
         self.counters["takeovers"] += 1
         session.connection.close(
             ReasonCode.SESSION_TAKEN_OVER, "another connection has the same client id"
@@ -259,7 +262,7 @@ class Router(Hub):
         self.connection_lost(session.connection, now)
 
     def all_subscriptions(self) -> Iterator[Subscription]:
-        """Of all sessions."""
+        """Yield the subscriptions of all sessions."""
         for session in self.sessions.values():
             yield from session.subscriptions.values()
 
@@ -270,11 +273,11 @@ class Router(Hub):
                     self.neighbours.shares_changed(subscription)
 
     def take_retained(self, message: Message) -> None:
-        """For the journal: another worker has published a retained message."""
+        """Store a retained message that another worker has published; called by the journal."""
         self.retained.take(message)
 
     def forget_device(self, device: str) -> None:
-        """For the journal: a device has been erased; nothing of it is retained or waits."""
+        """Remove the retained and queued messages of an erased device; called by the journal."""
         for topic in self.retained.of_device(device):
             self.retained.put(Message(topic, b""))
         self.rights.forget_device(device)
@@ -295,7 +298,7 @@ class Router(Hub):
         return min(asked, self.settings.session_expiry_max_s)
 
     def connection_lost(self, connection: Connection, now: float) -> None:
-        """The connection of a session is over; its will is published unless it said goodbye."""
+        """Detach a connection that is over; its will is published unless DISCONNECT removed it."""
         session = connection.session
         if session is None or session.connection is not connection:
             return
@@ -324,7 +327,7 @@ class Router(Hub):
         if len(own) > self.accounts.offline_max:
             self._evict(own)
         elif len(self._offline) > self.settings.offline_sessions_max:
-            # Of whoever has more than an equal part, be it the one who came last.
+            # Evict from a user that has more than an equal part, even if it is this session's.
             many = len(own) * self.accounts.users > self.settings.offline_sessions_max
             self._evict(own if many else self._offline)
 
@@ -333,7 +336,7 @@ class Router(Hub):
         self.end(next(iter(offline)))
 
     def end(self, session: Session) -> None:
-        """Forget a session that has no connection."""
+        """End a session that has no connection."""
         if session.will is not None:
             self.wills.append(WillDue(session.identity, session.will))
             session.will = None
@@ -348,7 +351,7 @@ class Router(Hub):
         for subscription in subscriptions.values():
             if subscription.share is None and len(subscriptions) > 1:
                 unshared.append(subscription)
-            else:  # its group must not choose it any more
+            else:  # a shared group must not choose it any more
                 self.drop(subscription)
                 self._let_go(subscription)
         if unshared:
@@ -365,9 +368,9 @@ class Router(Hub):
             yield
 
     def advance(self, now: float, most: int | None = None) -> bool:
-        """Do what is due: keep-alive and other time-outs, delayed wills, expiry of sessions.
+        """Handle what is due: time-outs of connections, delayed wills, expiry of sessions.
 
-        Returns whether there may be more, of which `most` are done.
+        At most `most` timers are handled; returns whether there may be more.
         """
         due = self.timers.advance(now, most)
         for timer in due:
@@ -396,7 +399,7 @@ class Router(Hub):
         connection.timed_out(now)
 
     def offline_sessions(self) -> int:
-        """The number of clients that are away and remembered."""
+        """Return the number of sessions whose clients are away."""
         return len(self._offline)
 
     # --- subscriptions --------------------------------------------------------------------------
@@ -404,7 +407,10 @@ class Router(Hub):
     def subscribe(
         self, session: Session, request: SubscriptionRequest, identifier: int
     ) -> tuple[int, Subscription | None]:
-        """The SUBACK code of one filter, and the subscription if it is to get retained messages."""
+        """Subscribe to one filter.
+
+        Returns its SUBACK code, and the subscription if it is to get retained messages.
+        """
         share, topic_filter = split_share(request.topic_filter)
         if not filter_is_valid(topic_filter, self.settings.topic_levels_max):
             return ReasonCode.TOPIC_FILTER_INVALID, None
@@ -453,7 +459,7 @@ class Router(Hub):
         granted: tuple[str, ...],
         group: str | None = None,
     ) -> Subscription:
-        """Have a session get what is published under the filters that it is granted."""
+        """Add a subscription to a session under the filters that it is granted."""
         subscription = Subscription(
             session,
             request.topic_filter,
@@ -471,17 +477,19 @@ class Router(Hub):
 
     @staticmethod
     def _group_name(session: Session, share: str) -> str:
-        """The name of a share's group, which is its user's, or its device's: nobody takes the
-        messages of others by calling a share as they do.
+        """Return the internal name of a share's group.
+
+        It includes the user, and the device of a device's token, so that no user receives
+        the messages of another user's share by using its name.
         """
         return "/".join((session.identity.user, session.identity.device or "", share))
 
     def told(self, message: Message, session: Session) -> Message | None:
-        """The part of a message, which may be a friend's, that a client gets."""
+        """Return the part of a message, which may be a friend's, that a client may read."""
         return self.rights.told(message, session)
 
     def add(self, subscription: Subscription) -> None:
-        """Have a subscription match what is published under the filters that it was granted."""
+        """Have a subscription match messages under its granted filters."""
         session = subscription.session
         session.reach += len(subscription.granted_filters)
         session.filter_bytes += len(subscription.topic_filter)
@@ -489,7 +497,7 @@ class Router(Hub):
         self._announce(subscription, True)
 
     def drop(self, subscription: Subscription) -> None:
-        """Have it match nothing more."""
+        """Stop a subscription from matching messages."""
         session = subscription.session
         session.reach -= len(subscription.granted_filters)
         session.filter_bytes -= len(subscription.topic_filter)
@@ -497,21 +505,21 @@ class Router(Hub):
         self._announce(subscription, False)
 
     def _let_go(self, subscription: Subscription) -> None:
-        """A subscription is over: its user holds nothing of it any more."""
+        """Release the memory that a user is charged for a subscription."""
         if subscription.size:
             user = subscription.session.identity.user
             self.accounts.subscriptions.give_back(user, subscription.size)
             subscription.size = 0
 
     def _announce(self, subscription: Subscription, wanted: bool) -> None:
-        # Of shared subscriptions the worker that has the views chooses the member.
+        # For shared subscriptions the worker that has the views chooses the member.
         if self.watch is not None and subscription.share is None:
             self.watch(subscription.granted_filters, wanted)
         if self.neighbours is not None:
             self.neighbours.subscribed(subscription, wanted)
 
     def unsubscribe(self, session: Session, topic_filter: str) -> int:
-        """The UNSUBACK code of one filter."""
+        """Unsubscribe from one filter; return its UNSUBACK code."""
         subscription = session.subscriptions.pop(topic_filter, None)
         if subscription is None:
             return ReasonCode.NO_SUBSCRIPTION_EXISTED
@@ -526,14 +534,14 @@ class Router(Hub):
     def publish(
         self, message: Message, publisher: Session | None, now: float, owner: str | None = None
     ) -> None:
-        """Keep a message if it is retained, and take it to all who subscribed to its topic.
+        """Store a message if it is retained, and deliver it to all subscribers of its topic.
 
-        `owner` is the user whose message it is, where there is no publisher.
+        `owner` is the user in whose share a retained message counts if there is no publisher.
         """
         self.publish_to(self.subscriptions.match(message.topic), message, publisher, now, owner)
 
     def close_all(self, reason_code: ReasonCode, text: str) -> None:
-        """Ask every connection to end."""
+        """End all connections."""
         for session in list(self.sessions.values()):
             if session.connection is not None:
                 session.connection.close(reason_code, text)

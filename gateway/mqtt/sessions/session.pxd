@@ -1,4 +1,4 @@
-"""The hot half of the state machines: messages, sessions, and the link a session is bound to."""
+"""The part of the state machines that runs for every message: messages, sessions and links."""
 
 from libc.stdint cimport uint32_t
 
@@ -10,7 +10,7 @@ cdef enum:
     STATE_AUTHENTICATING = 1
     STATE_CONNECTED = 2
     STATE_CLOSED = 3
-    STATE_CHALLENGED = 4  # a CONNECT came, an AUTH is awaited
+    STATE_CHALLENGED = 4  # CONNECT has arrived, an AUTH is expected
 
 
 cdef class Message:
@@ -19,7 +19,7 @@ cdef class Message:
     cdef public int qos
     cdef public bint retain
     cdef public bint latest_only
-    cdef public str owner       # whose share it is in, of a retained message
+    cdef public str owner       # user in whose share a retained message counts
     cdef public dict properties
     cdef public object expires_at
     cdef public object told
@@ -36,7 +36,7 @@ cdef class Pool:
 cdef class Account:
     cdef readonly Pool pool
     cdef readonly Py_ssize_t held
-    cdef public dict waiting        # whoever is not read because of it, or None
+    cdef public dict waiting        # protocols that are not read because of it, or None
 
     cpdef bint take(self, Py_ssize_t amount)
     cpdef hold(self, Py_ssize_t amount)
@@ -51,7 +51,7 @@ cdef class Delivery:
     cdef public bint dup
     cdef public bint released
     cdef public list identifiers
-    cdef Py_ssize_t held            # of its user's account
+    cdef Py_ssize_t held            # bytes charged to the user's account
 
 
 cdef class Session:
@@ -73,7 +73,7 @@ cdef class Session:
     cdef public Py_ssize_t queued_bytes
     cdef readonly Py_ssize_t in_flight_bytes
     cdef readonly Py_ssize_t held_bytes
-    cdef public Account account     # None: nothing is counted
+    cdef public Account account     # None: nothing is charged
     cdef public Py_ssize_t will_bytes
     cdef public set received
     cdef public set receiving
@@ -110,11 +110,11 @@ cdef class Hub:
     cdef readonly ElsewhereInterest elsewhere
     cdef public object pass_on
     cdef readonly object counters
-    cdef public int steps_left      # of what waits for clients, in this turn of the loop
-    cdef public object work         # iterators: what takes more than one turn of the loop
-    cdef public bint in_turns       # whether somebody else goes on with it
+    cdef public int steps_left      # queued messages that this turn of the loop may still send
+    cdef public object work         # iterators: work that takes more than one turn of the loop
+    cdef public bint in_turns       # whether the shell runs `work` step by step
     cdef public long long rights_changes
-    cdef dict _spreading            # topic -> what is to be delivered there, in order; or None
+    cdef dict _spreading            # topic -> deliveries still to be made, in order; or None
     cdef Py_ssize_t _spreading_bytes
     cdef int _publishes_in_flight_max
     cdef int _topic_levels_max
@@ -141,18 +141,18 @@ cdef class Link:
     cdef readonly Hub _router
     cdef readonly Decoder _decoder
     cdef public Session session
-    cdef Publish _oldest            # of those not acknowledged yet; the others hang behind it
+    cdef Publish _oldest            # unacknowledged packet; the later ones are linked to it
     cdef Publish _newest
     cdef int _unacknowledged
     cdef object _outgoing           # None, bytes, or a list of bytes
     cdef public Py_ssize_t outgoing_bytes
     cdef dict _aliases_in
     cdef Py_ssize_t _alias_bytes
-    cdef public Account publishes   # None: nothing is counted
-    cdef public str counted_for     # user whose connections this one is counted among
+    cdef public Account publishes   # None: nothing is charged
+    cdef public str counted_for     # user in whose number of connections this one counts
     cdef dict _aliases_out
     cdef public object paused_since
-    cdef public object held         # timer and packet: nothing more is looked at until then
+    cdef public object held         # timer or task, and packet; no other packet is handled before
     cdef public double _last_received
     cdef public uint32_t packet_bytes_max
     cdef public int state
@@ -161,13 +161,13 @@ cdef class Link:
     cdef public int receive_maximum
     cdef public int topic_aliases_max
     cdef public long long timer_tick
-    cdef public long long number    # among those that have published something, from 1 on
+    cdef public long long number    # of this connection among those that have published, from 1 on
     cdef public bint blocked
-    cdef public int under_way       # of what the client has asked for and takes several turns
-    cdef public int looks_left      # how much of what it has sent is looked at before others
+    cdef public int under_way       # requests of the client that take several turns
+    cdef public int looks_left      # packets that may be handled before other connections
     cdef public bint unread
     cdef public bint abort
-    cdef bint more                  # waits for this client than it is sent in one turn of the loop
+    cdef bint more                  # more is queued for this client than one turn may send
     cdef bint _announced
 
     cpdef receive_data(self, bytes data, double now)

@@ -1,42 +1,41 @@
-# What the server remembers of one client; a part of session.pyx.
+# The state that the server keeps for one client; a part of session.pyx.
 
 
 cdef class Session:
     """State of one client; `connection` is None while it is away.
 
-    A session outlives its connections if the client asked for that (MQTT 5.0, section 4.1).
-    Containers are made when they are first needed: most sessions of devices never need most of
-    them.
+    A session outlives its connections if the client asks for that (MQTT 5.0, section 4.1).
+    Containers are created when they are first needed, as most sessions of devices need few of them.
     """
 
     def __init__(self, str client_id, identity, settings):
         self.client_id = client_id
         self.identity = identity
         self.settings = settings
-        self.expiry_interval_s = 0  # after the end of a connection
-        self.deadline = 0.0  # when it expires; only while it is away
+        self.expiry_interval_s = 0  # counted from the end of a connection
+        self.deadline = 0.0  # when the session expires; only while the client is away
         self.timer_tick = 0
-        self.will = None  # of a connection that ended, waiting for its delay
+        self.will = None  # of a connection that has ended, during its will delay
         self.will_at = 0.0
         self.subscriptions = {}
-        #: The number of filters that they stand for: one to many friends is many.
+        #: The number of granted filters; one subscription may reach many friends.
         self.reach = 0
         self.filter_bytes = 0
-        #: Retained messages still to be sent, by topic filter; None or not empty.
+        #: Iterators of retained messages still to be sent, by topic filter; None or not empty.
         self.backlog = None
-        #: By packet identifier, in the order of sending: len <= deliveries_in_flight_max.
+        #: By packet identifier, in order of sending; at most deliveries_in_flight_max.
         self.in_flight = None
         self.queue = None  # None or not empty
         self.queued_bytes = 0
-        #: QoS 2 publishes of the client that were stored and not released yet.
+        #: Identifiers of the client's QoS 2 publishes that are stored but not released by PUBREL.
         self.received = None
-        #: Those that wait for the log, whichever connection has brought them.
+        #: Identifiers of those that wait for the log, from any connection of the session.
         self.receiving = None
-        #: Called once, with the time, when none waits for the log any more.
+        #: Called once, with the time, when no QoS 2 publish waits for the log any more.
         self.on_settled = None
         self.next_packet_id = 1
-        self.ended = False  # nobody will resume it
-        #: Fences what other workers have written of it: theirs of a lower epoch is older.
+        self.ended = False  # it cannot be resumed any more
+        #: Records of other workers with a lower epoch are older than this session.
         self.epoch = 0
 
     # --- to the client --------------------------------------------------------------------------
@@ -44,7 +43,7 @@ cdef class Session:
     cpdef bint deliver(
         self, Message message, int qos, bint retain, list identifiers, double now
     ) except -1:
-        """Send or queue a message; False if it was dropped for want of room or connection."""
+        """Send or queue a message; return False if it was dropped."""
         cdef bint ready = self.connection is not None and self.connection._writable()
         cdef Delivery delivery
         if qos == 0:
@@ -57,7 +56,7 @@ cdef class Session:
             ready
             and self.queue is None
             and self._window_open()
-            # Whatever else its user holds, a client that reads gets one message after the other.
+            # A client that reads gets one message at a time, whatever else its user holds.
             and self._take(delivery, self.in_flight is None)
         ):
             self._send(delivery, now)
@@ -65,12 +64,12 @@ cdef class Session:
         return self._enqueue(delivery)
 
     cpdef pump(self, double now):
-        """Send what waits, as far as window and connection allow."""
+        """Send queued messages, as many as the send window and the connection allow."""
         cdef Delivery delivery
         cdef int left = STEPS_A_TURN
         cdef Hub hub
         if self.connection is None or self.connection.more:
-            return  # goes on in the loop's next turn
+            return  # continued in the loop's next turn
         hub = self.connection._router
         while (
             (self.queue is not None or self.backlog is not None)
@@ -91,37 +90,37 @@ cdef class Session:
             if delivery.message.expired(now):
                 self._let_go(delivery)
             elif delivery.qos:
-                if not delivery.held:  # retained: not more than the window has
+                if not delivery.held:  # a retained message: at most the send window is charged
                     self._take(delivery, True)
                 self._send(delivery, now)
             else:
                 self._transmit(0, delivery, now)
 
     def await_retained(self, Subscription subscription, messages):
-        """Have the messages of an iterator sent, as fast as the client takes them."""
+        """Queue the messages of an iterator; they are sent as fast as the client takes them."""
         if self.backlog is None:
             self.backlog = {}
         self.backlog[subscription.topic_filter] = (subscription, messages)
 
     def forget_retained(self, str topic_filter):
-        """Send no more of what is retained for a filter."""
+        """Drop the retained messages of a filter that are not sent yet."""
         if self.backlog is not None:
             self.backlog.pop(topic_filter, None)
             if not self.backlog:
                 self.backlog = None
 
     def keep_waiting(self, keep):
-        """Throw away what waits and is not to be kept; `keep` is asked for each message."""
+        """Drop waiting messages for which `keep(message)` returns False."""
         cdef Delivery delivery
         self.keep_queued(keep)
         if self.connection is None:
-            # Sent once, perhaps never arrived: it would be sent again.
+            # They were sent but perhaps never arrived, and would be sent again.
             for packet_id, delivery in list((self.in_flight or {}).items()):
                 if not delivery.released and not keep(delivery.message):
                     self._settled(packet_id)
 
     def keep_queued(self, keep):
-        """The same of what was not sent yet."""
+        """Drop queued messages for which `keep(message)` returns False; in-flight ones stay."""
         cdef Delivery delivery
         if self.queue is None:
             return
@@ -150,7 +149,7 @@ cdef class Session:
             self.forget_retained(topic_filter)
             return None
         if found is None:
-            return None  # nothing yet
+            return None  # a pause of the search
         message = found
         return Delivery.__new__(
             Delivery,
@@ -194,7 +193,7 @@ cdef class Session:
                 self.in_flight = None
 
     cdef bint _take(self, Delivery delivery, bint forced) except -1:
-        """Count a message for the user; False where the user holds too much."""
+        """Charge a message to the user; return False if the user holds too much."""
         cdef Py_ssize_t size = len(delivery.message.payload) + DELIVERY_BYTES
         if self.account is not None:
             if forced:
@@ -213,14 +212,14 @@ cdef class Session:
         return 0
 
     def close_account(self):
-        """The session is over: its user holds nothing of it any more."""
+        """Release all that the user is charged for this session, which is over."""
         if self.account is not None:
             self.account.give_back(self.held_bytes + self.will_bytes)
             self.account = None
             self.will_bytes = 0
 
     def hold_will(self, Py_ssize_t size):
-        """Count the will of the client, 0 when there is none any more; False: it is too much."""
+        """Charge a will of `size` bytes (0: none) to the user; return False if it is too much."""
         if self.account is not None:
             if size > self.will_bytes and not self.account.take(size - self.will_bytes):
                 return False
@@ -230,7 +229,7 @@ cdef class Session:
         return True
 
     def restore(self, int packet_id, Delivery delivery):
-        """Take a message that was on its way to the client when the server stopped."""
+        """Restore a message that was in flight to the client when the server stopped."""
         self._take(delivery, True)
         if self.in_flight is None:
             self.in_flight = {}
@@ -249,7 +248,7 @@ cdef class Session:
         )
 
     def enqueue(self, Delivery delivery):
-        """Have a message wait, as if it could not be sent; False if there is no room."""
+        """Queue a message without trying to send it; return False if there is no room."""
         return self._enqueue(delivery)
 
     cdef bint _enqueue(self, Delivery delivery) except -1:
@@ -279,7 +278,7 @@ cdef class Session:
         return True
 
     def acknowledged(self, int packet_type, int packet_id, int reason_code, double now):
-        """Take PUBACK, PUBREC or PUBCOMP; returns type and reason code of what to answer."""
+        """Handle PUBACK, PUBREC or PUBCOMP; return packet type and reason code of the answer."""
         cdef Delivery delivery = None
         if self.in_flight is not None:
             delivery = self.in_flight.get(packet_id)
@@ -296,7 +295,7 @@ cdef class Session:
         return None
 
     def resume(self, double now):
-        """On a new connection, send again what the old one may have lost (section 4.4)."""
+        """Send again on a new connection what the old one may have lost (section 4.4)."""
         cdef Delivery delivery
         for packet_id, delivery in list((self.in_flight or {}).items()):
             if delivery.released:
@@ -310,7 +309,7 @@ cdef class Session:
     # --- from the client ------------------------------------------------------------------------
 
     cdef int _repeat(self, Link link, Publish packet, double now) except -1:
-        """Have a publish that still waits for the log answered on the connection that repeats it."""
+        """Have a publish that waits for the log answered on the connection that repeats it."""
         cdef Link before
         cdef Publish earlier
         packet.repetition = True
@@ -320,13 +319,16 @@ cdef class Session:
         found = self._repeated.get(packet.packet_id)
         self._repeated[packet.packet_id] = (link, packet)
         if found is not None:
-            # That connection is over, but what came behind it there is still to be passed on.
+            # That connection is over, but later packets on it are still to be passed on.
             before, earlier = found
             before.acknowledge(earlier, 0, now)
         return 0
 
     cdef int _taken(self, Publish packet, bint kept, double now) except -1:
-        """The log has answered a QoS 2 publish; `kept` means that a repetition is none of its own."""
+        """Handle the log's answer to a QoS 2 publish.
+
+        With `kept`, its identifier stays in use until PUBREL: repetitions are not new messages.
+        """
         cdef Link link
         cdef Publish again
         found = None
@@ -354,7 +356,7 @@ cdef class Session:
         return 0
 
     def release(self, int packet_id):
-        """Take PUBREL: the packet identifier may be used again. False if it was not in use."""
+        """Handle PUBREL: free the packet identifier. Return False if it was not in use."""
         if self.received is None or packet_id not in self.received:
             return False
         self.received.discard(packet_id)
@@ -363,5 +365,5 @@ cdef class Session:
         return True
 
     def queued(self):
-        """The number of messages that wait."""
+        """Return the number of queued messages."""
         return 0 if self.queue is None else len(self.queue)

@@ -20,7 +20,7 @@ CLOSED: Final = 3
 CHALLENGED: Final = 4
 
 class Message:
-    """An application message, shared by all sessions it goes to."""
+    """An application message, shared by all sessions that receive it."""
 
     topic: str
     payload: bytes
@@ -45,7 +45,7 @@ class Message:
     def expired(self, now: float) -> bool: ...
 
 class Pool:
-    """Bytes that all users share."""
+    """A pool of bytes that all users share."""
 
     total: int
     each: int
@@ -53,7 +53,7 @@ class Pool:
     def __init__(self, total: int, each: int) -> None: ...
 
 class Account:
-    """One user's part of a pool."""
+    """One user's part of a pool (bytes)."""
 
     pool: Pool
     held: int
@@ -64,7 +64,7 @@ class Account:
     def give_back(self, amount: int) -> None: ...
 
 class Delivery:
-    """A message on its way to one client."""
+    """A message that is queued for or in flight to one client."""
 
     message: Message
     qos: int
@@ -128,7 +128,7 @@ class Session:
     def queued(self) -> int: ...
 
 class Hub:
-    """The base of `gateway.mqtt.sessions.router.Router`: takes messages to sessions."""
+    """The base of `gateway.mqtt.sessions.router.Router`: delivers messages to sessions."""
 
     settings: Settings
     rules: AccessRules
@@ -171,7 +171,7 @@ class Hub:
     ) -> None: ...
 
 class Link:
-    """The connection of one client, as far as every message needs it."""
+    """The part of a client's connection that runs for every message."""
 
     owner: Any
     route: Any

@@ -1,4 +1,4 @@
-"""Between the event loop and the state machines, as far as every message passes there."""
+"""The part between the event loop and the state machines that runs for every message."""
 
 from gateway.mqtt.packets.codec cimport Publish
 from gateway.mqtt.publishing.topic_route cimport TopicRoute
@@ -10,8 +10,8 @@ cdef class Shell:
     cdef readonly Hub router
     cdef readonly object time          # callable: s
     cdef readonly object ingest
-    cdef FixAppender _appender         # None: whoever appends here, fixes go there one by one
-    cdef double _sampled               # when a fix last went the way on which calls are recorded
+    cdef FixAppender _appender         # None: the submitter takes fixes only one by one
+    cdef double _sampled               # when a fix last passed the interceptors that record calls
     cdef long _unrecorded              # fixes since then
     cdef long long _publishers         # connections that have published something
     cdef public bint saturated         # too much waits for the log: no connection is read
@@ -45,13 +45,13 @@ cdef class MqttProtocol:
     cdef readonly Shell server
     cdef public object transport
     cdef public str address     # of the client; None: that of the transport
-    cdef bint waits             # it has had its part of this turn of the loop
+    cdef bint waits             # it has used up its time in this turn of the loop
     cdef public bint counted    # among the connections of its address
-    cdef public str pool_party  # its party in the server's pool; None: it has no place there
-    cdef Py_ssize_t _incomplete # bytes of a packet that is not whole, of the share of
+    cdef public str pool_party  # party charged in the server's pool; None: it has no place there
+    cdef Py_ssize_t _incomplete # bytes of an incomplete packet, charged to the share of
     cdef str _incomplete_of     # this user or address
-    cdef Py_ssize_t _unread     # bytes written that the client does not take, of the share of
-    cdef str _unread_of
+    cdef Py_ssize_t _unread     # written bytes that the client does not read, charged to
+    cdef str _unread_of         # this user or address
 
     cpdef process(self, double now)
     cdef int _adapt_reading(self) except -1

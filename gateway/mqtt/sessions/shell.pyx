@@ -1,7 +1,7 @@
-"""Between the event loop and the state machines, as far as every message passes there.
+"""The part between the event loop and the state machines that runs for every message.
 
-`MqttProtocol` is what the event loop calls for each socket, `Shell` the base of the server that all
-of them belong to. No task, timer or buffer per connection; all that a turn of the loop has to say
+The event loop calls a `MqttProtocol` for each socket; `Shell` is the base of the server that they
+belong to. No connection has a task, timer or buffer of its own, and what a turn of the loop sends
 to one client leaves in one write at its end.
 """
 
@@ -29,15 +29,15 @@ from waylog.observability.interceptors import RECORDS_PER_S, count_calls
 
 cdef enum:
     WRITE_BUFFER_BYTES = 64 * 1024
-    STEPS_A_TURN = 256   # of what waits for clients, for all of them together
-    PUBLISH_BYTES = 300  # of one that waits for the log, beside its payload
-    UNCOUNTED_BYTES = 4 * 1024  # of an incomplete packet: most come whole
-    HELD_S_MAX = 60  # of a message beyond its sender's quota, before it is looked at again
-    LOOKS = 32  # at packets of one client, before the time is looked at
+    STEPS_A_TURN = 256   # queued messages that all clients together are sent in a turn
+    PUBLISH_BYTES = 300  # estimated size of a PUBLISH that waits for the log, beside its payload
+    UNCOUNTED_BYTES = 4 * 1024  # of an incomplete packet: most arrive in one piece
+    HELD_S_MAX = 60  # seconds that a message beyond its sender's quota is held before a retry
+    LOOKS = 32  # packets of one client that are handled between two looks at the clock
 
-#: What one client, and what takes several turns, may have of one: others are served in between.
+#: Seconds of one turn of the loop for the packets of one client; then others are served.
 cdef double TURN_S = 0.001
-#: All that waits from before, at the end of a turn: connections, wills, work.
+#: Seconds at the end of a turn for what waits: connections, wills, work.
 cdef double FLUSH_S = 0.0005
 cdef double SAMPLE_S = 1 / RECORDS_PER_S
 cdef str SUBMIT_LOCATION = "Submitter.submit_location"
@@ -47,26 +47,26 @@ cdef str OWNTRACKS = owntracks.SOURCE
 
 logger = logging.getLogger(__name__)
 
-# Two bytes are an item, at least.
+# An item of JSON takes at least two bytes.
 cdef Py_ssize_t READ_HERE_BYTES = 2 * COMMAS
 
 
-# Its receipt holds it until the log has answered, and then nobody does.
+# No garbage collection: only its receipt refers to it, and only until the log has answered.
 @cython.freelist(256)
 @cython.no_gc
 cdef class PendingPublish:
-    """A PUBLISH that waits for the log: what is called when the log has answered."""
+    """A PUBLISH that waits for the log; called when the log has answered."""
 
     def __call__(self, completion):
         self.shell._stored(self, completion)
 
 
 cdef class Shell:
-    """The base of `gateway.mqtt.listening.listener.MqttServer`, which authenticates, refuses and stops.
+    """The base of `gateway.mqtt.listening.listener.MqttServer`; it handles publishes and flushing.
 
-    It has `authenticate(connection, packet)`, `read_elsewhere(connection, packet, route)`,
-    `publish_wills(until)`, `end(protocol, now)`, and `opened`, `closed` and `beyond_share` for
-    protocols.
+    The subclass has `authenticate(connection, packet)`, `publish_wills(until)`,
+    `read_elsewhere(connection, packet, route)`, `end(protocol, now)`, and `opened`, `closed` and
+    `beyond_share` for protocols.
     """
 
     def __init__(self, Hub router, ingest, loop):
@@ -125,7 +125,7 @@ cdef class Shell:
     def answer_when_stored(
         self, Link connection, Publish packet, int code, list completions, double now
     ):
-        """Acknowledge a packet when the log has all that it held."""
+        """Acknowledge a packet when the log has all records of it."""
         if not completions:
             connection.acknowledge(packet, code, now)
         elif len(completions) == 1:
@@ -134,10 +134,10 @@ cdef class Shell:
             self._wait(connection, packet, code, AllOf(completions))
 
     cdef Receipt _append(self, TopicRoute route, bytes payload, double now):
-        """Append an ordinary fix; None to have it looked at more closely.
+        """Append an ordinary fix directly; return None if it has to be parsed in full.
 
-        Some of them are, so that the interceptors of Submitter.submit_location see them too: as
-        many as are recorded. All are counted there.
+        As many fixes as are recorded go the other way, so that the interceptors of
+        Submitter.submit_location see them. The calls of all fixes are counted there.
         """
         cdef FixKey key
         cdef bytes record
@@ -166,21 +166,21 @@ cdef class Shell:
         )
 
     def beyond_quota(self, Link connection, Publish packet, double retry_after_s, double now):
-        """A user sends more than it may."""
+        """Handle a PUBLISH of a user beyond its quota."""
         self.router.counters["publishes_beyond_quota"] += 1
         if connection.version == 5 and packet.qos:
             connection.acknowledge(packet, ReasonCode.QUOTA_EXCEEDED, now)
         else:
-            # There is no word for it: the client waits for its turn.
+            # MQTT has no answer for this case: the client is not read for a while.
             self.hold(connection, packet, retry_after_s)
 
     def hold(self, Link connection, Publish packet, double seconds):
-        """Look at a packet, and at whatever follows it on its connection, later."""
+        """Stop reading a connection, and handle this packet again after some seconds."""
         timer = self._call_later(min(seconds, HELD_S_MAX), self.look_again, connection)
         connection.held = (timer, packet)
 
     def look_again(self, Link connection):
-        """It is time for the packet that was held."""
+        """Handle the packet that was held."""
         cdef MqttProtocol protocol = connection.owner
         cdef double now = self.time()
         if connection.state != STATE_CONNECTED or protocol is None or self.draining:
@@ -192,7 +192,7 @@ cdef class Shell:
         protocol.process(now)
 
     def give_up_held(self, Link connection):
-        """The connection ends: what is not acknowledged comes again."""
+        """Discard a held packet of a connection that ends; the client will send it again."""
         if connection.held is not None:
             timer, packet = connection.held
             timer.cancel()
@@ -230,7 +230,7 @@ cdef class Shell:
             self.relieve()
         if has_failed(completion):
             self.router.counters["appends_failed"] += 1
-            # Without an acknowledgement the client sends it again on its next connection.
+            # As it is not acknowledged, the client sends it again on its next connection.
             pending.connection.fail(pending.packet, self.time())
         else:
             pending.connection.acknowledge(pending.packet, pending.code, self.time())
@@ -238,7 +238,7 @@ cdef class Shell:
         return 0
 
     cdef int _give_back(self, Account account, Publish packet) except -1:
-        """A user has less under way: read again from clients that had to wait for that."""
+        """Discount a user's publish, and read clients again that had to wait for that."""
         cdef MqttProtocol protocol
         account.give_back(len(packet.payload) + PUBLISH_BYTES)
         if account.waiting is not None and account.held <= account.pool.each // 2:
@@ -248,7 +248,7 @@ cdef class Shell:
         return 0
 
     def relieve(self):
-        """Read again from those who had to wait for the log, if it has caught up enough."""
+        """Read the clients again that had to wait for the log, if it has caught up enough."""
         cdef MqttProtocol protocol
         if (
             self.draining
@@ -265,7 +265,7 @@ cdef class Shell:
     # --- effects --------------------------------------------------------------------------------
 
     cpdef wake(self):
-        """Have the effects of this turn of the loop carried out at its end."""
+        """Schedule a flush at the end of this turn of the loop, if there is anything to do."""
         if not self._flush_scheduled and (
             self.router.changed or self.router.wills or self.router.work
         ):
@@ -273,7 +273,7 @@ cdef class Shell:
             self._call_soon(self.flush)
 
     def flush(self):
-        """Carry out what connections want since the last turn of the loop."""
+        """Carry out what connections, wills and work require since the last turn of the loop."""
         cdef Link connection
         cdef MqttProtocol protocol
         cdef double now = self.time()
@@ -285,7 +285,7 @@ cdef class Shell:
         self.router.changed = []
         for index, connection in enumerate(changed):
             if index and self.time() > until:
-                # The others in the next turn, before whatever comes now.
+                # The others follow in the next turn, before new ones.
                 self.router.changed = changed[index:] + self.router.changed
                 break
             protocol = connection.owner
@@ -298,7 +298,7 @@ cdef class Shell:
         self.wake()
 
     cdef int _work(self, double until) except -1:
-        """Go on with what takes several turns, one step of each after the other, at least one."""
+        """Run the iterators of the router round robin until time `until`, at least one step."""
         work = self.router.work
         while work:
             each = work.popleft()
@@ -315,7 +315,7 @@ cdef class Shell:
 
 
 cdef class MqttProtocol:
-    """Moves bytes between one socket and its Connection; an asyncio.Protocol by its methods."""
+    """Moves bytes between one socket and its Connection; has the methods of asyncio.Protocol."""
 
     def __init__(self, Shell server, connection_class):
         self.server = server
@@ -335,7 +335,7 @@ cdef class MqttProtocol:
         cdef Py_ssize_t left
         connection.receive_data(data, now)
         self.process(now)
-        # What is not read from now on is whole, or waits for its turn.
+        # While reading is paused, the bytes that are left may be whole packets.
         left = 0 if connection.unread else connection._decoder.left()
         if left > UNCOUNTED_BYTES or self._incomplete:
             self._count_incomplete(left)
@@ -349,7 +349,7 @@ cdef class MqttProtocol:
         self._count_unread(0)
         self.server.give_up_held(self.connection)
         self.connection.lost(self.server.time())
-        (<Link> self.connection).owner = None  # no cycle that only the collector could end
+        (<Link> self.connection).owner = None  # breaks a reference cycle
         self.server.closed(self)
 
     def pause_writing(self):
@@ -364,7 +364,7 @@ cdef class MqttProtocol:
         self.process(now)
 
     cpdef process(self, double now):
-        """Look at what has arrived, as far as there is room for it."""
+        """Handle the packets that have arrived, as far as limits allow."""
         cdef Shell server = self.server
         cdef Link connection = self.connection
         self.waits = False
@@ -380,14 +380,14 @@ cdef class MqttProtocol:
             if connection.looks_left <= 0:
                 connection.looks_left = LOOKS
                 if server.time() - now > TURN_S:
-                    # Whatever else it has sent: others are served before.
+                    # Other connections are served before the rest of its packets.
                     self.waits = True
                     connection._change()
         self._adapt_reading()
         server.wake()
 
     def flush(self, double now):
-        """Carry out what the connection wants since the last turn of the loop."""
+        """Write what the connection has collected since the last turn of the loop."""
         cdef Link connection = self.connection
         cdef bytes data = connection.take_outgoing(now)
         if self.transport is None:
@@ -443,7 +443,7 @@ cdef class MqttProtocol:
         return session.identity.user
 
     cdef int _count_incomplete(self, Py_ssize_t left) except -1:
-        """Have the client's user, or its address, hold so much of a packet that is not whole."""
+        """Charge the bytes of an incomplete packet to the client's user or address."""
         shares = self.server.router.accounts.incomplete
         if self._incomplete:
             shares.give_back(self._incomplete_of, self._incomplete)
@@ -458,7 +458,7 @@ cdef class MqttProtocol:
         return 0
 
     cdef int _count_unread(self, Py_ssize_t size) except -1:
-        """Have the client's user hold so much that was written and not taken."""
+        """Charge the bytes that were written but not read to the client's user or address."""
         shares = self.server.router.accounts.unread
         if self._unread:
             shares.give_back(self._unread_of, self._unread)
@@ -473,14 +473,14 @@ cdef class MqttProtocol:
         return 0
 
     def peer(self):
-        """The client's address, for log lines."""
+        """Return the client's address, and its port if known, for log lines."""
         name = None if self.transport is None else self.transport.get_extra_info("peername")
         port = f":{name[1]}" if name and name[0] == self.address else ""
         return f"{self.address}{port}" if self.address else "?"
 
 
 cdef inline bint is_crowded(Link connection):
-    """Tell whether the client's user has as much under way as it may."""
+    """Return whether the client's user has as many publishes in flight as it may."""
     return connection.publishes is not None and connection.publishes.is_full()
 
 
@@ -491,13 +491,13 @@ cdef bint has_failed(completion) except -1:
 
 
 class AllOf:
-    """Several completions as one, which fails with the first that does."""
+    """Several completions as one, which fails as soon as one of them fails."""
 
     def __init__(self, completions):
         self._completions = completions
 
     def add_done_callback(self, callback):
-        """Call `callback` once, with the first that failed or with the last."""
+        """Call `callback` once: with the first completion that fails, or with the last."""
         missing = len(self._completions)
 
         def done(completion):

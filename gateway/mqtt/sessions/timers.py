@@ -6,16 +6,16 @@ from typing import Final, Protocol
 
 
 class Timer(Protocol):
-    """An entry of the wheel, which owns `timer_tick`; that starts as 0 (not scheduled)."""
+    """An entry of the wheel. The wheel sets `timer_tick`, which starts as 0 (not scheduled)."""
 
     timer_tick: int
 
 
 class TimerWheel:
-    """Timers by the tick in which they are due; sans-IO, the caller brings the time (s).
+    """Timers by the tick in which they are due; sans-IO, the caller passes the time (s).
 
-    A timer is never early, and late by up to one tick. To move a deadline into the future costs
-    nothing: whoever is woken too early schedules itself again.
+    A timer never fires early, and fires up to one tick late. Moving a deadline into the future
+    costs nothing: a timer that fires too early is scheduled again by its owner.
     """
 
     TICK_S: Final = 0.25
@@ -25,7 +25,7 @@ class TimerWheel:
         self._slots: dict[int, set[Timer]] = {}
 
     def schedule(self, timer: Timer, deadline: float) -> None:
-        """Wake `timer` after `deadline`, or earlier if that was asked for before."""
+        """Fire `timer` after `deadline`, or earlier if it is scheduled earlier already."""
         tick = max(int(deadline / self.TICK_S), self._tick) + 1
         if timer.timer_tick:
             if timer.timer_tick <= tick:
@@ -38,7 +38,7 @@ class TimerWheel:
         slot.add(timer)
 
     def cancel(self, timer: Timer) -> None:
-        """Forget `timer`; it holds no memory here afterwards."""
+        """Remove `timer`; it uses no memory here afterwards."""
         slot = self._slots.get(timer.timer_tick)
         if slot is not None:
             slot.discard(timer)
@@ -47,9 +47,9 @@ class TimerWheel:
         timer.timer_tick = 0
 
     def advance(self, now: float, most: int | None = None) -> list[Timer]:
-        """Take what is due at `now`; it is not scheduled any more.
+        """Remove and return the timers that are due at `now`.
 
-        With `most` no more than so many: the rest is still scheduled, and due.
+        With `most`, at most that many are returned; the rest stays scheduled and due.
         """
         due: list[Timer] = []
         last = int(now / self.TICK_S)

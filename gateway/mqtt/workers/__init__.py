@@ -1,1 +1,1 @@
-"""Several workers on one machine act as one MQTT server."""
+"""Several workers of one machine that act as one MQTT server."""

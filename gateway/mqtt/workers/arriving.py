@@ -1,4 +1,4 @@
-"""Sessions on their way here: what is published for their clients meanwhile is kept."""
+"""Queues for sessions on their way here: they keep what is published for their clients."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class _Arriving(Session):
-    """Has the subscriptions of a session that another worker is about to hand over.
+    """A stand-in with the subscriptions of a session that another worker is about to hand over.
 
-    What crosses before that worker has been told is for it to bring.
+    Messages that cross between workers before that worker has been told come with its session.
     """
 
     def __init__(
@@ -37,14 +37,17 @@ class _Arriving(Session):
         identifiers: list[int] | None,
         now: float,
     ) -> bool:
-        """Have a message wait behind what the other worker has."""
+        """Queue a message; it will follow those that the other worker has."""
         if not qos or (self._crosses() and not self.is_due):
             return False
         return self.enqueue(Delivery(message, qos, retain, identifiers))
 
 
 class ArrivingSessions:
-    """Of one router; `crosses()` says whether another worker has brought the message of now."""
+    """The arriving sessions of one router.
+
+    `crosses()` tells whether the message delivered now has come from another worker.
+    """
 
     def __init__(self, router: Router, crosses: Callable[[], bool]) -> None:
         self._router = router
@@ -52,7 +55,7 @@ class ArrivingSessions:
         self._sessions: dict[SessionKey, _Arriving] = {}
 
     def expect(self, key: SessionKey, stored: StoredSession) -> None:
-        """Keep what is published for a client from now on, until `take` or `forget`."""
+        """Queue what is published for a client from now on, until `take` or `forget`."""
         self.forget(key)
         router = self._router
         identity = router.rights.now(auth.Identity(key[0], stored.device, stored.admin))
@@ -60,7 +63,7 @@ class ArrivingSessions:
             return
         session = self._sessions[key] = _Arriving(router, key[1], identity, self._crosses)
         for each in stored.subscriptions:
-            # A member of a group that is elsewhere gets what is for the group meanwhile.
+            # Other members of the shared group get its messages meanwhile.
             share, topic_filter = split_share(each.filter)
             if share is not None or not string_is_valid(topic_filter):
                 continue
@@ -69,13 +72,13 @@ class ArrivingSessions:
                 router.begin_subscription(session, each.request(), each.identifier, granted)
 
     def due(self, key: SessionKey) -> None:
-        """What crosses from now on is not brought by the other worker any more."""
+        """Queue messages from other workers, too: the other worker no longer brings them."""
         session = self._sessions.get(key)
         if session is not None:
             session.is_due = True
 
     def take(self, key: SessionKey) -> list[Delivery]:
-        """What has come for a client that is about to be connected."""
+        """Return the queued messages of a client that is about to be connected."""
         session = self._sessions.pop(key, None)
         if session is None:
             return []
@@ -85,5 +88,5 @@ class ArrivingSessions:
         return list(session.queue or ())
 
     def forget(self, key: SessionKey) -> None:
-        """The session is not coming."""
+        """Drop the queue of a session that does not come."""
         self.take(key)

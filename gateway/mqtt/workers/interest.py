@@ -1,7 +1,7 @@
-"""Topics that clients of other workers want to hear of, coarsely: by their first two levels.
+"""Topics that clients of other workers subscribe to, coarsely: by their first two levels.
 
-Sans-IO. A worker passes a message on only if somebody elsewhere may want it, so that what phones
-send for the log alone costs nothing more with many workers than with one.
+Sans-IO. A worker passes a message on only if a client elsewhere may want it, so that messages of
+phones that go only to the log cost no more with many workers than with one.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Final, Generic, TypeVar
 
 from gateway.mqtt.packets.topics import EVERYTHING
 
-#: A worker with more than that is told of everything.
+#: Keys of one worker; a worker with more receives all messages.
 _KEYS_MAX: Final = 500_000
 
+#: Keys, and whether they are wanted now.
 Changes = list[tuple[str, bool]]
 
 
 def interest_of(topic_filter: str) -> str | None:
-    """The key of a granted filter; None where only the platform may publish what it matches."""
+    """Return the key of a granted filter; None if only the platform publishes what it matches."""
     levels = topic_filter.split("/")
     if levels[0] in ("+", "#"):
         return EVERYTHING
@@ -34,7 +35,7 @@ def interest_of(topic_filter: str) -> str | None:
 
 
 class OwnInterest:
-    """The wishes of the clients of one worker."""
+    """The interest of one worker's clients, and its changes that other workers do not know yet."""
 
     def __init__(self, keys_max: int = _KEYS_MAX) -> None:
         self._counts: Counter[str] = Counter()
@@ -42,7 +43,7 @@ class OwnInterest:
         self._keys_max = keys_max
 
     def count(self, topic_filters: Iterable[str], wanted: bool) -> None:
-        """Filters are subscribed to, or not any more."""
+        """Count filters that are subscribed to, or (`wanted` False) no longer."""
         for key in map(interest_of, topic_filters):
             if key is None:
                 continue
@@ -58,18 +59,18 @@ class OwnInterest:
 
     @property
     def has_changed(self) -> bool:
-        """Others have not been told of everything yet."""
+        """Return whether there are changes that the other workers do not know yet."""
         return bool(self._changed)
 
     def take_changes(self, most: int) -> Changes:
-        """Give what others have not been told yet, no more than `most` of it."""
+        """Remove and return up to `most` changes that the other workers do not know yet."""
         taken = list(islice(self._changed, most))
         for key in taken:
             del self._changed[key]
         return [(key, key in self._counts) for key in taken]
 
     def tell_all(self) -> None:
-        """Tell everything again, to somebody who knows nothing."""
+        """Mark the whole interest as changed, for a peer that knows nothing of it."""
         self._changed = dict.fromkeys(self._counts)
 
 
@@ -77,25 +78,25 @@ Worker = TypeVar("Worker", bound=Hashable)
 
 
 class InterestTable(Generic[Worker]):
-    """The wishes of all workers; tells each what any other one wants."""
+    """The interest of all workers; computes what each is to know of the others' interest."""
 
     def __init__(self) -> None:
         self._wanting: dict[str, set[Worker]] = {}
         self._workers: dict[Worker, None] = {}
 
     def join(self, worker: Worker) -> Changes:
-        """A new worker; returns what it is to be told."""
+        """Add a worker; return the interest that it is to be told of."""
         self._workers[worker] = None
         return [(key, True) for key, wanting in self._wanting.items() if wanting - {worker}]
 
     def leave(self, worker: Worker) -> dict[Worker, Changes]:
-        """A worker is gone; returns what the others are to be told."""
+        """Remove a worker; return the changes that the others are to be told of."""
         self._workers.pop(worker, None)
         lost = [(key, False) for key, wanting in self._wanting.items() if worker in wanting]
         return self.change(worker, lost)
 
     def change(self, worker: Worker, changes: Iterable[tuple[str, bool]]) -> dict[Worker, Changes]:
-        """A worker wants something, or not any more; returns what the others are to be told."""
+        """Change a worker's interest; return the changes that the others are to be told of."""
         news: dict[Worker, Changes] = {}
         for key, wanted in changes:
             wanting = self._wanting.setdefault(key, set())
@@ -106,7 +107,8 @@ class InterestTable(Generic[Worker]):
                 wanting.discard(worker)
             after = len(wanting)
             if before != after:
-                # With two or more, everybody has another one; with one, only that one has not.
+                # If two or more want a key, each has another one that wants it; if only one does,
+                # that one has none.
                 fewest = min(before, after)
                 told = (
                     [each for each in self._workers if each is not worker]
@@ -122,7 +124,7 @@ class InterestTable(Generic[Worker]):
         return news
 
     def wanting(self, topic: str, publisher: Worker) -> set[Worker]:
-        """The workers beside the publisher's that may want a message."""
+        """Return the workers, except the publisher's, that may want a message."""
         first, slash, rest = topic.partition("/")
         keys = [EVERYTHING, first, f"{first}/"]
         if slash:

@@ -1,4 +1,4 @@
-"""The parts of an MQTT server that is one of several workers: its channel and its questions."""
+"""Makes an MQTT server one of several workers: its channel, claims and questions about fixes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from waylog.process.background import TaskSet
 
 
 class AskingChannel(Channel, Protocol):
-    """A channel that also takes questions."""
+    """A channel that also sends requests."""
 
     async def request(
         self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
@@ -33,7 +33,7 @@ class AskingChannel(Channel, Protocol):
 
 
 class LocalChannel:
-    """The channel of the worker in whose process the workers meet."""
+    """The channel of the worker that runs in the same process as the worker hub."""
 
     is_open = True
 
@@ -44,18 +44,18 @@ class LocalChannel:
         self.on_frame: Callable[[str, list[Any]], None] | None = None
 
     def send(self, *frame: Any) -> None:
-        """Say something to the others."""
+        """Send a frame to the worker hub."""
         kind, *arguments = frame
         self._worker_hub.on_frame(self._inbox, kind, arguments)
 
     async def request(
         self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
     ) -> Any:
-        """Ask something, as Requests.ask does; raises RelayUnavailable."""
+        """Send a request, as Requests.ask does; raises RelayUnavailable."""
         return await self._requests.ask(kind, *arguments, late=late)
 
     def take(self, kind: str, arguments: list[Any]) -> None:
-        """For the other end: something was said to this worker."""
+        """Handle a frame from the worker hub."""
         if kind == "answer":
             self._requests.answered(*arguments)
         elif self.on_frame is not None:
@@ -63,24 +63,25 @@ class LocalChannel:
 
 
 class _Inbox:
-    """The other end of a LocalChannel."""
+    """The worker hub's end of a LocalChannel."""
 
     def __init__(self, channel: LocalChannel) -> None:
         self._channel = channel
 
     def send(self, *frame: Any) -> None:
-        """Say something to this worker."""
+        """Deliver a frame to this worker."""
         kind, *arguments = frame
         self._channel.take(kind, arguments)
 
 
 class DoubtingSubmitter(Submitter):
-    """Knows only the fixes that came by this worker: of what clients repeat it asks the others.
+    """A submitter that knows only this worker's fixes and asks about those that may be elsewhere.
 
-    `is_stored(device, fix_id)` raises RelayUnavailable. So does `look_up(device, fix_id)`, which
-    says whether the views have a fix, and the greatest time of all of its device. A worker that has
-    it asks about every fix that may have come by another one: the first that a device sends over a
-    connection, and those that are not newer than what is known of the device.
+    `is_stored(device, fix_id)` tells whether another worker has stored a fix that a client repeats;
+    it raises RelayUnavailable. `look_up(device, fix_id)` tells whether the views have a fix, and
+    the greatest time of all fixes of its device; it raises RelayUnavailable, too. With `look_up`
+    the submitter asks about each fix that may have come by another worker: the first fix of a
+    device over a connection, and fixes that are not newer than the newest known one of the device.
     """
 
     def __init__(
@@ -97,12 +98,12 @@ class DoubtingSubmitter(Submitter):
         if look_up is not None:
             self.known_fixes.watch(DeviceTimes())
             self.doubts_late = True
-        # Fixes of a device over a connection that are being looked up.
+        # The number of look-ups under way, by device and connection.
         self._looking_up: Counter[tuple[str, int]] = Counter()
         self._asking = TaskSet("asking other workers for a fix")
 
     def submit_location(self, fix: Fix, traceparent: bytes | None = None) -> Receipt:
-        """Append a fix, unless a client repeats it and another worker has appended it."""
+        """Append a fix, unless it may have come before and another worker has stored it."""
         known = self.receipt_of(fix_key(fix.device, fix.id)) is not None
         if known or not (self.repeated or self.may_be_elsewhere(fix)):
             return super().submit_location(fix, traceparent)
@@ -119,7 +120,7 @@ class DoubtingSubmitter(Submitter):
         return receipt
 
     async def _ask(self, fix: Fix, traceparent: bytes | None, receipt: Receipt) -> None:
-        # Without an answer a fix that is there twice is better than one that is not there.
+        # Without an answer append the fix: a duplicate is better than a loss.
         with contextlib.suppress(RelayUnavailable):
             if await self._is_stored(fix.device, fix.id):
                 self.known_fixes.add(fix_key(fix.device, fix.id))
@@ -134,7 +135,7 @@ class DoubtingSubmitter(Submitter):
             known, newest = await self._look_up(fix.device, fix.id)
             if known:
                 self.known_fixes.add(fix_key(fix.device, fix.id))
-            # While others are on their way, what follows waits behind them.
+            # While other look-ups are under way, later fixes have to wait behind them.
             if self._looking_up[place] == 1:
                 self.trust(fix.device, sender, max(newest or fix.time, fix.time))
         except RelayUnavailable:
@@ -157,7 +158,7 @@ def _finish(receipt: Receipt, appended: Receipt) -> None:
 def join(
     server: MqttServer, journal: Journal, channel: AskingChannel, submitter: Submitter
 ) -> Neighbours:
-    """Make a server one of several workers; `opened` of what is returned follows."""
+    """Make a server one of several workers; the caller then calls `opened` of the result."""
     loop = asyncio.get_running_loop()
 
     def receipt_of(device: str, fix_id: str) -> Receipt | None:

@@ -1,8 +1,8 @@
-"""A worker among others: messages, shared subscriptions and sessions that cross between them.
+"""The other workers: messages, shared subscriptions and sessions that cross between workers.
 
-What clients subscribe to here is announced, and what clients elsewhere want is known here; only
-such messages leave the worker, once each, to the one that knows all others (`worker_hub`). Of a
-shared subscription the worker where a message is published chooses the member, here or elsewhere.
+A worker announces what its clients subscribe to, and knows what clients elsewhere want. Only such
+messages leave it, once each, for the worker hub (`worker_hub`), which distributes them. The member
+of a shared subscription, here or elsewhere, is chosen by the worker where a message is published.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ from gateway.users.auth import Identity
 
 logger = logging.getLogger(__name__)
 
-#: Messages that wait while the other workers cannot be reached.
+#: Limits of the messages that wait while the worker hub cannot be reached.
 _WAITING_MAX: Final = 10_000
 _WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
-#: Messages that were passed on while a session is about to be handed over.
+#: Messages passed on that are remembered while a session is about to be handed over.
 _PASSED_MAX: Final = 10_000
+#: States of a shared group's members at another worker (`SubscriptionTree.group_state`).
 _AWAY, _ONLINE = 1, 2
-#: Clients that have come while the other workers cannot be reached.
+#: New clients that are remembered while the worker hub cannot be reached.
 _CAME_MAX: Final = 100_000
 _CAME_A_FRAME: Final = 1_000
-#: Of each kind of news, and bytes of messages, before others are served.
+#: Limits of one turn of the event loop: changes of each kind, messages, and bytes of messages.
 _SENT_A_TURN: Final = 1_000
 _MESSAGES_A_TURN: Final = 200
 _MESSAGE_BYTES_A_TURN: Final = 1024 * 1024
 
-#: Worker, share name and filter: the group a message is meant for; None: all who subscribed.
+#: Worker, share name and filter: the group that a message is for; None: all other subscribers.
 Target = tuple[int, str, str] | None
 #: Target, topic, payload, QoS, retain, properties, seconds until it expires.
 CrossingMessage = tuple[Target, str, bytes, int, bool, Properties | None, float | None]
 
 
 class Channel(Protocol):
-    """The way to the other workers."""
+    """The connection to the worker hub."""
 
     @property
     def is_open(self) -> bool: ...
@@ -56,7 +57,7 @@ class Channel(Protocol):
 
 
 class _Elsewhere(Session):
-    """Stands for the members of a shared subscription at another worker."""
+    """A stand-in for the members of a shared subscription at another worker."""
 
     def __init__(self, neighbours: Neighbours, target: tuple[int, str, str]) -> None:
         router = neighbours.router
@@ -66,25 +67,27 @@ class _Elsewhere(Session):
         self._link = Link(router, None, 0.0)
 
     def set_online(self, online: bool) -> None:
-        """Tell whether one of them is connected."""
+        """Set whether one of the members is connected."""
         self.connection = self._link if online else None
 
     def deliver(
         self,
         message: Message,
-        qos: int,  # theirs is decided there
+        qos: int,  # ignored: the member's worker decides it
         retain: bool,
         identifiers: list[int] | None,
         now: float,
     ) -> bool:
-        """Pass a message on to one of them."""
+        """Pass a message on to one of the members."""
         self._neighbours.pass_on(message, self._target)
         return True
 
 
 class Neighbours:
-    """See above. `schedule` calls back at the end of the event loop's turn, `clock` is the router's
-    monotonic one (s), `in_flight(device, fix_id)` gives the receipt of a fix that came here.
+    """The other workers, as seen by one worker.
+
+    `schedule` calls back at the end of the event loop's turn, `clock` is the router's monotonic
+    time (s), and `in_flight(device, fix_id)` returns the receipt of a fix that came here.
     """
 
     def __init__(
@@ -107,20 +110,20 @@ class Neighbours:
         self._wake = wake
         self._in_flight = in_flight
         self._interest = OwnInterest()
-        self._shares: dict[tuple[str, str], int] = {}  # as announced
+        self._shares: dict[tuple[str, str], int] = {}  # states of groups, as announced
         self._shares_changed: dict[tuple[str, str], None] = {}
         self._groups: dict[tuple[int, str, str], Subscription] = {}
-        # Clients that came here, to be announced, and the epochs of their sessions.
+        # Clients that connected here and are still to be announced, and their sessions' epochs.
         self._came: OrderedDict[SessionKey, int] = OrderedDict()
         self._waiting: deque[CrossingMessage] = deque()
         self._waiting_bytes = 0
         self._scheduled = False
-        self._number = 0  # of the message that was passed on last
-        self._delivers = False  # what has crossed
-        # Sessions that are about to be handed over, and what was passed on meanwhile.
+        self._number = 0  # of the last message that was passed on
+        self._delivers = False  # whether a message from another worker is being delivered
+        # Sessions about to be handed over; messages passed on meanwhile, with their numbers by id.
         self._leaving: set[SessionKey] = set()
         self._passed: OrderedDict[int, tuple[Message, int]] = OrderedDict()
-        #: Sessions that are on their way here.
+        #: Queues of the sessions that are on their way here.
         self.arriving = ArrivingSessions(router, lambda: self._delivers)
         for subscription in router.all_subscriptions():
             self.subscribed(subscription, True)
@@ -132,7 +135,7 @@ class Neighbours:
     # --- from here ------------------------------------------------------------------------------
 
     def subscribed(self, subscription: Subscription, wanted: bool) -> None:
-        """For the router: a client has a subscription, or has it no more."""
+        """Count a subscription that begins or ends; called by the router."""
         if subscription.share is None:
             self._interest.count(subscription.granted_filters, wanted)
             self._send_soon()
@@ -140,14 +143,17 @@ class Neighbours:
             self.shares_changed(subscription)
 
     def shares_changed(self, subscription: Subscription) -> None:
-        """For the router: a member of a group has come or gone."""
+        """Announce a group whose members have connected or gone; called by the router."""
         assert subscription.share is not None
         for topic_filter in subscription.granted_filters:
             self._shares_changed[(subscription.share, topic_filter)] = None
         self._send_soon()
 
     def connected(self, key: SessionKey, epoch: int) -> None:
-        """For the router: a client has come here; older connections of it elsewhere have to go."""
+        """Announce a client that has connected here; its older connections elsewhere have to end.
+
+        Called by the router.
+        """
         self._came[key] = epoch
         self._came.move_to_end(key)
         if len(self._came) > _CAME_MAX:
@@ -155,7 +161,7 @@ class Neighbours:
         self._send_soon()
 
     def pass_on(self, message: Message, target: tuple[int, str, str] | None = None) -> None:
-        """Have a message delivered elsewhere, after this turn of the loop."""
+        """Queue a message for other workers; it is sent after this turn of the loop."""
         expires_s = None
         if message.expires_at is not None:
             expires_s = message.expires_at - self._clock()
@@ -182,7 +188,7 @@ class Neighbours:
         self._send_soon()
 
     def opened(self) -> None:
-        """The channel is open again: say everything to somebody who knows nothing."""
+        """Announce everything again after the channel was opened."""
         for group in list(self._groups):
             self._group_changed(*group, 0)
         self.router.elsewhere.clear()
@@ -239,7 +245,7 @@ class Neighbours:
     # --- from elsewhere -------------------------------------------------------------------------
 
     def on_frame(self, kind: str, arguments: list[Any]) -> None:
-        """Take a frame of the worker that knows all others."""
+        """Handle a frame from the worker hub."""
         if kind == "messages":
             for carried in arguments[0]:
                 self._deliver(carried)
@@ -283,9 +289,9 @@ class Neighbours:
         self._channel.send("leaving", number, record)
 
     def _expect(self, number: int, user: str, client_id: str, record: bytes) -> None:
-        """Take what is published for a client, whose session comes as soon as others know that."""
+        """Queue what is published for a client whose session comes when the others know of it."""
         self.arriving.expect((user, client_id), self._journal.announced(record))
-        # What was passed on before is for the worker that has the session to bring.
+        # Messages passed on before come with the session, from the worker that has it now.
         while self._waiting:
             self._send_messages()
         while changes := self._interest.take_changes(_SENT_A_TURN):
@@ -295,8 +301,10 @@ class Neighbours:
     def _hand_over(
         self, number: int, user: str, client_id: str, claimer: str, epoch: int, crossed: int
     ) -> None:
-        """Give up a session; of what was passed on from here, `crossed` is the last one that its
-        new worker does not get itself.
+        """Give up a session.
+
+        Of the messages that were passed on from here, `crossed` is the last one that the session's
+        new worker does not receive itself.
         """
 
         def keep(message: Message) -> bool:
@@ -361,7 +369,7 @@ class Neighbours:
         elsewhere.set_online(state == _ONLINE)
 
     def _answer_when_stored(self, number: int, device: str, fix_id: str) -> None:
-        """Say whether the log has a fix that came here, as soon as the log has said so."""
+        """Answer whether the log has stored a fix that came here, when it has answered."""
         receipt = self._in_flight(device, fix_id)
         if receipt is None:
             self._channel.send("answered", number, False)
@@ -372,7 +380,7 @@ class Neighbours:
 
 
 def decoded(properties: dict[int, Any] | None) -> Properties | None:
-    """Properties as a message has them: what has crossed has lists in place of pairs."""
+    """Return properties in a message's form; after crossing, pairs have become lists."""
     if properties is None:
         return None
     return {

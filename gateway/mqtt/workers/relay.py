@@ -1,9 +1,9 @@
-"""Between the gateway that reads the log's views and workers that only speak MQTT.
+"""The relay between the gateway that reads the log's views and workers that only speak MQTT.
 
-Each worker says which devices its clients want to hear of; the gateway passes on those addresses
-and no others, so that an address costs one reader, not one for each worker. A worker also asks here
-what is retained. What workers say to each other goes the same way (gateway.mqtt.workers.worker_hub). Frames
-on a Unix socket: a length of four bytes, then MessagePack.
+A worker tells which devices' addresses its clients want. The gateway passes on only those, so that
+each address is read from the log once and not by every worker. Workers also ask it for retained
+messages. Frames between workers take the same way (gateway.mqtt.workers.worker_hub). A frame on the
+Unix socket is a length of four bytes, big-endian, followed by MessagePack.
 """
 
 from __future__ import annotations
@@ -22,24 +22,27 @@ from gateway.mqtt.workers.worker_hub import WorkerHub
 logger = logging.getLogger(__name__)
 
 _FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
-#: A worker that takes nothing for so long is cut; it asks for all it missed when it is back.
+#: Bytes that a worker may leave unread before it is cut; it gets what it missed on return.
 _UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
 _RETAINED_MAX: Final = 20_000
 _RETAINED_A_TURN: Final = 100
 EVERYBODY: Final = ""
-#: The last level of what the platform publishes.
+#: Last levels of topics that the platform publishes, and wildcards.
 _OF_THE_PLATFORM: Final = ("address", "info", "event", "+", "#")
 
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-#: Topic, payload, and what `Message.told` says.
+#: Topic, payload, and `Message.told`.
 Found = tuple[str, bytes, tuple[int, bytes] | None]
 
 
 def watched(topic_filter: str) -> str | None:
-    """Name those whose addresses a filter may match: `user/device`, `user/`, or EVERYBODY."""
+    """Return whose addresses a filter may match: `user/device`, `user/`, or EVERYBODY.
+
+    None if it matches none.
+    """
     levels = topic_filter.split("/")
     if levels[0] not in ("devices", "owntracks", "+", "#"):
         return None
@@ -56,7 +59,7 @@ def watched(topic_filter: str) -> str | None:
 
 
 class FrameProtocol(asyncio.Protocol):
-    """Cuts frames; `on_frame(protocol, frame)` gets each."""
+    """Reads and writes frames; `on_frame(protocol, frame)` receives each."""
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class FrameProtocol(asyncio.Protocol):
         del self._buffer[:position]
 
     def send(self, *frame: Any) -> None:
-        """Send one frame."""
+        """Send one frame; disconnect a peer that leaves too much unread."""
         if self.transport is None:
             return
         data = _encode(frame)
@@ -97,7 +100,7 @@ class FrameProtocol(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Cut the connection."""
+        """Abort the connection."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -107,7 +110,7 @@ class FrameProtocol(asyncio.Protocol):
 
 
 def _remove(path: Path) -> None:
-    # Of a process that was killed.
+    # A killed process has left its socket there.
     path.unlink(missing_ok=True)
 
 
@@ -116,20 +119,21 @@ def _protect(path: Path) -> None:
 
 
 class RetainedSource(Protocol):
-    """Makes the messages that subscribers get first."""
+    """Makes the retained messages for new subscribers."""
 
     def retained(self, topic_filter: str) -> Iterable[Message | None]: ...
 
 
 class AddressView(Protocol):
-    """The newest address of each device, as the log has it."""
+    """The newest address of each device, in the bytes of the log's record."""
 
     def newest_raw(self, device: str) -> bytes | None: ...
 
 
 class Relay:
-    """The gateway's side, a channel of its pusher. What workers say to each other goes to
-    `worker_hub`.
+    """The gateway's side of the relay, registered with its pusher as an address channel.
+
+    Frames from worker to worker go to `worker_hub`.
     """
 
     def __init__(
@@ -142,13 +146,13 @@ class Relay:
         self._addresses = addresses
         self._worker_hub = worker_hub
         self._server: asyncio.AbstractServer | None = None
-        # The watchers of each device; nearly always one worker watches one device.
+        # The workers that watch each name; nearly always one worker watches one device.
         self._watchers: dict[str, dict[FrameProtocol, None]] = {}
         self._workers: dict[FrameProtocol, set[str]] = {}
         self._waiting: dict[FrameProtocol, list[tuple[str, bytes]]] = {}
 
     async def start(self, path: Path) -> None:
-        """Listen at `path`; only this user may connect."""
+        """Listen on a Unix socket at `path`, which only this system user may open."""
         _remove(path)
         self._server = await asyncio.get_running_loop().create_unix_server(
             lambda: FrameProtocol(self._on_frame, self._on_lost), str(path)
@@ -156,7 +160,7 @@ class Relay:
         _protect(path)
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and disconnect the workers."""
         if self._server is not None:
             self._server.close()
         for worker in list(self._workers):
@@ -167,14 +171,14 @@ class Relay:
         return len(self._workers)
 
     def address_changed(self, device: str, value: bytes) -> None:
-        """For the pusher: pass a new address on to those who want it."""
+        """Pass a new address on to the workers that want it; called by the pusher."""
         user = device.partition("/")[0]
         for name in (device, f"{user}/", EVERYBODY):
             for worker in self._watchers.get(name, ()):
                 self._pass_on(worker, device, value)
 
     def arrived(self, device: str, transition: bytes) -> None:
-        """For the pusher: pass on that a device has come to a favourite place."""
+        """Pass on that a device has arrived at a favourite place; called by the pusher."""
         user = device.partition("/")[0]
         workers = {
             worker
@@ -211,7 +215,7 @@ class Relay:
         messages: Iterator[Message | None],
         found: list[Found],
     ) -> None:
-        """Answer with what is retained; a long search takes several turns of the loop."""
+        """Answer with retained messages; a long search takes several turns of the loop."""
         for _ in range(_RETAINED_A_TURN):
             try:
                 message = next(messages)
@@ -235,7 +239,7 @@ class Relay:
                 continue
             watching.add(name)
             self._watchers.setdefault(name, {})[worker] = None
-            # Who was away has missed what came meanwhile.
+            # A worker that was disconnected has missed addresses.
             value = self._addresses.newest_raw(name) if again else None
             if value is not None:
                 self._pass_on(worker, name, value)

@@ -1,4 +1,4 @@
-"""A worker's side of the relay: it has no views, and asks the gateway that has them."""
+"""A worker's side of the relay: it has no views and asks the gateway that has them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _RETRY_S: Final = 0.2
 
 
 class NoAddresses:
-    """A view of addresses, or of fixes, that has none."""
+    """An empty view, in place of the views of addresses and of fixes."""
 
     def latest(self, device: str) -> Any:
-        """Nothing is known here."""
+        """Return None: the view is empty."""
         return None
 
     def devices(self, user: str | None) -> Iterable[str]:
-        """Nothing is known here."""
+        """Return nothing: the view is empty."""
         return ()
 
 
 class RelayClient:
-    """The connection to the relay, made again whenever it is lost.
+    """A connection to the relay that reconnects whenever it is lost.
 
-    `on_address(device, value)` gets the addresses of devices that are watched, `on_arrival` their
+    `on_address(device, value)` receives the addresses of watched devices, `on_arrival` their
     transitions.
     """
 
@@ -48,7 +48,7 @@ class RelayClient:
         self._wanted: Counter[str] = Counter()
         self._changed: dict[str, None] = {}
         self._requests = Requests(self.send)
-        #: Take what the other workers say, and that they can be spoken to (again).
+        #: Called with frames of other workers, and when the connection is open (again).
         self.on_frame: Callable[[str, list[Any]], None] | None = None
         self.on_open: Callable[[], None] | None = None
         self._connection: FrameProtocol | None = None
@@ -69,7 +69,7 @@ class RelayClient:
                 except OSError:
                     await asyncio.sleep(_RETRY_S)
                     continue
-                # The whole list: a gateway that was restarted knows nothing of it.
+                # Send the whole list: the gateway may have restarted.
                 self._changed.clear()
                 self._connection.send(
                     "watch", [(name, True) for name in self._wanted], self._connected_before
@@ -86,7 +86,7 @@ class RelayClient:
                 self._connection.close()
 
     def watch(self, topic_filters: Iterable[str], wanted: bool) -> None:
-        """Clients have subscribed to filters, or not any more."""
+        """Count filters that clients subscribe to, or (`wanted` False) no longer."""
         for name in map(watched, topic_filters):
             if name is None:
                 continue
@@ -109,18 +109,18 @@ class RelayClient:
     async def request(
         self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
     ) -> Any:
-        """Ask the gateway, as Requests.ask does; raises RelayUnavailable."""
+        """Send a request to the gateway, as Requests.ask does; raises RelayUnavailable."""
         if self._connection is None:
             raise RelayUnavailable
         return await self._requests.ask(kind, *arguments, late=late)
 
     @property
     def is_open(self) -> bool:
-        """Tell whether there is somebody to speak to."""
+        """Return whether the connection is open."""
         return self._connection is not None
 
     def send(self, *frame: Any) -> None:
-        """Say something to the other workers, if that is possible now."""
+        """Send a frame, or drop it if there is no connection."""
         if self._connection is not None:
             self._connection.send(*frame)
 

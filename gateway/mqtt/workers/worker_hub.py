@@ -1,7 +1,7 @@
-"""The place where the workers of a machine meet, with their wishes and their sessions.
+"""The worker hub: connects the workers of a machine and knows their interest and their sessions.
 
-Sans-IO: frames of workers in, frames to workers out. It lives in the gateway that has the views,
-whose own MQTT server is one worker more.
+Sans-IO: frames of workers come in, frames to workers go out. It lives in the gateway that has the
+views, whose own MQTT server is one more worker.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from gateway.mqtt.sessions.handover import ASK_AGAIN
 from gateway.mqtt.workers.interest import Changes, InterestTable
 from gateway.mqtt.workers.neighbours import CrossingMessage as Message
 
-#: After the start, messages wait until workers that were there before have said what they want.
+#: Seconds after the start during which messages wait for workers to announce their interest.
 _SETTLING_S: Final = 1.0
+#: Messages that may wait then.
 _HELD_MAX: Final = 10_000
 _INTERESTS_A_FRAME: Final = 10_000
-#: Sessions whose worker is known here: what came last, until every worker has read it in the log.
+#: Sessions whose worker is known here: the latest, until every worker has read them in the log.
 _OWNERS_MAX: Final = 50_000
 
 SessionKey = tuple[str, str]
 
 
 class Worker(Hashable, Protocol):
-    """The way to one worker."""
+    """The connection to one worker."""
 
     def send(self, *frame: Any) -> None: ...
 
 
 class _Question:
-    """Something that others are asked for the sake of one worker."""
+    """A request of one worker that other workers have to answer."""
 
     def __init__(
         self,
@@ -42,20 +43,22 @@ class _Question:
         claimed: SessionKey | None = None,
         epoch: int = 0,
     ) -> None:
-        #: None when it has gone: a session that is handed over then goes back.
+        #: None if it has gone: a session that is handed over then is given back.
         self.asker: Worker | None = asker
         self.number = number
         self.asked = asked
         self.claimed = claimed
-        self.epoch = epoch  # at which the client of the claimed session has come
-        #: Its worker has said what the session is, and still has it.
+        self.epoch = epoch  # of the connection whose client's session is claimed
+        #: Whether the session was announced but not handed over yet.
         self.is_announced = False
 
 
 class WorkerHub:
-    """See above. `call_later(s, callback)` is the event loop's; `is_known(device, fix_id)` says
-    whether the view of fixes has one; `newest_time(device)` is the greatest time of all of a
-    device, ms, None where there is none.
+    """Connects the workers of one machine.
+
+    `call_later(s, callback)` is the event loop's. `is_known(device, fix_id)` tells whether the view
+    of fixes has a fix. `newest_time(device)` returns the greatest time (ms) of all fixes of a
+    device, or None if there is none.
     """
 
     def __init__(
@@ -69,24 +72,24 @@ class WorkerHub:
         self._names: dict[Worker, str] = {}
         self._ids: dict[Worker, int] = {}
         self._last_id = 0
-        # Of the worker whose clock is ahead of all others' (Epochs.keep_pace).
+        # The clock of the worker whose epochs are ahead of all others' (Epochs.keep_pace).
         self._clock_began_us = 0
         self._interests: InterestTable[Worker] = InterestTable()
         self._groups: dict[tuple[str, str], dict[Worker, int]] = {}
         self._questions: dict[int, _Question] = {}
         self._last_question = 0
-        # And the epochs of their clients' connections. Whoever has had its client longest is first.
+        # The workers of sessions, with the epochs of their clients' connections; oldest first.
         self._owners: OrderedDict[SessionKey, tuple[Worker, int]] = OrderedDict()
         self._claimed: set[SessionKey] = set()  # sessions on their way from worker to worker
         self._held: list[tuple[Worker, list[Message], int]] | None = []
-        # The number of the last message of each worker that was passed on.
+        # The number of the last message of each worker that was distributed.
         self._crossed: dict[Worker, int] = {}
         call_later(_SETTLING_S, self._settle)
 
     # --- workers --------------------------------------------------------------------------------
 
     def leave(self, worker: Worker) -> None:
-        """A worker is gone."""
+        """Remove a worker that has disconnected."""
         if worker not in self._names:
             return
         del self._names[worker]
@@ -101,7 +104,7 @@ class WorkerHub:
                 if question.claimed is None:
                     self._forget(number)
                 elif question.is_announced:
-                    # Nothing was handed over yet.
+                    # The session was not handed over yet.
                     self._forget(number)
                     for giver in question.asked:
                         giver.send("stays", *question.claimed)
@@ -111,7 +114,7 @@ class WorkerHub:
                 self._answered(worker, number, None)
 
     def on_frame(self, worker: Worker, kind: str, arguments: list[Any]) -> None:
-        """Take a frame of a worker; other kinds than these are no business of this class."""
+        """Handle a frame of a worker; frames of unknown kinds are ignored."""
         if kind == "hello":
             self._join(worker, *arguments)
         elif kind == "interest":
@@ -201,9 +204,9 @@ class WorkerHub:
     # --- sessions -------------------------------------------------------------------------------
 
     def _came(self, worker: Worker, came: list[tuple[str, str, int]]) -> None:
-        """Clients have come to a worker: their connections elsewhere are the older ones.
+        """Record that clients have connected to a worker, and announce it to the other workers.
 
-        The epoch says who came last, in whichever order the workers say so.
+        Epochs tell which connection is the last, in whatever order the frames arrive.
         """
         name = self._names.get(worker, "")
         for user, client_id, epoch in came:
@@ -212,7 +215,7 @@ class WorkerHub:
             if (epoch, name) >= (latest, owner_name):
                 self._owned((user, client_id), worker, epoch)
             elif owner_name:
-                # It may not have been here when that was said.
+                # The worker may not have been connected when the newer one was announced.
                 worker.send("came", owner_name, [(user, client_id, latest)])
         for other in self._names:
             if other is not worker:
@@ -223,10 +226,10 @@ class WorkerHub:
     def _claim(
         self, asker: Worker, number: int, named: str | None, user: str, client_id: str, epoch: int
     ) -> None:
-        """A client has come at `epoch` to a worker that does not have its session.
+        """Handle a claim: a client has come at `epoch` to a worker that lacks its session.
 
-        The asker names the worker that has it as far as the log has told; a client may have been
-        to another one since. One claim of a session is settled after the other.
+        `named` is the worker that has the session according to the log; the client may have been
+        to another one since. Claims of one session are handled one after the other.
         """
         key = (user, client_id)
         if key in self._claimed:
@@ -248,10 +251,10 @@ class WorkerHub:
         )
 
     def _leaving(self, giver: Worker, number: int, record: bytes) -> None:
-        """A worker says what the session is that it is asked for.
+        """Pass on the announcement of a claimed session.
 
-        It stays there until the asker takes what is published for its client: nothing that is
-        published while it is on its way is lost, or reaches it twice.
+        The session stays where it is until the claimer receives what is published for its client,
+        so that no message published meanwhile is lost or delivered twice.
         """
         question = self._questions.get(number)
         if question is None or question.claimed is None:
@@ -264,7 +267,10 @@ class WorkerHub:
         question.asker.send("arriving", number, *question.claimed, record)
 
     def _ready(self, asker: Worker, number: int) -> None:
-        """The asker takes from now on what crosses; what has crossed before its giver brings."""
+        """Start the hand-over: from now on the claimer receives messages that cross.
+
+        Messages that have crossed before come with the session.
+        """
         question = self._questions.get(number)
         if question is None or question.claimed is None or not question.is_announced:
             return
@@ -276,7 +282,7 @@ class WorkerHub:
             giver.send("hand_over", number, *question.claimed, *came, crossed)
 
     def _successor_of(self, named: str | None) -> Worker | None:
-        """The worker of a name, or the one that has its seat and sessions since it was killed."""
+        """Return the worker of a name, or the present worker of its seat if it was killed."""
         if named is None:
             return None
         by_name = {name: worker for worker, name in self._names.items()}
@@ -285,7 +291,7 @@ class WorkerHub:
         return next((each for each, name in self._names.items() if seat_of(name) == seat), None)
 
     def _passed_on(self, key: SessionKey, giver: Worker, taker: Worker) -> None:
-        """A worker has handed over a session, unless its client has come to a third one by now."""
+        """Record a hand-over, unless the client has connected to a third worker meanwhile."""
         owner, _ = self._owners.get(key, (giver, 0))
         if owner is giver or owner not in self._names:
             self._owned(key, taker)
@@ -298,7 +304,7 @@ class WorkerHub:
             self._owners.popitem(last=False)
 
     def _known(self, asker: Worker, number: int, device: str, fix_id: str) -> None:
-        """A client repeats a fix: has the log it, or is it on its way there from another worker?"""
+        """Answer whether a repeated fix is in the log or on its way there from another worker."""
         asked = {each for each in self._names if each is not asker}
         if self._is_known(device, fix_id) or not asked:
             asker.send("answer", number, self._is_known(device, fix_id))
@@ -306,7 +312,7 @@ class WorkerHub:
         self._ask(asker, number, asked, "stored", device, fix_id)
 
     def _looked_up(self, asker: Worker, number: int, device: str, fix_id: str) -> None:
-        """A worker has a fix that may have come by another one before."""
+        """Answer whether the views have a fix, and the newest time of its device."""
         newest = None if self._newest_time is None else self._newest_time(device)
         asker.send("answer", number, (self._is_known(device, fix_id), newest))
 
@@ -341,7 +347,7 @@ class WorkerHub:
             question.asker.send("answer", question.number, answer)
 
     def _give_back(self, worker: Worker, key: SessionKey | None, record: Any) -> None:
-        """A worker has handed over a session to one that is gone."""
+        """Return a session to its worker, as the one that has claimed it has gone."""
         if key is not None and record is not None and record != ASK_AGAIN:
             worker.send("returned", *key, record)
 

@@ -1,1 +1,1 @@
-"""Views on disk, so that a start need not read the whole log again."""
+"""Snapshots of views on disk, so that a start need not read the whole log."""

@@ -1,7 +1,8 @@
-"""The files of `stored_keys`: written, merged while they are small and when their day is over, and
-removed when the log has none of their fixes any more.
+"""Files of the keys of fixes, in the format of gateway.fixes.stored_keys.
 
-Which of them count is said by the snapshot that names them (gateway.views.snapshots.view_snapshot).
+They are written, merged while they are small and when their day is over, and removed when none of
+their fixes is in the log any more. The snapshot names the valid ones
+(gateway.views.snapshots.view_snapshot).
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from gateway.views.snapshots.view_snapshot import RunEntry, sync_folder
 logger = logging.getLogger(__name__)
 
 _SUFFIX: Final = ".keys"
-#: So many files of about the same size are merged.
+#: Number of files of about the same size that are merged into one.
 _FAN_IN: Final = 4
-#: What is smaller is of the same size.
+#: Files with fewer keys than this count as equal in size.
 _SMALL_KEYS: Final = 64 * 1024
 
 
 class KeyRuns:
-    """The files of one folder. Methods that write block; one thread at a time calls them."""
+    """The key files of one folder. Methods that write block; one thread at a time calls them."""
 
     def __init__(self, folder: Path, stored: StoredKeys) -> None:
         self._folder = folder
@@ -45,7 +46,7 @@ class KeyRuns:
         self._last = 0
 
     def open(self, entries: Iterable[RunEntry]) -> list[RunEntry]:
-        """Map the files that count; returns those that are there and whole."""
+        """Map the listed files; return those that exist and are complete."""
         found = []
         for entry in entries:
             self._last = max(self._last, _number(entry.name))
@@ -59,7 +60,7 @@ class KeyRuns:
         return found
 
     def write(self, keys: bytes, day: int, covers: Mapping[int, int]) -> RunEntry:
-        """A new file of keys (64 bits each, in any order). Raises OSError."""
+        """Write a new file of keys (64 bits each, in any order). Raises OSError."""
         content = sorted_keys(keys)
 
         def fill(descriptor: int) -> int:
@@ -70,7 +71,7 @@ class KeyRuns:
         return self._create(fill, day, dict(covers))
 
     def merged(self, entries: Sequence[RunEntry], today: int) -> list[RunEntry]:
-        """The entries, with those in place of several that are merged now. Raises OSError."""
+        """Merge files where it is due; return the resulting entries. Raises OSError."""
         result: list[RunEntry] = []
         for day, of_day in groupby(entries, key=_day):
             runs = list(of_day)
@@ -82,12 +83,15 @@ class KeyRuns:
         return result
 
     def use(self, entries: Sequence[RunEntry]) -> None:
-        """Ask these files from now on, and remove all others. Called where keys are asked for."""
+        """Look up keys in these files from now on, and remove all others.
+
+        Called on the thread that looks up keys.
+        """
         self._stored.use([self._mapped[entry.name] for entry in entries])
         names = {entry.name for entry in entries}
         for name in list(self._mapped):
             if name not in names:
-                # What is mapped is unmapped with its last user.
+                # A mapping lives until its last user drops it.
                 del self._mapped[name]
         for path in self._folder.glob(f"*{_SUFFIX}*"):
             if path.name not in names:
@@ -123,7 +127,7 @@ class KeyRuns:
         return entry
 
     def _map(self, entry: RunEntry) -> None:
-        """Raises OSError, ValueError."""
+        """Map a file and check its size. Raises OSError, ValueError."""
         with (self._folder / entry.name).open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         if key_count(mapped, len(mapped)) != entry.keys:
@@ -133,7 +137,10 @@ class KeyRuns:
 
 
 def alive(entries: Iterable[RunEntry], first: Mapping[int, int]) -> list[RunEntry]:
-    """The files of whose fixes the log may still have one; `first` is where partitions begin."""
+    """Return the files of which the log may still have a fix.
+
+    `first` is the first offset of each partition.
+    """
     return [
         entry
         for entry in entries
@@ -142,7 +149,7 @@ def alive(entries: Iterable[RunEntry], first: Mapping[int, int]) -> list[RunEntr
 
 
 def size_of(entries: Iterable[RunEntry]) -> int:
-    """Bytes on disk."""
+    """Return the bytes on disk."""
     return sum(HEAD_BYTES + KEY_SIZE * entry.keys for entry in entries)
 
 

@@ -1,4 +1,4 @@
-"""A view of the ids of the log's fixes, and nothing else: for processes that answer nobody."""
+"""A view that keeps only the ids of fixes, for processes that serve no readers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _identity = msgspec.json.Decoder(_Identity)
 
 
 class KeyView(View):
-    """Feeds `known_fixes` from topic `location`; no device has a newest value here."""
+    """Feeds `known_fixes` from topic `location`; keeps no newest value of a device."""
 
     def __init__(self, known_fixes: KnownFixes) -> None:
         super().__init__(LOCATION, 0)
         self.known_fixes = known_fixes
-        # The next process cannot know the time of any device, and asks the disk of each fix.
+        # The snapshot has no times of devices, so the next process looks up every fix on disk.
         self.evicted = True
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """Take records of topic `location`; for LogReader."""
+        """Take records of topic `location`; the callback of LogReader."""
         take_keys(self, records, self.known_fixes, self.positions)
         self._counted(records)
 
@@ -44,14 +44,14 @@ class KeyView(View):
         *,
         recent: bool,
     ) -> None:
-        """Take records from before those of `on_records`; `positions` are theirs.
+        """Take records older than those of `on_records`; `positions` are their next offsets.
 
-        Those of `erasures` too: they are in the log, and say nothing of anybody here.
+        Records of erased devices are taken too: their ids are in the log, and nothing else is kept.
         """
         take_keys(self, records, self.known_fixes, positions, recent=recent)
 
     def take_record(self, record: Record, *, recent: bool) -> None:
-        """Take one record that is not as our own gateway writes nearly all of them."""
+        """Take one record that is not in the form that the gateway writes."""
         key, value = record.key(), record.value()
         try:
             if key is None or value is None:
@@ -69,7 +69,7 @@ class KeyView(View):
             self.known_fixes.times.add(device_key(device), head.time, head.received)
 
     def forget(self, device: str, erased_ms: int) -> None:
-        """Nothing is known of any device."""
+        """Do nothing: no device is known here."""
 
     def reset(self) -> None:
-        """Nothing is known of any device."""
+        """Do nothing: no device is known here."""

@@ -1,7 +1,7 @@
-"""From where a gateway reads the log when it starts: logic alone.
+"""The parts of the log that a gateway reads when it starts; pure logic.
 
-What is new since the snapshot is read before anything is served, as long as that is soon done. A
-longer stretch is a gap: only its newest part is read at once, the rest beside everything else.
+Records since the snapshot are read before anything is served, if there are not too many. A longer
+range is a gap: only its newest part is read at once, the rest in the background.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from gateway.views.snapshots.view_snapshot import SavedTopic
 from waylog.kafka.topic_extent import TopicExtent
 
-#: Records of all partitions together, which are read in a second.
+#: Records of all partitions together that are read in about a second.
 BEHIND_MAX: Final = 500_000
 
 Stretches = dict[int, tuple[int, int]]
@@ -21,18 +21,18 @@ Stretches = dict[int, tuple[int, int]]
 
 @dataclass(frozen=True)
 class ReadingPlan:
-    """By partition; stretches are first offset and the one behind the last."""
+    """The offsets to read, by partition; a range is its first offset and its end (exclusive)."""
 
-    #: From here on records are read, and go on being read.
+    #: Offsets from which records are read, now and live.
     starts: Mapping[int, int]
-    #: What has not been read and is older.
+    #: Older ranges that have not been read.
     gaps: Stretches
-    #: What the snapshot covers, but not for the tracks.
+    #: Ranges covered by the snapshot that are read again for the tracks.
     recent: Stretches
 
 
 def fits(saved: SavedTopic, extent: TopicExtent) -> bool:
-    """Tell whether a snapshot is of this topic, as far as can be told."""
+    """Tell whether a snapshot appears to belong to this topic."""
     return saved.identity == extent.identity and all(
         offset <= extent.end.get(partition, -1) for partition, offset in saved.next.items()
     )
@@ -41,10 +41,10 @@ def fits(saved: SavedTopic, extent: TopicExtent) -> bool:
 def plan(
     saved: SavedTopic | None, extent: TopicExtent, tail: int, behind_max: int = BEHIND_MAX
 ) -> ReadingPlan:
-    """Plan what is to be read.
+    """Plan what to read.
 
-    `tail`: records of each partition that are always read at once; `behind_max`: records of all
-    together that are.
+    `tail` is the number of records of each partition that are always read at once, `behind_max`
+    that of all partitions together.
     """
     known = {} if saved is None else saved.next
     behind = sum(

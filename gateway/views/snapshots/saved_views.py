@@ -1,7 +1,7 @@
-"""The views on disk, in the folder of one process: a snapshot, and files of the ids of fixes.
+"""The saved views of one process in its folder: a snapshot, and files of the ids of fixes.
 
-Everything that takes time is done in one thread; a look at the views is taken on the event loop, in
-slices of a fraction of a millisecond.
+Everything that takes time runs in one thread. The views are copied on the event loop, in slices
+that take a fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 _Arguments = TypeVarTuple("_Arguments")
 
-#: Keys that wait in memory while nothing can be written; more wait with whoever has made them.
+#: Bytes of keys that wait in memory while nothing can be written; more stay in KnownFixes.
 UNWRITTEN_BYTES_MAX: Final = 16 * 1024 * 1024
-#: What one turn of the event loop takes of the views: a fraction of a millisecond.
+#: Entries of a view that are copied in one turn of the event loop, in a fraction of a ms.
 _SLICE: Final = 250
 _DAY_S: Final = 24 * 3600
 _SNAPSHOT: Final = "snapshot"
@@ -57,12 +57,12 @@ class Saved(NamedTuple):
     """The result of an attempt to save."""
 
     written: bool
-    #: There are keys of fixes left to write.
+    #: Some keys of fixes are still to be written.
     more: bool
 
 
 class SavedViews:
-    """See above; `views` by topic, `locations` among them."""
+    """Saves and restores views; `views` are by topic and include `locations`."""
 
     def __init__(
         self,
@@ -80,11 +80,12 @@ class SavedViews:
         self._runs: KeyRuns | None = None
         self._entries: list[RunEntry] = []
         self._identities: dict[str, str] = {}
-        #: The first offsets that topic `location` has left: files of keys before them may go.
+        #: The first offsets in the log of topic `location`; key files of older fixes may be
+        #: deleted.
         self.first: Mapping[int, int] = {}
-        # Keys that could not be written, in front of those that came since.
+        # Keys that could not be written, followed by those added since.
         self._unwritten = b""
-        # What of topic `location` is on disk for certain.
+        # The offsets of topic `location` that are known to be on disk.
         self._covered: SavedTopic | None = None
         #: The last attempt to save could not write.
         self.failing = False
@@ -95,7 +96,7 @@ class SavedViews:
         return self._folder is not None
 
     def open(self, parent: Path) -> None:
-        """Take a folder below `parent`; without one everything is for this process alone."""
+        """Take a folder below `parent`; if that fails, nothing outlives this process."""
         try:
             self._folder = ViewFolder(parent)
         except OSError as error:
@@ -108,7 +109,7 @@ class SavedViews:
         self._locations.known_fixes.keep(stored, DeviceTimes())
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         self._thread.shutdown(wait=False)
         if self._folder is not None:
             self._folder.close()
@@ -116,14 +117,14 @@ class SavedViews:
     async def in_thread(
         self, function: Callable[[*_Arguments], _Result], *arguments: *_Arguments
     ) -> _Result:
-        """Call a function where what takes time is done."""
+        """Call a function in the thread for blocking work."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, function, *arguments)
 
     # --- the start ------------------------------------------------------------------------------
 
     async def restore(self, extents: Mapping[str, TopicExtent]) -> Head | None:
-        """Have the views know what the last snapshot says; None if there is none that fits."""
+        """Load the last snapshot into the views and return its head; None if none fits."""
         self._identities = {topic: extent.identity for topic, extent in extents.items()}
         self.first = extents[LOCATION].first
         if self._folder is None:
@@ -188,9 +189,9 @@ class SavedViews:
     # --- saving ---------------------------------------------------------------------------------
 
     async def save(self, gaps: Mapping[str, Stretches]) -> Saved:
-        """Write a snapshot; what it holds may be newer than the offsets in it, never older.
+        """Write a snapshot. Its content may be newer than the offsets in it, never older.
 
-        `gaps` are the stretches of each topic that have not been read.
+        `gaps` are the ranges of each topic that have not been read.
         """
         assert self._runs is not None
         known = self._locations.known_fixes
@@ -202,7 +203,7 @@ class SavedViews:
             self._unwritten += known.take_unsaved()
         waiting = known.unsaved > 0
         if waiting or known.unsaved_lost:
-            # Whose keys are missing is read again by the next process.
+            # Fixes whose keys are missing must be read again by the next process.
             topics[LOCATION] = self._covered or SavedTopic(self._identities[LOCATION], {})
         head = Head(
             VERSION, _key_check(), topics, [], self._times.forgot or self._locations.evicted
@@ -216,7 +217,7 @@ class SavedViews:
             if not self.failing:
                 logger.error("the views' snapshot cannot be written; trying again: %s", error)
             self.failing = True
-            # Without the files of keys that nobody knows of: there may be little room.
+            # Deletes key files that no snapshot names, because the disk may be nearly full.
             self._runs.use(self._entries)
             return Saved(written=False, more=waiting)
         if self.failing:
@@ -228,7 +229,7 @@ class SavedViews:
         return Saved(written=True, more=waiting)
 
     async def _collected(self) -> list[tuple[str, list[Entry]]]:
-        """All entries, a slice in each turn of the event loop."""
+        """Copy all entries, a slice in each turn of the event loop."""
         parts: list[tuple[str, list[Entry]]] = []
         for view in self._views.values():
             names = list(view.newest)
@@ -253,7 +254,7 @@ class SavedViews:
         covers: dict[int, int],
         parts: list[tuple[str, list[Entry]]],
     ) -> list[RunEntry]:
-        """In the thread; returns the files of keys that count now. Raises OSError."""
+        """Write everything in the thread; return the valid key files. Raises OSError."""
         assert self._runs is not None
         assert self._folder is not None
         today = int(time.time()) // _DAY_S
@@ -276,7 +277,7 @@ def _key_check() -> int:
 
 
 def _sealed(ring: KeyRing, topic: str, entries: list[Entry]) -> list[Entry]:
-    """Raises OSError where a device has no key yet, and the log takes none."""
+    """Encrypt entries. Raises OSError if a device has no key yet and the log takes none."""
     try:
         return [
             each._replace(value=ring.seal_value(topic, each.value, each.device.encode()))
@@ -287,7 +288,7 @@ def _sealed(ring: KeyRing, topic: str, entries: list[Entry]) -> list[Entry]:
 
 
 def _opened(ring: KeyRing, entries: list[Entry]) -> list[Entry]:
-    """The entries without those that nobody can read any more. Raises Unfit."""
+    """Decrypt entries, without those whose key has been deleted. Raises Unfit."""
     from waylog.sealing.value_encryption import NotAuthentic
 
     opened = []

@@ -1,4 +1,4 @@
-"""Folders in which what is known outlives its process: one for each process that runs."""
+"""Folders for data that outlives a process, one for each running process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FOLDERS_MAX: Final = 64
 
 
 class ViewFolder:
-    """One of the folders of a parent that no other process uses."""
+    """A subfolder of a parent that no other process uses."""
 
     def __init__(self, parent: Path) -> None:
         """Raises OSError."""
@@ -28,5 +28,5 @@ class ViewFolder:
         raise OSError(f"{parent} is used by {_FOLDERS_MAX} processes already")
 
     def close(self) -> None:
-        """Let another process have it."""
+        """Release the folder for another process."""
         os.close(self._lock)

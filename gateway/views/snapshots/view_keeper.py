@@ -1,7 +1,8 @@
-"""Keeps what the views know beyond the process, and brings them up to date when it starts.
+"""Saves the views of a process, and brings them up to date when it starts.
 
-A snapshot (gateway.views.snapshots.saved_views) is written every half minute in which something came, soon after
-an erasure, and at the stop. The next process of the same folder reads the log from there.
+A snapshot (gateway.views.snapshots.saved_views) is written every half minute if records have come,
+soon after an erasure, and at the stop. The next process of the same folder reads the log from
+there.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from waylog.sealing.sealing import opener
 logger = logging.getLogger(__name__)
 
 _SAVE_S: Final = 30.0
-#: As many keys are saved at once when they come quicker.
+#: Number of unsaved keys at which a snapshot is written early.
 _SAVE_KEYS: Final = 500_000
 _WATCH_S: Final = 0.25
 _EXPIRE_S: Final = 3600.0
 _RETRY_S: Final = 0.2
-#: Tracks of what was before are there soon after the start.
+#: Seconds that the start waits for tracks from before the snapshot.
 _RECENT_S: Final = 2.0
 
 
 class ViewKeeper:
     """The views of one process, their readers, and their folder.
 
-    Both of a gateway; of a bridge a KeyView alone.
+    A gateway has both views, a bridge only a KeyView.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class ViewKeeper:
         unwritten_bytes_max: int = UNWRITTEN_BYTES_MAX,
         save_s: float = _SAVE_S,
     ) -> None:
-        """`save_s`: seconds between two snapshots as long as something comes."""
+        """`save_s`: seconds between two snapshots while records come."""
         self._servers = bootstrap_servers
         self._client_id = client_id
         self._locations = locations
@@ -76,11 +77,11 @@ class ViewKeeper:
             bootstrap_servers, locations, self._views, unwritten_bytes_max
         )
         self._readers: list[LogReader | BatchReader] = []
-        #: The readers of what comes from now on, by topic.
+        #: The readers of new records, by topic.
         self.live: dict[str, LogReader | BatchReader] = {}
-        #: Set when the ids of all fixes can be asked for that the log had at the start.
+        #: Set when the ids of all fixes that were in the log at the start can be looked up.
         self.all_known = asyncio.Event()
-        #: Stretches of each topic that have not been read: first offset left, end.
+        #: Ranges of each topic that have not been read: next offset, end.
         self.gaps: dict[str, Stretches] = {topic: {} for topic in self._views}
         self._erasure_log: ErasureLog | None = None
         self._urgent = False
@@ -91,11 +92,11 @@ class ViewKeeper:
 
     @property
     def unread(self) -> int:
-        """Records of before the start that have not been read so far."""
+        """Return the number of older records that have not been read so far."""
         return sum(end - offset for gaps in self.gaps.values() for offset, end in gaps.values())
 
     async def start(self) -> None:
-        """Return when the views know what they knew before and what came since."""
+        """Return when the views have loaded the snapshot and the records since then."""
         extents = {topic: await self._extent(topic) for topic in self._views}
         if self._folder is not None:
             self._saved_views.open(self._folder)
@@ -110,12 +111,12 @@ class ViewKeeper:
         self.gaps = {topic: dict(each.gaps) for topic, each in plans.items()}
         for topic, view in self._views.items():
             view.positions.update(plans[topic].starts)
-            # At once: what another worker has stored must soon be known as a repeat here.
+            # Fetched at once: a fix stored by another worker must soon be known here as a repeat.
             self._read(view, plans[topic], {"fetch_min_bytes": 1} if topic == LOCATION else {})
         for view in self._views.values():
             await view.caught_up.wait()
         if self._addresses is not None:
-            # Keys alone say nothing of anybody, and have no tracks.
+            # A KeyView has neither data of devices nor tracks.
             self._addresses.on_erased(self._erased)
             await self._follow_erasures()
             await self._read_recent(plans[LOCATION].recent)
@@ -127,7 +128,7 @@ class ViewKeeper:
             self._saving = spawn(self._keep_saving(), "saving the views", loop=self._loop)
 
     async def close(self) -> None:
-        """Save what there is, and stop reading."""
+        """Save the views and stop reading."""
         self._stopping.set()
         if self._saving is not None:
             await self._saving
@@ -189,7 +190,7 @@ class ViewKeeper:
         return reader
 
     async def _read_recent(self, stretches: Stretches) -> None:
-        """Have the tracks of what the snapshot covers; not for long."""
+        """Read tracks of the range that the snapshot covers, within a time limit."""
         if not stretches:
             return
         done = asyncio.Event()
@@ -210,7 +211,7 @@ class ViewKeeper:
                 await done.wait()
 
     def _read_gap(self, topic: str) -> None:
-        """Read beside everything else what is too much for the start."""
+        """Read in the background the range that is too long for the start."""
         gaps = self.gaps[topic]
         if not gaps:
             return
@@ -239,7 +240,7 @@ class ViewKeeper:
         def on_caught_up() -> None:
             gaps.clear()
             view.reading_back = False
-            self._urgent = True  # the ids are asked for when they are on disk
+            self._urgent = True  # the ids count as known when they are on disk
             logger.info("%s: all older records have been read", topic)
 
         self._open(
@@ -253,7 +254,7 @@ class ViewKeeper:
         )
 
     async def _follow_erasures(self) -> None:
-        """Return when those are honoured that the log has."""
+        """Return when all erasures in the log have been applied."""
 
         def in_thread(erasure: Erasure) -> None:
             with suppress(RuntimeError):  # the loop is closed
@@ -297,13 +298,13 @@ class ViewKeeper:
                     self._expired = now
                     self._saved_views.first = (await self._extent(LOCATION)).first
             except Exception:
-                # Whatever it was: the next snapshot may succeed, and the log has everything.
+                # Whatever failed, the next snapshot may succeed, and the log has everything.
                 logger.exception("a snapshot of the views failed")
                 self._changed = True
             self._saved = self._loop.time()
 
     async def save(self) -> None:
-        """Write a snapshot: what the views know, and how far the log has been read."""
+        """Write a snapshot: the content of the views, and how far the log has been read."""
         all_read = not any(self.gaps.values())
         saved = await self._saved_views.save(self.gaps)
         if saved.written:
@@ -311,4 +312,4 @@ class ViewKeeper:
         else:
             self._urgent, self._changed = False, True
         if all_read:
-            self.all_known.set()  # where nothing can be written, as far as they ever will be
+            self.all_known.set()  # even if nothing could be written: no more can be known

@@ -1,8 +1,8 @@
-"""A file of what a gateway's views knew, so that the log need not be read again for it.
+"""The file with a snapshot of a gateway's views, which saves reading the log again.
 
-A file is frames of a length, a CRC-32 and MessagePack: a head, the entries of the views, an end. It
-is written aside, synced and renamed, so that there is always a whole one or none. It holds nothing
-that the log does not say: it can be thrown away at any time.
+A file consists of frames with a length, a CRC-32 and MessagePack: a head, the entries of the views,
+an end. It is written to a temporary file, synced and renamed, so there is always a complete one or
+none. It holds nothing that is not in the log, and can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import IO, Final, NamedTuple
 
 import msgspec
 
-#: Of the file's form: another one is not read.
+#: Version of the file format; a file with another one is ignored.
 VERSION: Final = 1
 _MAGIC: Final = b"waylog-v"
 _FRAME = struct.Struct("<II")
@@ -24,7 +24,7 @@ _FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 class Unfit(Exception):
-    """There is no snapshot that can be read; the text says why."""
+    """There is no usable snapshot; the text says why."""
 
 
 class RunEntry(msgspec.Struct):
@@ -32,8 +32,8 @@ class RunEntry(msgspec.Struct):
 
     name: str
     keys: int
-    day: int  # since 1970, of its writing
-    covers: dict[int, int]  # partition -> offset behind the last fix whose key is in it
+    day: int  # days since 1970, when it was written
+    covers: dict[int, int]  # by partition: the offset after the last fix whose key is in the file
 
 
 class SavedTopic(msgspec.Struct):
@@ -41,25 +41,25 @@ class SavedTopic(msgspec.Struct):
 
     identity: str  # waylog.kafka.topic_extent
     next: dict[int, int]
-    #: Offsets in front of `next` that have not been taken yet.
+    #: Ranges before `next` that have not been read yet.
     gaps: dict[int, tuple[int, int]] = {}
 
 
 class Head(msgspec.Struct):
-    """The facts that hold for all entries."""
+    """The facts that apply to all entries."""
 
     version: int
-    key_check: int  # of the secret by which keys are made
+    key_check: int  # identifies the secret with which keys are made
     topics: dict[str, SavedTopic]
     runs: list[RunEntry]
     forgot: bool  # gateway.fixes.device_times
 
 
 class Entry(NamedTuple):
-    """The newest of a device."""
+    """The newest value of a device."""
 
     device: str
-    live: int  # by which "newest" is decided, ms
+    live: int  # the time that decides which value is the newest, ms
     time: int | None  # gateway.fixes.device_times, ms
     value: bytes
 
@@ -80,7 +80,7 @@ _end = msgspec.msgpack.Decoder(_End)
 
 
 def write(path: Path, head: Head, parts: Iterable[tuple[str, list[Entry]]]) -> int:
-    """Write a snapshot in place of that before; returns its size. Raises OSError."""
+    """Write a snapshot in place of the previous one; return its size. Raises OSError."""
     aside = path.with_name(f"{path.name}.new")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     count = 0
@@ -101,7 +101,7 @@ def write(path: Path, head: Head, parts: Iterable[tuple[str, list[Entry]]]) -> i
 
 
 def read(path: Path) -> tuple[Head, Iterator[tuple[str, list[Entry]]]]:
-    """The head, and the entries, which raise Unfit as soon as one is wrong. Raises Unfit."""
+    """Return the head and an iterator of the entries; both raise Unfit for an invalid file."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -159,7 +159,7 @@ def _write_frame(file: IO[bytes], payload: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have what was renamed survive a power cut. Raises OSError."""
+    """Sync a folder, so that a rename survives a power cut. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

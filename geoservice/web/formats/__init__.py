@@ -1,1 +1,1 @@
-"""Nominatim's output formats, one a module: a described place in, members or bytes out."""
+"""Nominatim's output formats, one per module: a described place in, members or bytes out."""

@@ -1,4 +1,4 @@
-"""What the formats write about one place, gathered before any of them is chosen."""
+"""The data about one place that all formats write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from geoservice.reverse.postal import postal_lines
 LICENCE: Final = "Data © GeoNames (CC BY 4.0), https://geonames.org; Natural Earth"
 LICENCE_OSM: Final = "Data © OpenStreetMap contributors, ODbL 1.0. http://osm.org/copyright"
 
-#: Half the width of the box around a place of which only a point is known, in degrees.
+#: Half the side of the box around a place of which only a point is known, in degrees.
 _EXTENTS: Final[dict[str, dict[str, float]]] = {
     "place": {
         "continent": 25.0,
@@ -39,15 +39,15 @@ Box = tuple[float, float, float, float]  # south, north, west, east
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
-    """Which members were asked for, and in which languages names are wanted, best first."""
+    """The members that were requested, and the preferred languages of names, best first."""
 
     addressdetails: bool = True
     extratags: bool = False
     namedetails: bool = False
     entrances: bool = False
     geojson: bool = False
-    geojson_threshold: float = 0.0  # how much shapes may be simplified, in degrees
-    postal: bool = False  # as written on letters; ours
+    geojson_threshold: float = 0.0  # tolerance of the simplification, in degrees
+    postal: bool = False  # adds the address in postal format; not in Nominatim
     languages: tuple[str, ...] = ()
 
 
@@ -55,23 +55,23 @@ PLAIN: Final = Details()
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """One place, ready to be written."""
+    """One place, ready to be written in any format."""
 
     place: Place
-    lat: float  # of the place, or what was asked where the index has no point of it
+    lat: float  # of the place, or the requested point if the index has no point of it
     lon: float
     index_version: str
-    distance: float | None = None  # m
-    rows: Sequence[AddressRow] = ()  # for geocodejson alone
+    distance: float | None = None  # in metres
+    rows: Sequence[AddressRow] = ()  # for geocodejson only
     names: dict[str, str] | None = None
-    ref: str | None = None  # the object's own reference, for xml alone
+    ref: str | None = None  # the object's tag ref, for xml only
     tags: dict[str, str] | None = None
     geometry: dict[str, Any] | None = None
     postal: list[str] | None = None  # lines
 
     @property
     def licence(self) -> str:
-        """Whose data it is."""
+        """The licence of the place's data."""
         if self.place.osm_type is not None or self.place.type in ("postcode", "house_number"):
             return LICENCE_OSM
         return LICENCE
@@ -88,14 +88,14 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def importance(self) -> float:
-        """Nominatim's, from the rank where nothing better is known."""
+        """Nominatim's importance, computed from the rank if it is not known."""
         if self.place.importance is not None:
             return self.place.importance
         return 0.40001 - self.place.place_rank / 75
 
     @property
     def box(self) -> Box:
-        """Around the place; around its point by its kind where there is no shape."""
+        """The bounding box, or a box around the point whose size depends on the main tag."""
         if self.place.boundingbox is not None:
             return self.place.boundingbox
         kinds = _EXTENTS.get(self.place.category)
@@ -104,7 +104,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_world_area(place: Place) -> bool:
-    """Is it a country or state of the world's index, which knows no point of it?"""
+    """Return whether it is a country or state of the world index, which has no point of it."""
     return place.osm_type is None and place.type in ("country", "state")
 
 
@@ -118,7 +118,7 @@ def describe(
     rows: bool = False,
     ref: bool = False,
 ) -> Described:
-    """Gather what the details ask for; `point` (lat, lon) stands in for a place without one."""
+    """Gather the requested data; `point` (lat, lon) is used for a place without one."""
     lat, lon = place.lat, place.lon
     if lat is None or lon is None or is_world_area(place):
         lat, lon = point or (lat or 0.0, lon or 0.0)
@@ -147,12 +147,12 @@ def _geometry(geocoder: Geocoder, place: Place, details: Details) -> dict[str, A
 
 
 def point_geometry(described: Described) -> dict[str, Any]:
-    """Its point as GeoJSON."""
+    """Return the point of a place as GeoJSON."""
     return {"type": "Point", "coordinates": [round(described.lon, 7), round(described.lat, 7)]}
 
 
 def own_members(described: Described) -> dict[str, Any]:
-    """What we say beside Nominatim's members."""
+    """Return our members that Nominatim does not have."""
     members: dict[str, Any] = {}
     if described.postal is not None:
         members["formatted_address"] = described.postal

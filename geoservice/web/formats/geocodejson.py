@@ -15,7 +15,7 @@ from geoservice.web.formats.described import (
 
 _STREET_RANKS: Final = range(25, 28)
 
-#: Up to which address rank a place is called what.
+#: The highest address rank of each type of place.
 _KINDS: Final = (
     (3, "locality"),
     (4, "country"),
@@ -32,7 +32,7 @@ _HOUSE: Final = "house"
 def collection(
     found: Sequence[Described], details: Details, query: str | None = None
 ) -> dict[str, Any]:
-    """The whole answer; `query` is what was searched, "" for a reverse look-up."""
+    """Return the whole answer; `query` is the searched text, "" for a reverse lookup."""
     geocoding: dict[str, Any] = {
         "version": "0.1.0",
         "attribution": found[0].licence if found else LICENCE_OSM,
@@ -48,7 +48,7 @@ def collection(
 
 
 def kind_of_rank(rank: int) -> str:
-    """What geocodejson calls a place of this address rank."""
+    """Return the geocodejson type of a place with this address rank."""
     for last, kind in _KINDS:
         if rank <= last:
             return kind
@@ -67,7 +67,7 @@ def _feature(described: Described, details: Details) -> dict[str, Any]:
         "type": kind_of_rank(place.address_rank),
     }
     if described.distance is not None:
-        # In metres, as the specification has it.
+        # The specification wants metres.
         written["accuracy"] = int(described.distance)
     written["label"] = place.display_name
     if place.name:
@@ -96,7 +96,7 @@ def _address(described: Described) -> dict[str, Any]:
 
 
 def address_by_kind(described: Described) -> dict[str, str]:
-    """The address without the place itself: "housenumber", "street", "city", "postcode"."""
+    """Return the address without the place itself: "housenumber", "street", "city", "postcode"."""
     place = described.place
     written: dict[str, str] = {}
     by_kind: dict[str, str] = {}

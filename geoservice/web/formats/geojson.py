@@ -16,7 +16,7 @@ from geoservice.web.formats.plain_json import detail_members
 
 
 def collection(found: Sequence[Described], details: Details) -> dict[str, Any]:
-    """The whole answer."""
+    """Return the whole answer."""
     return {
         "type": "FeatureCollection",
         "licence": found[0].licence if found else LICENCE_OSM,

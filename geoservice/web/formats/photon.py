@@ -1,4 +1,4 @@
-"""The answers of Photon (photon.komoot.io), for programs that ask that rather than Nominatim."""
+"""Answers in the format of Photon (photon.komoot.io), for clients written for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MEMBERS: Final = ("street", "locality", "district", "city", "county", "state", 
 
 
 def collection(found: Sequence[Described]) -> dict[str, Any]:
-    """The whole answer, empty where nothing was found."""
+    """Return the whole answer, with no features if nothing was found."""
     return {"type": "FeatureCollection", "features": [_feature(described) for described in found]}
 
 

@@ -1,4 +1,4 @@
-"""Formats json and jsonv2: one flat object a place; coordinates are strings."""
+"""Formats json and jsonv2: one flat object per place; coordinates are strings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from geoservice.web.formats.described import Described, Details, own_members, po
 
 
 def members(described: Described, details: Details, *, class_key: str) -> dict[str, Any]:
-    """The object; `class_key` is "class" in json, "category" in jsonv2."""
+    """Return the object; `class_key` is "class" in json, "category" in jsonv2."""
     place = described.place
     south, north, west, east = described.box
     written: dict[str, Any] = {"place_id": place.place_id, "licence": described.licence}
@@ -34,7 +34,7 @@ def members(described: Described, details: Details, *, class_key: str) -> dict[s
 
 
 def detail_members(described: Described, details: Details) -> dict[str, Any]:
-    """The members that are there only when they are asked for."""
+    """Return the members that are only included on request."""
     written: dict[str, Any] = {}
     if details.addressdetails:
         written["address"] = described.place.address

@@ -11,7 +11,7 @@ import msgspec
 
 from geoservice.web.formats.described import LICENCE_OSM, Described, Details
 
-#: Characters that XML 1.0 has no way to write (section 2.2).
+#: Characters that XML 1.0 cannot represent (section 2.2).
 _UNWRITABLE: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _DECLARATION: Final = b'<?xml version="1.0" encoding="UTF-8" ?>\n'
@@ -21,7 +21,7 @@ _encode_json = msgspec.json.Encoder().encode
 def reverse_answer(
     described: Described | None, details: Details, *, query: str, timestamp: str
 ) -> bytes:
-    """One place, or that there is none. `timestamp` is the time of the answer, RFC 2822."""
+    """Return the answer with one place or an error; `timestamp` is the time in RFC 2822 format."""
     root = _root("reversegeocode", described, query, timestamp)
     if described is None:
         ElementTree.SubElement(root, "error").text = "Unable to geocode"
@@ -44,7 +44,7 @@ def search_answer(
     timestamp: str,
     attributes: Mapping[str, str],
 ) -> bytes:
-    """A list of places; `attributes` go into the root beside those of every answer."""
+    """Return a list of places; `attributes` are added to those of the root element."""
     root = _root("searchresults", found[0] if found else None, query, timestamp)
     for name, value in attributes.items():
         root.set(name, _text(value))
@@ -64,7 +64,7 @@ def search_answer(
 
 
 def error_answer(message: str, status: int) -> bytes:
-    """A refusal."""
+    """Return an error answer."""
     root = ElementTree.Element("error")
     ElementTree.SubElement(root, "code").text = str(status)
     ElementTree.SubElement(root, "message").text = _text(message)
@@ -87,7 +87,7 @@ def _place(root: ElementTree.Element, tag: str, described: Described) -> Element
     if place.osm_type is not None:
         element.set("osm_type", place.osm_type)
         element.set("osm_id", str(place.osm_id))
-    # For want of a reference the name: so does Nominatim, and its clients live with it.
+    # Without a reference, ref is the name: so does Nominatim, and its clients expect it.
     if ref := described.ref or place.name:
         element.set("ref", _text(ref))
     element.set("lat", f"{described.lat:.7f}")

@@ -1,4 +1,4 @@
-"""A controller without a quorum: what it writes is taken for committed at once."""
+"""A controller without a quorum: everything it writes counts as committed at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Answer = dict[str, object]
 
 
 class Bench:
-    """Brokers and topics in a controller's hands; times are seconds."""
+    """A controller with brokers and topics; times are seconds."""
 
     def __init__(self, settings: ControllerSettings | None = None) -> None:
         self.now = 100.0
@@ -105,5 +105,5 @@ class Bench:
 
 @pytest.fixture
 def bench() -> Bench:
-    """No broker yet."""
+    """A controller without brokers."""
     return Bench()

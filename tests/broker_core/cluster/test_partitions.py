@@ -73,7 +73,7 @@ def test_who_leaves_too_few_in_sync_may_still_lead(bench: Bench) -> None:
     bench.kill(1)
     assert (bench.partition("t").isr, bench.partition("t").elr) == ((2,), (1,))
     bench.kill(2)
-    # Killed, not its machine: the new process has what the former had.
+    # Only the process was killed: the new one has everything that the old one wrote.
     bench.register(1, process=2, former_epoch=bench.image.brokers[1].epoch)
     bench.beat(1)
     partition = bench.partition("t")
@@ -165,7 +165,7 @@ def test_a_move_can_be_taken_back(bench: Bench) -> None:
 
 
 def test_the_only_replica_in_sync_is_not_moved_away(bench: Bench) -> None:
-    """Found by the simulation, seed 29: the ISR had none of the replicas."""
+    """Found by the simulation, seed 29: the ISR contained none of the replicas."""
     bench.run(3, 4, 5)
     bench.create("t", [4])
     bench.controller.partitions.reassign("t", 0, [3, 5])

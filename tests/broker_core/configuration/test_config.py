@@ -1,4 +1,4 @@
-"""Properties in, settings out."""
+"""Broker settings read from properties."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_finest_unit_of_the_retention_wins() -> None:
     }
 
 
-#: What Kafka 4's own config/server.properties sets.
+#: The settings in Kafka 4's own config/server.properties.
 STOCK = {
     "process.roles": "broker,controller",
     "node.id": "1",

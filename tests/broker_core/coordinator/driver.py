@@ -14,7 +14,7 @@ from broker_core.coordinator.offsets import OffsetToCommit
 
 
 class Topics:
-    """Topics that a test makes up; see TopicView."""
+    """A TopicView whose topics a test creates and deletes."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -40,7 +40,7 @@ class Topics:
         return None if count is None else (self.id_of(name), count)
 
     def id_of(self, name: str) -> bytes:
-        """A topic's id."""
+        """Return a topic's id."""
         return name.encode().ljust(16, b"-")
 
     def name_of(self, topic_id: bytes) -> str | None:
@@ -50,7 +50,7 @@ class Topics:
 
 
 class Driver:
-    """A coordinator with a log that is a list, and a clock that the test moves."""
+    """A coordinator with a list as its log and a clock that the test moves."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = GroupSettings(**({"initial_rebalance_delay_ms": 0} | settings))
@@ -81,20 +81,20 @@ class Driver:
         return group
 
     def restart(self) -> None:
-        """A new coordinator that reads the log; what was not stored is gone."""
+        """Replace the coordinator by one that reads the log; what was not stored is lost."""
         self.coordinator = self._new()
         self.load()
         self.answers.clear()
 
     def load(self) -> None:
-        """Read the log."""
+        """Load the log into the coordinator."""
         loader = self.coordinator.begin_loading()
         for key, value in self.log:
             loader.load(key, value, self.now, None)
         self.coordinator.adopt(loader, self.now)
 
     def perform(self) -> None:
-        """Do what the coordinator wants."""
+        """Perform the coordinator's effects."""
         while effects := self.coordinator.take_effects():
             for effect in effects:
                 if isinstance(effect, Respond):
@@ -113,7 +113,7 @@ class Driver:
             self.coordinator.append_failed(effect, self.now)
 
     def advance(self, ms: int) -> None:
-        """Let time pass; every deadline is kept to the millisecond."""
+        """Let time pass; every deadline is met to the millisecond."""
         end = self._monotonic_ms + ms
         while True:
             due = self.coordinator.next_deadline()
@@ -128,7 +128,7 @@ class Driver:
         self._monotonic_ms = end
 
     def wait_without_heartbeats(self, ms: int) -> None:
-        """Let the calendar go on while sessions, which are not measured by it, do not."""
+        """Move only the wall clock, which does not measure sessions."""
         self._wall_ms += ms
 
     # ------------------------------------------------------------------------------------ requests
@@ -142,7 +142,7 @@ class Driver:
         protocols: tuple[str, ...] = ("range",),
         **more: Any,
     ) -> dict[str, Any] | None:
-        """JoinGroup; returns the answer if there is one already."""
+        """Send JoinGroup; return the response if it is there already."""
         request = JoinRequest(
             group_id="g",
             member_id=member_id,
@@ -162,7 +162,7 @@ class Driver:
     def sync(
         self, token: str, member_id: str, generation: int, **assignments: str
     ) -> dict[str, Any] | None:
-        """SyncGroup; a leader gives assignments by member id (`_` for a dash)."""
+        """Send SyncGroup; a leader gives assignments by member id (`_` for a dash)."""
         self.coordinator.sync_group(
             {
                 "group_id": "g",
@@ -183,19 +183,19 @@ class Driver:
         return self.answers.get(token)
 
     def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None) -> int:
-        """Heartbeat."""
+        """Send Heartbeat; return its error code."""
         code = self.coordinator.heartbeat("g", member_id, instance_id, generation, self.now)
         self.perform()
         return code
 
     def leave(self, member_id: str, instance_id: str | None = None) -> int:
-        """LeaveGroup."""
+        """Send LeaveGroup; return its error code."""
         (code,) = self.coordinator.leave_group("g", [(member_id, instance_id)], self.now)
         self.perform()
         return code
 
     def commit(self, token: str, member_id: str, generation: int, offset: int, **more: Any) -> int:
-        """OffsetCommit of topic t, partition 0; returns its error code."""
+        """Send OffsetCommit for topic t, partition 0; return its error code."""
         offsets = [OffsetToCommit("t", 0, offset, -1, more.pop("metadata", ""))]
         member = (member_id, more.pop("instance_id", None), generation)
         group_id = more.pop("group_id", "g")
@@ -205,7 +205,7 @@ class Driver:
         return code
 
     def committed(self, group_id: str = "g") -> int | None:
-        """The committed offset of topic t, partition 0."""
+        """Return the committed offset of topic t, partition 0."""
         group = self.coordinator.groups.get(group_id)
         found = group.offsets.get(("t", 0)) if group else None
         return found.offset if found else None

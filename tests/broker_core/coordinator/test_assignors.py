@@ -1,4 +1,4 @@
-"""Assignments are complete, fair, and change as little as they can."""
+"""Assignors: assignments are complete, fair, and change as little as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol: assignment by the broker, step by step, and what is fenced."""
+"""Groups of the consumer protocol: step-by-step assignment by the broker, and fencing."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from tests.broker_core.coordinator.driver import Driver
 
 
 class Bench:
-    """A driver with members that do what the broker tells them."""
+    """A driver with members that follow the broker's responses."""
 
     def __init__(self, partitions: int = 6) -> None:
         self.driver = Driver()
         self.driver.topics.create("t", partitions)
         self._tokens = itertools.count()
-        #: What each client believes: its epoch and its partitions.
+        #: The epoch and the partitions that each client believes to have.
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, frozenset[tuple[bytes, int]]] = {}
         self.without_answer: set[str] = set()
 
     @property
     def group(self) -> ConsumerGroup:
-        """The group."""
+        """The group "g"."""
         group = self.driver.coordinator.groups["g"]
         assert isinstance(group, ConsumerGroup)
         return group
 
     def heartbeat(self, member_id: str, **fields: Any) -> dict[str, Any]:
-        """One heartbeat; the client does not listen to the answer."""
+        """Send one heartbeat; the client does not act on the response."""
         asked = ConsumerHeartbeat(
             "g",
             member_id,
@@ -60,7 +60,7 @@ class Bench:
         return self.driver.answers[token]
 
     def join(self, member_id: str, **fields: Any) -> dict[str, Any]:
-        """The first heartbeat of a client, or one that begins again."""
+        """Send the first heartbeat of a client, or of one that begins again."""
         self.owned[member_id] = frozenset()
         answer = self.heartbeat(
             member_id, epoch=0, owned=(),
@@ -70,7 +70,7 @@ class Bench:
         return answer
 
     def poll(self, member_id: str) -> dict[str, Any]:
-        """A heartbeat whose answer the client follows; after a lost answer it says everything."""
+        """Send a heartbeat and act on the response; after a lost response, send all fields."""
         everything = {"topics": ["t"], "rebalance_timeout_ms": 60_000}
         more = everything if member_id in self.without_answer else {}
         self.without_answer.discard(member_id)
@@ -88,7 +88,7 @@ class Bench:
             self.owned[member_id] = read_places(answer["assignment"]["topic_partitions"])
 
     def settle(self) -> None:
-        """Heartbeats until nothing changes any more."""
+        """Send heartbeats until nothing changes any more."""
         for _ in range(10):
             for member_id in list(self.epochs):
                 self.poll(member_id)
@@ -97,7 +97,7 @@ class Bench:
         raise AssertionError(self.group.state)
 
     def counts(self) -> list[int]:
-        """How many partitions the members have."""
+        """Return how many partitions each member has, sorted."""
         return sorted(len(self.owned[member_id]) for member_id in self.epochs)
 
 
@@ -121,7 +121,7 @@ def test_a_partition_moves_after_its_owner_has_let_go(bench: Bench) -> None:
     bench.poll("a")
     assert len(bench.owned["a"]) == 3
     bench.poll("b")
-    assert bench.owned["b"] == frozenset()  # a was told, but has not said that it did it
+    assert bench.owned["b"] == frozenset()  # a was told to revoke, but has not confirmed it
     bench.poll("a")
     bench.poll("b")
     assert bench.counts() == [3, 3]
@@ -168,7 +168,7 @@ def test_epochs_that_are_not_the_members_are_fenced(bench: Bench) -> None:
     assert bench.heartbeat("a", epoch=2, owned=())["error_code"] == fenced
     bench.join("b")
     bench.settle()
-    # The answer with the new epoch was lost: the old one is still understood.
+    # The response with the new epoch was lost: the old epoch is still accepted.
     assert bench.heartbeat("a", epoch=1, owned=bench.owned["a"])["member_epoch"] == 2
     assert bench.heartbeat("a", epoch=1)["error_code"] == fenced
     assert bench.heartbeat("z", epoch=3)["error_code"] == errors.UnknownMemberId.code
@@ -297,7 +297,7 @@ def test_what_makes_no_sense_is_refused(fields: dict[str, Any], problem: str) ->
 
 
 class Members(RuleBasedStateMachine):
-    """Members that come, go, lose answers and forget; the broker that restarts."""
+    """Members join, leave, lose responses and forget; the broker restarts."""
 
     @initialize()
     def begin(self) -> None:
@@ -349,7 +349,7 @@ class Members(RuleBasedStateMachine):
             return
         for member in list(self.bench.epochs):
             self.bench.poll(member)
-        # Who lost two answers in a row was fenced by the epoch in between, and begins again.
+        # A member that lost two responses in a row has been fenced, and begins again.
         for member in set(self.bench.group.members) - self.bench.epochs.keys():
             self.bench.join(member)
         self.bench.settle()

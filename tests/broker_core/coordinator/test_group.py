@@ -1,4 +1,4 @@
-"""The life of a group, step by step."""
+"""The life cycle of a classic group, step by step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def driver() -> Driver:
 
 
 def two_members(driver: Driver) -> tuple[str, str, int]:
-    """A stable group of two; returns (leader, follower, generation)."""
+    """Make a stable group of two; return (leader, follower, generation)."""
     first = driver.join("j1")
     assert first is not None
     leader = first["member_id"]
@@ -37,7 +37,7 @@ def two_members(driver: Driver) -> tuple[str, str, int]:
 
 
 def state(driver: Driver) -> GroupState:
-    """The group's state."""
+    """Return the group's state."""
     return driver.group.state
 
 
@@ -61,7 +61,7 @@ def test_a_second_member_makes_the_first_join_again(driver: Driver) -> None:
     assert generation == 2
     assert state(driver) is GroupState.STABLE
     assert driver.heartbeat(leader, 2) == driver.heartbeat(follower, 2) == 0
-    # Only the leader is told about the members.
+    # Only the leader gets the list of members.
     assert driver.answers["j2"]["members"] == []
     assert len(driver.answers["j3"]["members"]) == 2
 
@@ -106,7 +106,7 @@ def test_a_forming_group_waits_for_more_members() -> None:
     assert driver.join("j2") is None
     driver.advance(999)
     assert driver.answers == {}
-    # Somebody came, so that it waits once more; then nobody came.
+    # A member joined, so the group waits once more; then nobody joined.
     driver.advance(3_001)
     assert driver.answers["j1"]["generation_id"] == driver.answers["j2"]["generation_id"] == 1
 
@@ -131,7 +131,7 @@ def test_a_member_that_does_not_rejoin_is_removed_after_the_rebalance_timeout(
     assert driver.join("j9", leader) is None
     for _ in range(6):
         driver.advance(9_000)
-        driver.heartbeat(follower, generation)  # alive, but it never joins
+        driver.heartbeat(follower, generation)  # alive, but never joins
     assert "j9" not in driver.answers
     driver.advance(6_000)
     assert driver.answers["j9"]["generation_id"] == generation + 1
@@ -149,7 +149,7 @@ def test_a_member_that_does_not_sync_is_removed_after_the_rebalance_timeout(
         driver.advance(9_000)
         driver.heartbeat("client-1", 2)
     driver.advance(3_000)
-    # The leader never brought the assignment: the other one has to begin again.
+    # The leader never sent the assignment: the other member has to begin again.
     assert list(driver.group.members) == ["client-2"]
     assert driver.answers["s2"]["error_code"] == errors.RebalanceInProgress.code
 
@@ -179,7 +179,7 @@ def test_a_lost_join_response_is_repeated(driver: Driver) -> None:
     second = driver.join("j1-again", "client-1", protocols=("range",))
     assert first is not None
     assert second is not None
-    # Its metadata says which request it came from, so that this one is a change: a new round.
+    # Its metadata differs from that of the first request: this is a change and a new generation.
     assert second["generation_id"] == 2
 
 
@@ -246,7 +246,7 @@ def test_a_static_member_returns_to_its_place_without_a_rebalance(driver: Driver
     synced = driver.sync("s2", new_id, 1)
     assert synced is not None
     assert synced["assignment"] == b"mine"
-    # The one that was replaced is fenced.
+    # The old member id is fenced.
     assert driver.heartbeat(old_id, 1, "a") == errors.FencedInstanceId.code
     code = driver.commit("c", old_id, 1, 5, instance_id="a")
     assert code == errors.FencedInstanceId.code
@@ -294,8 +294,8 @@ def test_a_restarted_coordinator_knows_members_and_generation(driver: Driver) ->
 
 @pytest.mark.parametrize("seed", range(150))
 def test_random_clients_always_converge(seed: int) -> None:
-    """Members come, vanish, repeat requests and answer late; every request gets one answer, one
-    generation has one assignment, and when they behave again the group becomes stable.
+    """Members join, vanish, repeat requests and react late. Every request gets one response, one
+    generation has one assignment, and when members behave again the group becomes stable.
     """
     source = random.Random(seed)
     driver = Driver(initial_rebalance_delay_ms=source.choice([0, 500]))
@@ -356,7 +356,7 @@ def test_random_clients_always_converge(seed: int) -> None:
             driver.restart()
             waiting.clear()
 
-    # Whoever is left behaves: joins until all have one generation, then syncs.
+    # The remaining members behave: they join until all have one generation, then sync.
     join("")
     for _ in range(40):
         collect()

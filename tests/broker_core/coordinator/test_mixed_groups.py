@@ -1,4 +1,4 @@
-"""Members of both protocols in one group: at any moment nobody has what somebody else has."""
+"""Members of both protocols in one group: no partition ever has two owners."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOTHING: frozenset[Place] = frozenset()
 
 
 def subscription(driver: Driver, owned: frozenset[Place] = NOTHING) -> bytes:
-    """Metadata of version 1 of a consumer that reads topic t."""
+    """Return metadata of version 1 of a consumer that subscribes to topic t."""
     numbers = sorted(partition for _, partition in owned)
     data = b"\0\1" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
     if not numbers:
@@ -46,7 +46,7 @@ def subscription(driver: Driver, owned: frozenset[Place] = NOTHING) -> bytes:
 
 @dataclass
 class Client:
-    """A consumer as it sees itself, whichever protocol it speaks."""
+    """The client's view of a consumer, for either protocol."""
 
     bench: Bench
     name: str
@@ -55,19 +55,19 @@ class Client:
     instance_id: str | None = None
 
     def lose(self) -> None:
-        """Somebody said that this is no member: what it had is no longer its own."""
+        """Forget membership and partitions: the client was told that it is no member."""
         self.owned = NOTHING
         self.member_id = ""
 
 
 @dataclass
 class Modern(Client):
-    """Speaks the consumer protocol."""
+    """A client of the consumer protocol."""
 
     epoch: int = 0
 
     def step(self) -> None:
-        """One heartbeat."""
+        """Send one heartbeat."""
         if not self.member_id:
             self.member_id, self.epoch = f"{self.name}-{self.bench.number()}", 0
         first = self.epoch == 0
@@ -80,7 +80,7 @@ class Modern(Client):
             self.owned = read_places(answer["assignment"]["topic_partitions"])
 
     def leave(self) -> None:
-        """Go."""
+        """Leave the group."""
         if self.member_id:
             self.epoch = -1
             self.bench.heartbeat(self, owned=None)
@@ -88,13 +88,13 @@ class Modern(Client):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is a member."""
+        """Tell whether it is a member."""
         return bool(self.member_id)
 
 
 @dataclass
 class Classic(Client):
-    """Speaks the classic protocol; gives everything up before it joins, or only what it must."""
+    """A client of the classic protocol, with eager or cooperative rebalancing."""
 
     cooperates: bool = False
     generation: int = -1
@@ -104,7 +104,7 @@ class Classic(Client):
     led: list[dict[str, Any]] = field(default_factory=list)
 
     def step(self) -> None:
-        """Whatever comes next."""
+        """Do the next step of the protocol."""
         if self.token is not None:
             answer = self.bench.driver.answers.pop(self.token, None)
             if answer is not None:
@@ -138,7 +138,7 @@ class Classic(Client):
         self.bench.sync(self, self._lead() if self.led else {})
 
     def _lead(self) -> dict[str, bytes]:
-        """Share out; what somebody still has is given to nobody else yet."""
+        """Assign the partitions; those that still have an owner go to nobody else yet."""
         members = {each["member_id"]: each["metadata"] for each in self.led}
         owners = {
             partition: member_id
@@ -160,7 +160,7 @@ class Classic(Client):
         code = answer["error_code"]
         if code == errors.NONE:
             given = decode_assignment(answer["assignment"], self.bench.driver.topics)
-            # One that has given something up joins again, so that others get it.
+            # A member that has revoked partitions joins again, so that others get them.
             self.wants_to_join = bool(self.owned - given)
             self.owned = given
             return
@@ -175,25 +175,25 @@ class Classic(Client):
             self._refused(code)
 
     def _refused(self, code: int) -> None:
-        # As librdkafka and the Java client: an old generation is no reason for another id.
+        # As in librdkafka and the Java client: an old generation does not require a new id.
         member_id = self.member_id if code == errors.IllegalGeneration.code else ""
         self.lose()
         self.member_id = member_id
 
     def leave(self) -> None:
-        """Go."""
+        """Leave the group."""
         if self.member_id:
             self.bench.driver.leave(self.member_id)
         self.lose()
 
     def lose(self) -> None:
-        """As for every client; it joins again."""
+        """Do as every client, and join again."""
         super().lose()
         self.wants_to_join, self.token, self.kind, self.led = True, None, "", []
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has a share, and is not asked for anything."""
+        """Tell whether it has its assignment and need not join again."""
         return (
             bool(self.member_id)
             and not self.wants_to_join
@@ -216,17 +216,17 @@ class Bench:
         self._numbers: Iterator[int] = iter(range(10_000_000))
 
     def number(self) -> int:
-        """One that was not there before."""
+        """Return a number that was not used before."""
         return next(self._numbers)
 
     def modern(self, name: str, **more: Any) -> Modern:
-        """One more client."""
+        """Add a client of the consumer protocol."""
         client = Modern(self, name, **more)
         self.clients.append(client)
         return client
 
     def classic(self, name: str, **more: Any) -> Classic:
-        """One more client."""
+        """Add a client of the classic protocol."""
         client = Classic(self, name, **more)
         self.clients.append(client)
         return client
@@ -234,7 +234,7 @@ class Bench:
     def heartbeat(
         self, client: Modern, *, owned: frozenset[Place] | None, full: bool = False
     ) -> dict[str, Any]:
-        """ConsumerGroupHeartbeat."""
+        """Send ConsumerGroupHeartbeat; return the response."""
         token = f"h{self.number()}"
         self.driver.coordinator.consumer_heartbeat(
             ConsumerHeartbeat(
@@ -258,7 +258,7 @@ class Bench:
         return self.driver.answers.pop(token)
 
     def join(self, client: Classic) -> None:
-        """JoinGroup."""
+        """Send JoinGroup."""
         request = JoinRequest(
             "g",
             client.member_id,
@@ -275,7 +275,7 @@ class Bench:
         self.driver.perform()
 
     def sync(self, client: Classic, shares: dict[str, bytes]) -> None:
-        """SyncGroup."""
+        """Send SyncGroup."""
         self.driver.coordinator.sync_group(
             {
                 "group_id": "g",
@@ -294,12 +294,12 @@ class Bench:
         self.driver.perform()
 
     def check(self) -> None:
-        """Nobody has what somebody else has."""
+        """Check that no partition has two owners."""
         owned = [place for client in self.clients for place in client.owned]
         assert len(owned) == len(set(owned)), self.clients
 
     def settle(self) -> None:
-        """Until everybody has a share, and all is shared out."""
+        """Run until every client has its assignment, and all partitions are assigned."""
         for _ in range(100):
             for client in self.clients:
                 client.step()
@@ -316,11 +316,11 @@ class Bench:
 
     @property
     def is_classic(self) -> bool:
-        """Which protocol the group speaks."""
+        """Tell whether the group uses the classic protocol."""
         return isinstance(self.driver.coordinator.groups["g"], Group)
 
     def counts(self) -> list[int]:
-        """How many partitions the clients have."""
+        """Return how many partitions each client has."""
         return [len(client.owned) for client in self.clients]
 
 
@@ -382,7 +382,7 @@ def test_a_classic_member_that_does_not_answer_in_time_is_given_up(kind: str) ->
             client.step()
         if kind == "sync" and old.wants_to_join:
             break
-    # It goes on with its heartbeats, and with nothing else.
+    # It continues with its heartbeats, but does nothing else.
     group = bench.driver.coordinator.groups["g"]
     assert isinstance(group, ConsumerGroup)
     for _ in range(31):
@@ -458,10 +458,10 @@ def test_random_clients_of_both_protocols_converge(seed: int) -> None:
         elif choice < 0.09 and not any(
             isinstance(client, Classic) and client.token for client in bench.clients
         ):
-            # What waits for an answer would ask again; clients here do not.
+            # A real client would repeat a request without a response; these clients do not.
             bench.driver.restart()
         elif choice < 0.11 and bench.clients:
-            # One is gone without a word, and missed when its session ends.
+            # A client disappears without leaving, and is removed when its session times out.
             client = source.choice(bench.clients)
             bench.clients.remove(client)
             client.lose()
@@ -472,7 +472,7 @@ def test_random_clients_of_both_protocols_converge(seed: int) -> None:
     if not bench.clients:
         bench.modern("last")
     for _ in range(60):
-        # Whoever is gone is missed now.
+        # Members whose clients have disappeared are removed now.
         bench.driver.advance(1_000)
         for client in bench.clients:
             client.step()

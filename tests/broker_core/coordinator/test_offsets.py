@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what survives, what expires."""
+"""Committed offsets: permission to commit, storage, expiry."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def driver() -> Driver:
 
 
 def test_the_records_have_kafkas_own_format() -> None:
-    # Written down from kafka-dump-log --offsets-decoder's input: version, then the fields.
+    # Written by hand after the input of kafka-dump-log --offsets-decoder: version, then the fields.
     assert encode_offset_key("g", "t", 3) == b"\0\1\0\1g\0\1t\0\0\0\3"
     assert encode_group_key("g") == b"\0\2\0\1g"
     value = encode_offset_value(CommittedOffset(7, 0, "m", 5))
@@ -149,7 +149,7 @@ def test_a_group_with_members_is_not_deleted(driver: Driver) -> None:
     driver.coordinator.delete_offsets("g", [("t", 0)], "d2")
     driver.perform()
     assert driver.answers["d1"]["error_code"] == errors.NonEmptyGroup.code
-    # What its member reads cannot be told from these bytes, so that it may read everything.
+    # These bytes do not tell its member's topics, so it might subscribe to any topic.
     assert driver.answers["d2"]["codes"] == {("t", 0): errors.GroupSubscribedToTopic.code}
 
 
@@ -179,7 +179,7 @@ def test_offsets_expire_a_week_after_nobody_needs_them(driver: Driver) -> None:
     driver.coordinator.expire_offsets(driver.now)
     driver.perform()
     assert driver.committed("simple") is None
-    # The group has a member all the time.
+    # The group has had a member all the time.
     assert driver.committed() == 5
     driver.leave("client-1")
     driver.coordinator.expire_offsets(driver.now)

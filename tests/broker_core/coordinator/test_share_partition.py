@@ -175,7 +175,7 @@ def test_what_was_not_stored_of_the_middle_is_delivered() -> None:
 
 
 class _Deliveries(RuleBasedStateMachine):
-    """Members acquire, answer, go and come back; the log ends at 60."""
+    """Members acquire, acknowledge, leave and return; the log ends at 60."""
 
     def __init__(self) -> None:
         super().__init__()

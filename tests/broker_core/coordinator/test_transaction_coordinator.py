@@ -1,4 +1,4 @@
-"""The transaction coordinator: epochs, transitions, time-outs, and what a crash leaves to do."""
+"""The transaction coordinator: epochs, transitions, timeouts, and recovery after a crash."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from broker_core.coordinator.transaction_coordinator import (
 )
 
 A, B = ("a", 0), ("b", 1)
-NEW = 2  # the version of the protocol with an epoch for each transaction
+NEW = 2  # version of the transaction protocol with an epoch for each transaction
 
 
 class Bench:
-    """A coordinator whose log is a list; markers are written when the test says so."""
+    """A coordinator with a list as its log; markers are written when the test says so."""
 
     def __init__(self) -> None:
         self.log: list[tuple[bytes, bytes | None]] = []
@@ -51,7 +51,7 @@ class Bench:
         return Moment(self._now_ms, 1_700_000_000_000 + self._now_ms)
 
     def perform(self) -> None:
-        """Do what the coordinator wants."""
+        """Perform the coordinator's effects."""
         while effects := self.coordinator.take_effects():
             for effect in effects:
                 if isinstance(effect, Respond):
@@ -78,7 +78,7 @@ class Bench:
         self.coordinator.markers_written(effect, self.now)
 
     def write_markers(self) -> None:
-        """Write what waits to be written."""
+        """Write the markers that wait to be written."""
         waiting, self.markers = self.markers, []
         for effect in waiting:
             self._write(effect)
@@ -91,13 +91,13 @@ class Bench:
         self.perform()
 
     def restart(self) -> None:
-        """A new coordinator that reads the log."""
+        """Replace the coordinator by one that reads the log."""
         self.coordinator = self._new()
         self.markers.clear()
         self.load()
 
     def load(self) -> None:
-        """Read the log."""
+        """Load the log into the coordinator."""
         transactions: dict[str, Transaction] = {}
         for key, value in self.log:
             load_transaction(transactions, key, value)
@@ -107,21 +107,21 @@ class Bench:
     def init(
         self, expected: tuple[int, int] | None = None, timeout_ms: int = 60_000
     ) -> dict[str, Any]:
-        """InitProducerId of "x"."""
+        """Send InitProducerId for "x"; return the response, empty if there is none yet."""
         token = f"i{next(self._tokens)}"
         self.coordinator.init_producer_id("x", timeout_ms, expected, token, self.now)
         self.perform()
         return self.answers.get(token, {})
 
     def add(self, producer: Producer, *places: tuple[str, int]) -> int | None:
-        """AddPartitionsToTxn; returns the error code if there is an answer yet."""
+        """Send AddPartitionsToTxn; return the error code if there is a response yet."""
         token = f"a{next(self._tokens)}"
         self.coordinator.add_partitions(producer, places, token, self.now)
         self.perform()
         return self.answers.get(token, {}).get("error_code")
 
     def end(self, producer: Producer, committed: bool, version: int = 0) -> dict[str, Any]:
-        """EndTxn."""
+        """Send EndTxn; return the response, empty if there is none yet."""
         token = f"e{next(self._tokens)}"
         self.coordinator.end_transaction(producer, committed, version, token, self.now)
         self.perform()
@@ -152,7 +152,7 @@ def test_a_transaction_ends_in_all_its_partitions(bench: Bench, committed: bool)
     (markers,) = bench.markers
     assert (markers.committed, set(markers.partitions)) == (committed, {A, B})
     assert (markers.transaction.producer_id, markers.transaction.epoch) == (100, 0)
-    # The client may not have got the answer; the opposite was never asked for.
+    # A client that lost the response may repeat the request, but not ask for the opposite.
     assert bench.end(mine, committed)["error_code"] == errors.NONE
     assert bench.end(mine, not committed)["error_code"] == errors.InvalidTxnState.code
 
@@ -224,7 +224,7 @@ def test_a_transaction_times_out_and_its_producer_is_fenced(bench: Bench) -> Non
     bench.advance(1)
     assert bench.state == "COMPLETE_ABORT"
     assert bench.end(mine, True)["error_code"] == errors.ProducerFenced.code
-    # Time does not run while there is no transaction.
+    # The timeout does not run while there is no transaction.
     mine = producer_of(bench.init(timeout_ms=5_000))
     bench.advance(10_000)
     assert bench.add(mine, A) == errors.NONE
@@ -252,7 +252,7 @@ def test_new_clients_get_an_epoch_for_each_transaction(bench: Bench) -> None:
     assert bench.end(mine, False, NEW)["error_code"] == errors.InvalidTxnState.code
     next_one = producer_of(ended)
     assert bench.add(mine, A) == errors.ProducerFenced.code
-    # It cannot know whether one of its records began a transaction: it may abort in any case.
+    # The client cannot know whether one of its records began a transaction: it may always abort.
     aborted = bench.end(next_one, False, NEW)
     assert producer_of(aborted).epoch == 2
     assert bench.end(producer_of(aborted), True, NEW)["error_code"] == errors.InvalidTxnState.code

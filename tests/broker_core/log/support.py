@@ -16,7 +16,7 @@ HOUR_MS = 3_600_000
 
 
 class StandingClock(SystemClock):
-    """Wall time moves only when a test says so."""
+    """A clock whose wall time moves only when a test sets it."""
 
     def __init__(self, now_ms: int = NOW) -> None:
         self.now = now_ms
@@ -26,7 +26,7 @@ class StandingClock(SystemClock):
 
 
 class FailingFile:
-    """A file of the system whose writes and syncs fail when its disk says so."""
+    """A real file whose writes and syncs fail when its disk is told so."""
 
     def __init__(self, file: File, disk: FailingDisk) -> None:
         self._file = file
@@ -62,10 +62,10 @@ class FailingFile:
 
 
 class FailingDisk(SystemDisk):
-    """The real disk, full or broken on request."""
+    """The real disk, which is full or broken on request."""
 
     def __init__(self) -> None:
-        self.room: int | None = None  # bytes that files still take
+        self.room: int | None = None  # bytes that can still be written; None is no limit
         self.sync_fails = False
         self.create_fails = False
         self.syncs = 0
@@ -82,7 +82,7 @@ class FailingDisk(SystemDisk):
 
 
 class Workbench:
-    """One log in a directory, its clock and its disk."""
+    """One log in a directory, with its clock and its disk."""
 
     def __init__(self, directory: Path, **config: object) -> None:
         self.clock = StandingClock()
@@ -93,12 +93,12 @@ class Workbench:
         self.log = self.open()
 
     def open(self) -> Log:
-        """Open the log again, without closing it: as after kill -9."""
+        """Open the log again without closing it, as after kill -9."""
         self.log = Log.open(self.directory, "location", 0, self.config, self.environment)
         return self.log
 
     def append(self, *values: bytes, timestamp: int = NOW, **batch: int) -> AppendResult:
-        """Append one batch of records with keys b"k"."""
+        """Append one batch of records with the key b"k"."""
         return self.append_records([(timestamp, b"k", value, []) for value in values], **batch)
 
     def append_records(
@@ -111,21 +111,21 @@ class Workbench:
         return self.log.append(data, leader_epoch=0, now_ms=self.clock.now)
 
     def values(self) -> list[tuple[int, bytes | None]]:
-        """Offset and value of every record that can be read."""
+        """Return offset and value of every record that can be read."""
         return [(record[0], record[3]) for record in self.records()]
 
     def records(self) -> list[tuple[int, int, bytes | None, bytes | None]]:
-        """Offset, timestamp, key and value of every record that can be read."""
+        """Return offset, timestamp, key and value of every record that can be read."""
         found: list[tuple[int, int, bytes | None, bytes | None]] = []
         offset = self.log.log_start_offset
         while data := self.log.read(offset, 1_000_000):
             for record in iterate_records(data):
                 if record[0] >= offset:
                     found.append(record[:4])
-            # As clients do: a compacted batch can end behind its last record.
+            # As clients do: a compacted batch can extend beyond its last record.
             offset = scan_batches(data)[0][-1].next_offset
         return found
 
     def files(self, suffix: str) -> list[str]:
-        """Names of the log's files of a kind."""
+        """Return the names of the log's files with a suffix."""
         return sorted(path.name for path in self.directory.iterdir() if path.suffix == suffix)

@@ -1,4 +1,4 @@
-"""The small files beside the segments."""
+"""The checkpoint files beside the segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction: the newest record of every key survives, offsets stay, a crash does no harm."""
+"""Compaction: the newest record of every key stays, offsets stay, a crash does no harm."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def put(bench: Workbench, *pairs: tuple[str, str | None], **batch: int) -> None:
 
 
 def compact(bench: Workbench, now_ms: int = NOW) -> None:
-    """Compact all there is: close the active segment and make it durable first."""
+    """Compact all records: close the active segment and make it durable first."""
     bench.log.roll()
     bench.log.flush()
     bench.log.compact(now_ms)
@@ -99,7 +99,7 @@ def test_a_tombstone_stays_until_its_time_is_over(tmp_path: Path) -> None:
     put(bench, ("a", None))
     compact(bench)
     assert keys(bench) == [(1, "b", "1"), (2, "a", None)]
-    # A compaction needs something new to do.
+    # A compaction runs only if there is something new.
     for step, expected in ((HOUR_MS - 1, True), (HOUR_MS, False)):
         put(bench, ("c", "x"))
         compact(bench, NOW + step)
@@ -152,7 +152,7 @@ def test_small_segments_become_one(tmp_path: Path) -> None:
     before = len(bench.log.segments)
     compact(bench)
     assert before > 10
-    # Only segments that fit together as they were are joined; the next time they are smaller.
+    # Segments are joined by their size before compaction: small ones only at the next time.
     put(bench, ("a", "last"))
     compact(bench)
     put(bench, ("b", "last"))
@@ -198,11 +198,11 @@ def test_a_batch_that_cannot_be_opened_stays(tmp_path: Path) -> None:
     raw = bytearray(bench.log.read(0, 1))
     from broker_core.protocol.records import crc32c
 
-    raw[22] = 1  # says gzip now, and is none
+    raw[22] = 1  # marked as gzip, but it is not
     raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
     with pytest.raises(CorruptMessage):
         bench.log.append(bytearray(raw), leader_epoch=0, now_ms=NOW)
-    # One from the time before the topic was compacted.
+    # A batch from before the topic was compacted.
     bench.log.update_config(replace(bench.config, cleanup_policy="delete"))
     bench.log.append(raw, leader_epoch=0, now_ms=NOW)
     bench.log.update_config(bench.config)
@@ -336,7 +336,7 @@ def test_whoever_reads_a_compacted_log_ends_up_with_the_same_table(
             key: record[2] for key, record in newest.items() if record[2] is not None
         }
         assert set(table) >= {key for key, value in read.items() if value is not None}
-        # Every offset can be asked for, whether its record is still there or not.
+        # Every offset can be read from, whether its record still exists or not.
         for offset in range(0, len(everything), 3):
             rest = [each for each in offsets if each >= offset]
             data = bench.log.read(offset, 1)
@@ -345,7 +345,7 @@ def test_whoever_reads_a_compacted_log_ends_up_with_the_same_table(
 
 
 class StoppingDisk(SystemDisk):
-    """A process that is killed at its n-th change of the directory."""
+    """Simulates a process that is killed at its n-th change of the directory."""
 
     def __init__(self, changes: int) -> None:
         self.changes = changes
@@ -418,7 +418,7 @@ def test_readers_are_not_disturbed_by_a_compaction(tmp_path: Path) -> None:
                 end = bench.log.log_end_offset
                 table: dict[bytes | None, tuple[int, bytes | None]] = {}
                 offset = 0
-                # What is removed on the way has a newer record further on, also behind `end`.
+                # A removed record has a newer one further on, which can be behind `end`.
                 while offset < bench.log.log_end_offset:
                     data = bench.log.read(offset, 3000)
                     for at, _, key, value, _ in iterate_records(data):

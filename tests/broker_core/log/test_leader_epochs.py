@@ -1,4 +1,4 @@
-"""Leader epochs: the answers of OffsetForLeaderEpoch, and the file."""
+"""Leader epochs: the results for OffsetForLeaderEpoch, and the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Append, read, look up by time, flush: what a broker asks of a log."""
+"""Append, read, look-up by time, flush: the operations of a log that a broker uses."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def test_a_look_up_by_time_survives_a_compressed_batch_of_garbage(bench: Workben
     batch[61:] = b"garbage" * 5
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     bench.log.update_config(LogConfig(message_timestamp_type="LogAppendTime"))
-    # What has the wrong CRC would be refused: let the numbering compute a new one.
+    # A wrong CRC would be refused: make `assign_offsets` compute a new one.
     from broker_core.protocol.records import crc32c
 
     batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
@@ -321,7 +321,7 @@ def test_a_flush_syncs_every_segment_that_was_written_since(bench: Workbench) ->
     closed = len(bench.log.segments) - 1
     assert closed > 3
     bench.log.flush()
-    # The log files of all, the two indexes of the closed ones.
+    # The log files of all segments, and the two indexes of each closed one.
     assert bench.disk.syncs == closed + 1 + 2 * closed
     bench.append(b"y")
     bench.log.flush()
@@ -352,7 +352,7 @@ def test_only_a_few_closed_segments_are_kept_open(bench: Workbench) -> None:
 
 
 def test_flushes_retention_and_reads_run_beside_appends(tmp_path: Path) -> None:
-    """Threads that share one log, as the server's flusher does."""
+    """Threads share one log, as with the server's flusher."""
     bench = Workbench(tmp_path, segment_bytes=3000, retention_bytes=20_000)
     problems: list[BaseException] = []
     done = threading.Event()
@@ -370,7 +370,7 @@ def test_flushes_retention_and_reads_run_beside_appends(tmp_path: Path) -> None:
                     try:
                         data = bench.log.read(start, 5000)
                     except OffsetOutOfRange:
-                        continue  # retention was faster
+                        continue  # retention has deleted it in the meantime
                     headers, size, problem = scan_batches(data)
                     assert (size, problem) == (len(data), None)
                     assert not headers or headers[0].base_offset <= start <= headers[0].last_offset
@@ -464,7 +464,7 @@ def test_a_topic_has_its_records_in_the_compression_it_asks_for(
     assert header.compression == Compression.named(topics)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 0)
     assert [record[1:] for record in iterate_records(data)] == rows
-    # A retry is recognised, whatever has become of its bytes.
+    # A repeated batch is recognised, although its stored bytes have changed.
     again = bench.append_records(
         rows, compression=producers, producer_id=7, producer_epoch=1, base_sequence=0
     )

@@ -1,4 +1,4 @@
-"""Idempotent producers: what is a retry, what is a gap, who is fenced."""
+"""Idempotent producers: repeated batches, gaps, fencing."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ events = st.lists(
 def test_whatever_producers_do_each_record_is_written_once_and_in_order(
     steps: list[tuple[int, int, str, int]],
 ) -> None:
-    """A model with unlimited memory: what it says was written must never be written again."""
+    """Compare with a model of unlimited memory: what it has as written is never written again."""
     state = ProducerState()
     log: list[tuple[int, int, int]] = []  # producer id, epoch, sequence
     sent: dict[tuple[int, int], list[tuple[int, int]]] = {}

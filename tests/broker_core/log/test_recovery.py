@@ -1,4 +1,4 @@
-"""From files to a log: after a clean shutdown, after kill -9, after damage."""
+"""Loading a log from its files: after a clean shutdown, after kill -9, after damage."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_the_log_goes_on(
         assert copy.values() == values[:-1]
         assert copy.log.bytes_cut == cut
         assert torn.stat().st_size == copy.log.segments[-1].size
-        # The producer did not hear of it and sends it again.
+        # The producer got no acknowledgement and sends the batch again.
         again = copy.append(b"again", producer_id=5, producer_epoch=0, base_sequence=batches - 1)
         assert (again.base_offset, again.duplicate) == (batches - 1, False)
         shutil.rmtree(copy.directory)
@@ -75,7 +75,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_the_log_goes_on(
 def test_damage_after_a_crash_leaves_a_sound_beginning(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Any bytes of any unsynced segment may be anything: what is left is a prefix."""
+    """Any bytes of any unsynced segment may be damaged: a prefix of the log remains."""
     bench = Workbench(tmp_path_factory.mktemp("log"), segment_bytes=400, index_interval_bytes=100)
     values = fill(bench, data.draw(st.integers(1, 12)), 20)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -110,7 +110,7 @@ def test_a_hole_between_segments_cuts_what_lies_behind_it(bench: Workbench) -> N
 def test_a_segment_that_lost_whole_batches_at_its_end_cuts_what_lies_behind_it(
     bench: Workbench,
 ) -> None:
-    """A file that was not synced may be shorter by any bytes, a batch's by chance."""
+    """An unsynced file may be shorter by any number of bytes, by chance by a whole batch."""
     values = fill(bench, 30)
     second, third = bench.log.segments[1:3]
     content = second.path.read_bytes()
@@ -261,14 +261,14 @@ def test_nothing_that_was_flushed_is_lost_when_the_process_is_killed(tmp_path: P
         )
         assert writer.stdout is not None
         try:
-            # A different moment in every round: some die in the middle of a roll.
+            # A different moment in every round: some processes die in the middle of a roll.
             for _ in range(40 + 17 * round_number):
                 line = writer.stdout.readline()
                 assert line
                 acknowledged = int(line)
         finally:
             writer.send_signal(signal.SIGKILL)
-            # Lines written before the end are acknowledgements too.
+            # Lines that were written before the end are acknowledgements too.
             rest = writer.stdout.read().split("\n")[:-1]
             writer.stdout.close()
             writer.wait()
@@ -282,7 +282,7 @@ def test_nothing_that_was_flushed_is_lost_when_the_process_is_killed(tmp_path: P
                 assert value == b"%d" % offset + b"x" * 90
                 offset += 1
         assert offset == log.log_end_offset
-        # The last batches are retried by their producer, which never heard of them.
+        # Their producer, which got no acknowledgement, sends the last batches again.
         producer = log.producers.get(5)
         assert producer is not None
         assert producer.batches[-1].last_offset == offset - 1
@@ -298,7 +298,7 @@ def test_a_log_that_is_only_read_stays_as_it_was_closed(tmp_path: Path) -> None:
         bench.open()
         assert bench.values() == [(0, b"a")]
         bench.log.close()
-    # Nor does a crash leave anything to recover.
+    # A crash leaves nothing to recover either.
     bench.open()
     bench.open()
     assert bench.log.bytes_cut == 0

@@ -1,4 +1,4 @@
-"""What is deleted: by age, by size, by request; and what never is."""
+"""Deletion by age, by size and on request; and what is never deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going through a file in pieces: no batch is missed, whatever its size and where a piece ends."""
+"""Scanning a file in chunks finds every batch, whatever its size and the ends of chunks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from broker_core.environment import SystemDisk
 from broker_core.log.scanning import Scan
 from broker_core.protocol.records import build_batch, iterate_records
 
-PIECE = 1024 * 1024  # what one read takes
+PIECE = 1024 * 1024  # size of one read
 
 
 def written(path: Path, sizes: list[int]) -> tuple[list[int], int]:
-    """A file of one-record batches with values of some sizes; their positions and the length."""
+    """Write one-record batches with values of given sizes; return positions and file length."""
     data = bytearray()
     positions = []
     for offset, size in enumerate(sizes):

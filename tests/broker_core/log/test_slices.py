@@ -1,4 +1,4 @@
-"""Batches that are handed out where they are, in the file."""
+"""Batches that are returned as slices of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions in a log: the last stable offset, what was aborted, what a crash leaves of both."""
+"""Transactions in a log: last stable offset, aborted transactions, and both after a crash."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.broker_core.log.support import HOUR_MS, NOW, Workbench
 
 
 class Transactions:
-    """Writes of transactional producers into one log."""
+    """Transactional producers that write into one log."""
 
     def __init__(self, bench: Workbench) -> None:
         self.bench = bench
@@ -50,7 +50,7 @@ class Transactions:
         )
 
     def committed_keys(self) -> list[bytes]:
-        """What a consumer with isolation.level=read_committed sees."""
+        """Return the keys that a consumer with isolation.level=read_committed sees."""
         log = self.bench.log
         found: list[bytes] = []
         end = log.last_stable_offset
@@ -187,7 +187,7 @@ def test_readers_of_committed_records_see_exactly_what_was_committed(
     decided: list[tuple[int, bytes]] = []
     for number, (step, producer_id) in enumerate(steps):
         if step == "write":
-            # Every key once, so that compaction takes away nothing but what was aborted.
+            # Every key is used once, so that compaction removes only aborted records.
             transactions.write(producer_id, f"{number}")
             open_keys.setdefault(producer_id, []).append(b"%d" % number)
         elif step in {"commit", "abort"}:

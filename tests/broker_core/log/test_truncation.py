@@ -1,4 +1,4 @@
-"""Truncating a log, and appending to it what a leader sends."""
+"""Truncation of a log, and appending to it what a leader sends."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SMALL: dict[str, Any] = {"segment_bytes": 600, "index_interval_bytes": 100}
 
 
 def _raw(log: Log) -> bytes:
-    """All batches as they stand."""
+    """Return the stored bytes of all batches."""
     return b"".join(
         segment.handle().file.pread(segment.size, 0) for segment in log.segments if segment.size
     )
 
 
 def _facts(log: Log) -> dict[str, Any]:
-    """What two logs with the same batches have in common."""
+    """Return the state that two logs with the same batches share."""
     return {
         "end": log.log_end_offset,
         "batches": _raw(log),
@@ -57,7 +57,7 @@ class Writer:
     def __init__(self, bench: Workbench) -> None:
         self.bench = bench
         self.epoch = 0
-        self.ends = [0]  # of every batch
+        self.ends = [0]  # end offset of every batch
         self._sequences = [0, 0, 0]
         self._open: set[int] = set()
         self._time = NOW
@@ -102,7 +102,7 @@ _STEPS = st.lists(
 
 
 def _copy(source: Log, directory: Path, up_to: int) -> Workbench:
-    """A follower's log with the batches of another up to an offset."""
+    """Return a follower's log with the batches of another up to an offset."""
     copy = Workbench(directory, **_SMALL)
     while copy.log.log_end_offset < up_to:
         data = source.read(copy.log.log_end_offset, 1, up_to_offset=up_to)
@@ -115,7 +115,7 @@ def _copy(source: Log, directory: Path, up_to: int) -> Workbench:
 def test_a_truncated_log_is_the_one_that_never_went_further(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:
-    """In memory, after a crash, after a clean end, and when it goes on."""
+    """Compare in memory, after a crash, after a clean shutdown, and after further appends."""
     folder = tmp_path_factory.mktemp("logs")
     bench = Workbench(folder / "leader", **_SMALL)
     writer = Writer(bench)
@@ -171,10 +171,10 @@ class _StoppingFile:
 
 
 class StoppingDisk(SystemDisk):
-    """Stops working before a step that changes something."""
+    """A disk that stops working before a given number of changes."""
 
     def __init__(self) -> None:
-        self.steps_left = -1  # none is counted
+        self.steps_left = -1  # no limit
 
     def step(self) -> None:
         if self.steps_left == 0:
@@ -259,7 +259,7 @@ def test_a_batch_that_reaches_the_offset_goes_as_a_whole(
 def test_reads_go_on_after_other_batches_took_the_place(bench: Workbench) -> None:
     for _ in range(6):
         bench.append(b"a" * 50)
-    assert bench.log.read(2, 1)  # the place behind it is remembered
+    assert bench.log.read(2, 1)  # the position behind it is cached
     bench.log.truncate_to(2)
     bench.append(b"b", b"c")
     bench.append(b"d")
@@ -302,7 +302,7 @@ def test_an_emptied_log_goes_on_at_another_offset(bench: Workbench) -> None:
 
 
 def test_an_empty_log_can_begin_in_the_midst_of_a_batch(bench: Workbench) -> None:
-    """DeleteRecords cuts where it is told."""
+    """DeleteRecords can set any start offset."""
     bench.log.truncate_fully_and_start_at(12)
     rows = [(NOW, b"k", b"%d" % number, ()) for number in range(5)]
     bench.log.append_as_follower(build_batch(rows, base_offset=10, leader_epoch=2), NOW)

@@ -1,4 +1,4 @@
-"""The codecs: what goes in comes out, nothing expands beyond its limit, garbage is refused."""
+"""The codecs: round trips, the limit on decompressed size, refusal of invalid data."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def test_the_limit_is_exact(codec: Compression) -> None:
 def test_a_bomb_is_refused_before_it_expands(codec: Compression, bomb: bytes) -> None:
     decompress(codec, compress(codec, b"libraries are loaded now"))
     least_s = float("inf")
-    for _ in range(5):  # beside others on the same cores one time may take longer
+    for _ in range(5):  # a single run may take longer beside other processes on the same cores
         start = time.process_time()
         with pytest.raises(MessageTooLarge, match="expands to more than 33554432 bytes"):
             decompress(codec, bomb)
         least_s = min(least_s, time.process_time() - start)
-    # 10-25 ms on the machine this was written on; expanding all of it takes ten times that.
+    # 10-25 ms on the machine where this was written; expanding everything takes ten times that.
     assert least_s < 0.15
 
 

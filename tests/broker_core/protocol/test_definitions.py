@@ -1,5 +1,5 @@
-"""Every API and version that is advertised, against kio, which generates its code from Kafka's own
-message definitions: the bytes must be the same in both directions.
+"""Every advertised API and version, compared with kio, whose code is generated from Kafka's own
+message definitions: the bytes must be equal in both directions.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _ERROR_CODES = [int(code) for code in ErrorCode]
 CASES = [
     pytest.param(key, version, direction, id=f"{api.name}-{version}-{direction}")
     for key, api in sorted((APIS | CONTROLLER_APIS).items())
-    if key in api_key_map  # the others are not Kafka's
+    if key in api_key_map  # the others are not APIs of Kafka
     for version in range(api.versions[0], api.versions[1] + 1)
     for direction in ("request", "response")
 ]
 
 
 class Generator:
-    """Random messages of a plan."""
+    """Generates random messages for a plan."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
@@ -54,7 +54,7 @@ class Generator:
     def message(self, plan: Plan) -> dict[str, Any]:
         message = {field.name: self._field(field) for field in plan.fields}
         for field in plan.tagged.values():
-            # The default of a tagged field is not on the wire; both sides leave it out.
+            # Defaults of tagged fields are not on the wire; both sides leave them out.
             if self._random.random() < 0.5:
                 message[field.name] = self._field(field)
         return message
@@ -84,7 +84,7 @@ class Generator:
         if field.name.endswith("error_code"):
             return self._random.choice(_ERROR_CODES)
         if field.name.endswith(("_ms", "timestamp")):
-            # kio makes time spans and points of these and refuses what a calendar has not.
+            # kio converts these to durations and times, and refuses values outside of the calendar.
             return self._random.randrange(0, 2**31 - 1)
         if field.name in {"acks", "isolation_level", "resource_type", "config_source"}:
             return self._random.randrange(0, 2)
@@ -92,7 +92,7 @@ class Generator:
 
 
 def _without_defaults(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:
-    """What the codec gives back: every field of every version, absent ones with their default."""
+    """Return what the codec decodes: the fields of all versions, absent ones with defaults."""
     complete: dict[str, Any] = dict(plan.absent)
     for field in [*plan.fields, *plan.tagged.values()]:
         value = message.get(field.name, field.default)

@@ -1,4 +1,4 @@
-"""Frames out of a stream, however it is cut, and never more memory than bytes received."""
+"""Frames of a stream that is cut anywhere, without more memory than bytes received."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def frame(body: bytes) -> bytes:
 
 
 def read_in_steps(reader: FrameReader, stream: bytes, step: int, *, per_turn: int) -> list[bytes]:
-    """Feed a stream as a socket would, taking at most `per_turn` frames before settling."""
+    """Feed a stream as a socket would; take at most `per_turn` frames before each settle."""
     frames: list[bytes] = []
     position = 0
     while position < len(stream):

@@ -1,4 +1,4 @@
-"""Bounds, limits and refusals of the codec; the right bytes are in test_definitions."""
+"""Bounds, limits and refusals of the codec; test_definitions compares the bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches against two independent implementations, and against hostile bytes."""
+"""Record batches compared with two independent implementations, and hostile bytes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ codecs = st.sampled_from(list(Compression))
 
 
 def foreign_batch(records: list[NewRecord], codec: int = 0, **producer: int) -> bytearray:
-    """A batch by aiokafka's builder."""
+    """Build a batch with aiokafka's builder."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=codec,
@@ -72,7 +72,7 @@ def sample(count: int = 3, **arguments: Any) -> bytearray:
 
 
 def resealed(batch: bytearray) -> bytearray:
-    """The batch with the CRC that its changed bytes need."""
+    """Return the batch with the CRC of its changed bytes."""
     struct.pack_into(">I", batch, 17, google_crc32c.value(bytes(batch[21:])))
     return batch
 
@@ -151,7 +151,7 @@ def test_without_compression_we_build_the_very_bytes_of_aiokafka() -> None:
     ]
     ours = build_batch(records, producer_id=9, producer_epoch=1, base_sequence=3)
     theirs = foreign_batch(records, producer_id=9, producer_epoch=1, base_sequence=3)
-    # aiokafka leaves base offset and leader epoch to the broker: 0 and 0, where we write -1.
+    # aiokafka writes 0 as base offset and leader epoch, which the broker sets; here they are -1.
     assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
 
 
@@ -314,7 +314,7 @@ def test_random_bytes_are_refused(data: bytes) -> None:
 def test_damage_under_a_right_crc_is_refused_or_read_but_never_a_crash(
     records: list[NewRecord], codec: int, data: st.DataObject | None
 ) -> None:
-    """The CRC is no defence against a hostile client: it computes the right one."""
+    """A CRC does not protect against a hostile client, which computes the right one."""
     batch = build_batch(records, compression=codec)
     if data is not None:
         for _ in range(data.draw(st.integers(1, 4))):
@@ -364,7 +364,7 @@ def test_iterating_ends_with_an_error_where_the_data_ends_early() -> None:
 
 
 def numbered(counts: list[int], first_offset: int = 0) -> tuple[bytearray, list[tuple[int, int]]]:
-    """Batches with some record counts, and where each lies: (position, base offset)."""
+    """Return batches with given record counts, and (position, base offset) of each."""
     data = bytearray()
     places = []
     offset = first_offset

@@ -24,7 +24,7 @@ def entry(epoch: int, value: bytes = b"v") -> Entry:
 
 
 class Model:
-    """What a log holds, as plainly as it can be said."""
+    """The simplest model of a log's content."""
 
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = None
@@ -93,7 +93,7 @@ def test_a_vote_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_files_hold_what_was_put_into_them(tmp_path: Path, seed: int) -> None:
-    """Any steps, and a restart now and then."""
+    """Random steps, with occasional restarts."""
     chance = random.Random(seed)
     model, log, epoch = Model(), opened(tmp_path), 1
     for _ in range(60):

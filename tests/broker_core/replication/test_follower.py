@@ -1,4 +1,4 @@
-"""Followers with real logs against a leader's log: they end with the same batches, whatever was."""
+"""Followers with real logs fetch from a leader's log and end with the same batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def append(log: Log, epoch: int, *values: str) -> None:
 
 
 def answer(leader: Log, asked: FetchPosition, high_watermark: int, size: int = 400) -> Fetched:
-    """What a leader answers; see `ReplicatedPartition.read_as_leader`."""
+    """Return a leader's response; see `ReplicatedPartition.read_as_leader`."""
     start = leader.log_start_offset
     if asked.last_epoch >= 0:
         epoch, end = leader.leader_epochs.end_offset(asked.last_epoch, leader.log_end_offset)
@@ -40,7 +40,7 @@ def answer(leader: Log, asked: FetchPosition, high_watermark: int, size: int = 4
 
 
 def follow(follower: PartitionFollower, leader: Log, high_watermark: int) -> list[Outcome]:
-    """Fetch until there is nothing new."""
+    """Fetch until there is nothing new; return the outcomes."""
     outcomes = []
     while True:
         asked = follower.position()
@@ -151,10 +151,10 @@ def test_a_leader_that_is_not_ready_is_asked_again(
 
 _EVENTS = st.lists(
     st.tuples(
-        st.integers(0, 2),  # who leads
-        st.integers(0, 3),  # batches it writes
-        st.lists(st.integers(0, 2), max_size=3),  # who fetches meanwhile
-        st.integers(0, 3),  # how much the fetchers get
+        st.integers(0, 2),  # the leader
+        st.integers(0, 3),  # number of batches that it writes
+        st.lists(st.integers(0, 2), max_size=3),  # who fetches in the meantime
+        st.integers(0, 3),  # how much they get
     ),
     min_size=1,
     max_size=12,
@@ -166,7 +166,7 @@ _EVENTS = st.lists(
 def test_after_any_leaders_all_logs_become_the_last_leaders(
     tmp_path_factory: pytest.TempPathFactory, events: list[tuple[int, int, list[int], int]]
 ) -> None:
-    """Elections may be as unclean as they like: in the end there is one log."""
+    """However unclean the elections are, all logs are equal in the end."""
     folder = tmp_path_factory.mktemp("logs")
     benches = [bench_in(folder / str(number)) for number in range(3)]
     leader = 0

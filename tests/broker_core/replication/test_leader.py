@@ -1,4 +1,4 @@
-"""A leader's view of its partition: the high watermark, and who is in sync."""
+"""The leader's state of a partition: the committed offset and the in-sync replicas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAG_MS = 1000
 
 
 class Bench:
-    """Broker 1 leads a partition of brokers 1, 2 and 3."""
+    """Broker 1 as leader of a partition with the replicas 1, 2 and 3."""
 
     def __init__(self, isr: tuple[int, ...] = (1, 2, 3), log_end_offset: int = 100) -> None:
         self.now = 50_000
@@ -88,7 +88,7 @@ def test_a_replica_that_is_not_in_sync_is_not_waited_for() -> None:
 
 
 def test_a_replica_that_is_about_to_be_in_sync_is_waited_for() -> None:
-    """It could join while what is committed runs away from it."""
+    """Otherwise the committed offset could stay ahead of it, and it could never join."""
     bench = Bench(isr=(1, 2))
     bench.fetch(2, 100)
     bench.fetch(3, 100)
@@ -136,7 +136,7 @@ def test_a_follower_joins_when_it_has_what_is_committed() -> None:
 
 
 def test_a_follower_joins_only_with_all_of_the_epochs_before() -> None:
-    """A new leader does not know what of its log is committed: all of it may be."""
+    """A new leader does not know how much of its log is committed: it may be all of it."""
     bench = Bench(isr=(1, 2))
     bench.fetch(3, 60)
     assert bench.leader.propose_growth(3, high_watermark=40) is None
@@ -152,7 +152,7 @@ def test_who_is_in_sync_or_not_alive_is_not_proposed() -> None:
 
 
 def test_a_follower_that_has_everything_is_proposed_as_soon_as_it_can_be() -> None:
-    """It may be silent since: of an idle partition it has told everything there is to tell."""
+    """It may not fetch again soon: in an idle partition there is nothing new to report."""
     bench = Bench(isr=(1,))
     bench.dead.add(3)
     bench.fetch(2, 90)
@@ -188,7 +188,7 @@ def test_a_follower_that_does_not_keep_up_is_left_out() -> None:
     assert bench.leader.propose_shrink(bench.end, bench.now) is None
     bench.now += 1
     assert bench.leader.propose_shrink(bench.end, bench.now) == IsrProposal((1, 2), 4, 7)
-    # Until the controller has decided, it is waited for.
+    # It counts as in sync until the controller has decided.
     assert bench.committed() == 100
     bench.decide(1, 2)
     assert bench.committed() == 110
@@ -203,7 +203,7 @@ def test_a_follower_that_has_everything_is_in_sync_however_long_it_is_silent() -
 
 
 def test_a_follower_that_is_always_a_little_behind_keeps_up() -> None:
-    """It has at every fetch what there was at the one before."""
+    """At every fetch it has everything that was there at its previous fetch."""
     bench = Bench()
     for _ in range(20):
         bench.fetch(2, bench.end)

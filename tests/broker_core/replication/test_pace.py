@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from broker_core.replication.pace import AnswerPace
 
 INTERVAL = 0.01
-#: From an answer to the append that its acknowledgement lets a producer make.
+#: Seconds from a response to the append that its acknowledgement lets a producer make.
 ROUND_TRIP = 0.001
 
 
 class Leader:
-    """Drives a pace over virtual time."""
+    """Drives an AnswerPace over virtual time."""
 
     def __init__(self) -> None:
         self.pace = AnswerPace(INTERVAL)
@@ -35,7 +35,7 @@ class Leader:
         self.answers.append(self.now)
 
     def run(self, appends: list[float]) -> None:
-        """Append at moments, and answer when it is time."""
+        """Append at the given times, and respond when it is due."""
         for at in appends:
             while self.due is not None and self.due < at:
                 self.answer()
@@ -72,7 +72,7 @@ def test_producers_that_wait_for_acknowledgements_are_not_slowed_down() -> None:
             leader.now += ROUND_TRIP / 50
         leader.answer()
         leader.now += ROUND_TRIP
-    # Without any wait it is 1000 round trips.
+    # Without any wait it would take 1000 round trips.
     assert leader.now - 1.0 < 1000 * 1.4 * ROUND_TRIP
 
 

@@ -25,7 +25,7 @@ def test_what_is_taken_keeps_to_the_rate() -> None:
             quota.record(300, now)
             taken += 300
             now += 0.001
-    # A second's worth may be saved, and the last bite may be too large.
+    # The allowance of one second may accumulate, and the last transfer may exceed the limit.
     assert 10_000 <= taken <= 11_600
 
 

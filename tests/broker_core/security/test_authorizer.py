@@ -1,4 +1,4 @@
-"""What the rules let through."""
+"""Decisions of the authorizer by its ACLs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_without_a_rule_nobody_may_but_a_super_user() -> None:
 
 def test_without_a_rule_everybody_may_where_that_is_set() -> None:
     assert may(authorizer(allow_if_no_acl=True))
-    # A rule for somebody else is a rule for the resource.
+    # An ACL for another principal is also an ACL of the resource.
     other = rule("trips", who="User:bert")
     assert not may(authorizer(other, allow_if_no_acl=True))
     assert may(authorizer(other, allow_if_no_acl=True), topic="other")
@@ -80,7 +80,7 @@ def test_without_a_rule_everybody_may_where_that_is_set() -> None:
         (rule("trips", Operation.WRITE), set()),
         (rule("trips", Operation.ALL), {"trips"}),
         (rule("trips", kind=ResourceType.GROUP), set()),
-        # The asterisk of a prefix is an asterisk.
+        # In a prefixed ACL the asterisk is an ordinary character.
         (rule("*", pattern=PatternType.PREFIXED), set()),
     ],
 )
@@ -231,7 +231,7 @@ def test_the_index_decides_as_reading_all_rules_would(
         acl.permission is Permission.DENY and acl.operation in {Operation.ALL, operation}
         for acl in mine
     )
-    allowed = any(acl.permission is Permission.ALLOW for acl in mine)  # all of them describe
+    allowed = any(acl.permission is Permission.ALLOW for acl in mine)  # each includes DESCRIBE
     expected = not denied and (allowed or (not matching and allow_if_no_acl))
     assert may(made, operation=operation, topic=topic) is expected
     assert may(made, operation=operation, topic=topic) is expected

@@ -1,4 +1,4 @@
-"""Whoever guesses passwords waits ever longer."""
+"""Delays grow with every wrong password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins with access tokens: what is let in, what is refused, and how a client is told."""
+"""Logins with access tokens: valid tokens, refused tokens, and the client's error message."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_issuer_audience_and_claims_are_what_the_settings_say(mint: TokenMint) -
 
 
 def test_who_only_has_the_public_key_makes_no_token(mint: TokenMint) -> None:
-    """Neither without a signature nor with the public key as a shared secret."""
+    """Neither without a signature nor with the public key used as a shared secret."""
     checked = validator(mint)
     public = json.loads(mint.key_set())["keys"][0]
     body = mint.token().split(".")[1]
@@ -176,7 +176,7 @@ def test_a_session_ends_with_its_token(mint: TokenMint) -> None:
         sasl.authenticate(first_message(mint.token(lifetime_s=60)), 1_000)
         return sasl
 
-    assert log_in(0).expires_ms is None  # as in Kafka: only where sessions end at all
+    assert log_in(0).expires_ms is None  # as in Kafka: only if sessions are limited at all
     assert log_in(10_000).expires_ms == 11_000
     limited = log_in(3_600_000)
     assert 50_000 < limited.session_lifetime_ms <= 60_000

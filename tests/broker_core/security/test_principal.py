@@ -1,4 +1,4 @@
-"""Names of certificates become principals."""
+"""Mapping of certificate names to principals."""
 
 from __future__ import annotations
 

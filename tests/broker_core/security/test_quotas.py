@@ -1,4 +1,4 @@
-"""Quotas: which one holds, and how long to wait."""
+"""Quotas: which one applies, and throttle times."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_who_waits_as_told_stays_within_the_quota(limit: int, amounts: list[int]
     for amount in amounts:
         total += amount
         now += quotas.charge(PRODUCE, "anna", "app", amount, now) / 1000
-    # A burst is forgotten as a whole when its window ends, so that the bound is a loose one.
+    # A whole burst is forgotten when its window ends, so the bound is a loose one.
     assert total <= 2 * limit * (now - began + 11) + max(amounts)
 
 

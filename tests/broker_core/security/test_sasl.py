@@ -1,4 +1,4 @@
-"""One connection's login, step by step."""
+"""The login of one connection, step by step."""
 
 from __future__ import annotations
 

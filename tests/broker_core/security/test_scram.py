@@ -1,4 +1,4 @@
-"""SCRAM's server: the example of RFC 7677, and clients that cheat."""
+"""The SCRAM server: the example of RFC 7677, and clients that cheat."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker_core.security.scram import (
 )
 
 SHA256 = BY_NAME["SCRAM-SHA-256"]
-#: RFC 7677, section 3.
+#: Example of RFC 7677, section 3.
 RFC_CLIENT_FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
 RFC_SERVER_FIRST = (
     b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -47,7 +47,7 @@ def rfc_server() -> ScramServer:
 def client_final(
     mechanism: ScramMechanism, password: str, first: bytes, server_first: bytes, nonce: str = ""
 ) -> bytes:
-    """What a client that knows a password sends last."""
+    """Return the last message of a client that knows the password."""
     fields = dict(part.split("=", 1) for part in server_first.decode().split(","))
     salted = hashlib.pbkdf2_hmac(
         mechanism.digest, password.encode(), base64.b64decode(fields["s"]), int(fields["i"])

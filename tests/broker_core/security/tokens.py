@@ -1,4 +1,4 @@
-"""An authorization server of the test's own: keys, their key set, and tokens."""
+"""An authorization server for tests: keys, their key set, and tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TokenMint:
         self.new_key()
 
     def new_key(self) -> None:
-        """Sign with another key from now on; the old ones stay in the set."""
+        """Sign with a new key from now on; the old ones stay in the key set."""
         parameters: KeyParameters = {"kid": f"key-{len(self._keys)}", "use": "sig"}
         if self._kind.startswith("ES"):
             self._keys.append(ECKey.generate_key("P-256", parameters))
@@ -27,11 +27,11 @@ class TokenMint:
             self._keys.append(RSAKey.generate_key(2048, parameters))
 
     def key_set(self) -> bytes:
-        """The public keys as JSON."""
+        """Return the public keys as JSON."""
         return json.dumps(KeySet(self._keys).as_dict(private=False)).encode()
 
     def token(self, subject: str = "anna", *, lifetime_s: float = 60, **claims: Any) -> str:
-        """A token; a claim that is None is left out."""
+        """Return a token; a claim that is None is left out."""
         now = int(time.time())
         given = {"sub": subject, "iat": now, "exp": now + int(lifetime_s)} | claims
         header = {"alg": self._kind, "kid": self._keys[-1].kid}
@@ -42,7 +42,7 @@ class TokenMint:
 
 
 def first_message(token: str, authorization: str = "", **extensions: str) -> bytes:
-    """What a client of OAUTHBEARER begins with."""
+    """Return the first message of an OAUTHBEARER client."""
     more = "".join(f"{name}={value}\x01" for name, value in extensions.items())
     name = f"a={authorization}" if authorization else ""
     return f"n,{name},\x01auth=Bearer {token}\x01{more}\x01".encode()

@@ -1,4 +1,4 @@
-"""A certificate authority of the test's own."""
+"""A certificate authority for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import trustme
 
 
 class Certificates:
-    """PEM files: of the authority, of the broker, of clients."""
+    """PEM files of the authority, the broker and clients."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -19,7 +19,7 @@ class Certificates:
         self.broker = self.make("127.0.0.1", "localhost", common_name="broker")
 
     def make(self, *names: str, common_name: str) -> Path:
-        """Key and certificates in one file."""
+        """Issue a certificate; return a file with the key and the chain."""
         path = self._folder / f"{common_name}.pem"
         issued = self._authority.issue_cert(
             *names, common_name=common_name, organization_name="Waylog"

@@ -1,4 +1,4 @@
-"""A broker inside the test's event loop."""
+"""Fixtures that run brokers in the test's event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.broker_core.server.raw_client import RawClient
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The event loop that `waylog broker` uses."""
+    """Use the event loop of `waylog broker`."""
     return {"uvloop": uvloop.new_event_loop}
 
 
@@ -25,7 +25,7 @@ StartBroker = Callable[..., Awaitable[Broker]]
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[StartBroker]:
-    """Starts brokers in the test's folder; they are closed after the test."""
+    """Start brokers in the test's folder; close them after the test."""
     brokers: list[Broker] = []
 
     async def run(environment: Environment | None = None, **properties: str) -> Broker:
@@ -52,13 +52,13 @@ async def start(tmp_path: Path) -> AsyncIterator[StartBroker]:
 
 @pytest.fixture
 async def broker(start: StartBroker) -> Broker:
-    """One broker, acknowledging after fdatasync."""
+    """A broker that acknowledges after fdatasync."""
     return await start()
 
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Callable[[Broker], Awaitable[RawClient]]]:
-    """Opens raw connections; they are closed after the test."""
+    """Open raw connections; close them after the test."""
     clients: list[RawClient] = []
 
     async def open_one(broker: Broker) -> RawClient:

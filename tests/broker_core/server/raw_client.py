@@ -1,4 +1,4 @@
-"""A Kafka client without any cleverness, for requests that no real client would send."""
+"""A minimal Kafka client for requests that no real client would send."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 10.0
 
 
 def request_frame(api: Api, version: int, body: dict[str, Any], correlation_id: int = 1) -> bytes:
-    """A request as it goes over the wire, with its length."""
+    """Encode a request frame with its length."""
     header = struct.pack(">hhih", api.key, version, correlation_id, 4) + b"test"
     if api.is_flexible(version):
         header += b"\0"
@@ -37,13 +37,13 @@ class RawClient:
         return cls(*await asyncio.open_connection(endpoint.host, endpoint.port))
 
     def send(self, api: Api, version: int, body: dict[str, Any]) -> int:
-        """Send a request; returns its correlation id."""
+        """Send a request; return its correlation id."""
         self._correlation_id += 1
         self.writer.write(request_frame(api, version, body, self._correlation_id))
         return self._correlation_id
 
     async def receive(self, api: Api, version: int) -> tuple[int, dict[str, Any]]:
-        """The next response: (correlation id, body)."""
+        """Return the next response: (correlation id, body)."""
         async with asyncio.timeout(TIMEOUT_S):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
             frame = await self.reader.readexactly(size)
@@ -56,14 +56,14 @@ class RawClient:
         return int.from_bytes(frame[:4], "big"), body
 
     async def call(self, api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
-        """Send and wait."""
+        """Send a request and await its response."""
         correlation_id = self.send(api, version, body)
         received, answer = await self.receive(api, version)
         assert received == correlation_id
         return answer
 
     async def is_closed_by_peer(self) -> bool:
-        """Whether the broker closes the connection without another byte."""
+        """Tell whether the broker closes the connection without sending another byte."""
         async with asyncio.timeout(TIMEOUT_S):
             try:
                 return await self.reader.read(1) == b""
@@ -71,7 +71,7 @@ class RawClient:
                 return True
 
     async def close(self) -> None:
-        """Close."""
+        """Close the connection."""
         self.writer.close()
         try:
             await self.writer.wait_closed()
@@ -82,7 +82,7 @@ class RawClient:
 def produce_body(
     topic: str, records: bytes, *, acks: int = -1, partition: int = 0
 ) -> dict[str, Any]:
-    """A Produce request for one partition."""
+    """Return a Produce request for one partition."""
     part = {"index": partition, "records": records}
     return {
         "acks": acks,
@@ -92,7 +92,7 @@ def produce_body(
 
 
 def fetch_body(topic: str, offset: int, *, partition: int = 0, **more: Any) -> dict[str, Any]:
-    """A Fetch request for one partition."""
+    """Return a Fetch request for one partition."""
     part = {
         "partition": partition,
         "fetch_offset": offset,

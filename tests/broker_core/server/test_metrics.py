@@ -1,4 +1,4 @@
-"""What Prometheus gets."""
+"""The HTTP server for metrics, and the metrics themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def broker(start: Start) -> Broker:
 
 
 def asked(broker: Broker, path: str = "/metrics") -> bytes:
-    """A request with the token of the metrics."""
+    """Return a request with the metrics token."""
     token = (broker.config.log_dir / "metrics.token").read_text().strip()
     return f"GET {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
 
@@ -42,7 +42,7 @@ async def get(broker: Broker, request: bytes | None = None) -> str:
 
 
 async def values(broker: Broker) -> dict[tuple[str, ...], float]:
-    """All values by name and labels."""
+    """Fetch all values, by name and labels."""
     head, _, body = (await get(broker)).partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 200 OK")
     return {
@@ -142,7 +142,7 @@ async def test_whoever_reads_the_counts_shows_the_token(broker: Broker) -> None:
     file = broker.config.log_dir / "metrics.token"
     assert file.stat().st_mode & 0o077 == 0
     assert (await get(broker, asked(broker, "/"))).split(" ")[1] == "404"
-    # As a browser does when it is asked for a name and a password.
+    # A browser sends this after it has asked its user for a name and a password.
     basic = base64.b64encode(f"anybody:{file.read_text().strip()}".encode()).decode()
     request = f"GET /metrics HTTP/1.1\r\nAuthorization: Basic {basic}\r\n\r\n"
     assert "waylog_broker_partitions" in await get(broker, request.encode())

@@ -1,4 +1,4 @@
-"""Failures that nobody has foreseen: they are told to who waits, and end what cannot be trusted."""
+"""Unexpected failures: waiting requests get an error, and the broker ends if it has to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def batch(value: bytes = b"v") -> bytes:
 
 
 class Clock(SystemClock):
-    """Seconds that a test counts."""
+    """A clock that the test moves."""
 
     now_s = 1_000.0
 
@@ -36,7 +36,7 @@ class Clock(SystemClock):
 
 
 class FailingFile:
-    """A file that cannot be synced where its disk says so."""
+    """A file whose fdatasync fails if its disk says so."""
 
     def __init__(self, file: File, disk: FailingDisk, path: Path) -> None:
         self._file = file
@@ -55,7 +55,7 @@ class FailingDisk(SystemDisk):
     """A disk that fails for some files, with any exception."""
 
     def __init__(self) -> None:
-        #: What becomes of syncs, and of removals, by the pattern of the path.
+        #: Errors of fdatasync, and of removals, by path pattern.
         self.fails: dict[str, Exception] = {}
         self.fails_to_remove: dict[str, Exception] = {}
 
@@ -100,12 +100,12 @@ async def test_who_waits_for_a_flush_that_fails_is_told_and_the_broker_ends(
         await asyncio.wait((broker.failed,))
     assert broker.failed.exception() is not None
     assert "process" in broker.problems()
-    # Until it has ended, what is well goes on.
+    # Until the broker ends, other partitions work.
     assert result(await client.call(PRODUCE, 8, produce_body("other", batch()))) == errors.NONE
 
 
 class Waiter:
-    """Waits for an append; `error` is what it does when it hears of it."""
+    """An AppendWaiter that records its calls; `error` is raised by `durable`."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self._error = error

@@ -1,4 +1,4 @@
-"""Bodies that a process of their own reads: each question gets its own answer."""
+"""The parsing process for large bodies: each question gets its own answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTEXT = Context("ada", "phone", NOW)
 
 @pytest.fixture
 async def parsing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Parsing]:
-    # With it nothing would have to be flushed.
+    # With this variable the process would not have to flush its output.
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     parsing = Parsing()
     yield parsing
@@ -33,7 +33,7 @@ async def parsing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Parsing]:
 
 
 def children() -> list[int]:
-    """The processes that read bodies."""
+    """Return the parsing processes."""
     return child_processes.children("gateway.bodies.parsing_process")
 
 
@@ -84,7 +84,7 @@ async def test_a_process_that_has_died_meanwhile_is_not_asked(parsing: Parsing) 
     await parsing.parse(FORMAT, body(1), CONTEXT, "ada")
     (process,) = children()
     os.kill(process, signal.SIGKILL)
-    # The event loop has had no turn in which it could have heard of it.
+    # The event loop has had no turn in which to notice it.
     with suppress(ChildProcessError):
         os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
     assert len((await parsing.parse(FORMAT, body(1), CONTEXT, "ada")).fixes) == 1
@@ -95,9 +95,9 @@ async def test_a_process_ends_when_nobody_has_asked_for_a_while_and_not_within_a
     await parsing.parse(FORMAT, body(1), CONTEXT, "ada")
     (process,) = children()
     os.kill(process, signal.SIGSTOP)
-    # More than a pipe holds: not all of the question is written yet.
+    # More than a pipe holds: part of the question is not written yet.
     asking = asyncio.create_task(parsing.parse(FORMAT, body(5_000), CONTEXT, "ada"))
-    await asyncio.sleep(0.6)  # as long as nobody had asked
+    await asyncio.sleep(0.6)  # longer than idle_s
     os.kill(process, signal.SIGCONT)
     assert len((await asking).fixes) == 5_000
     await eventually(lambda: not children())
@@ -130,7 +130,7 @@ async def test_a_question_that_fails_ends_nothing(parsing: Parsing) -> None:
 
 
 async def test_what_takes_much_room_comes_back_whole_and_in_its_order(parsing: Parsing) -> None:
-    # Of many sizes: what is read at once in the gateway is little of those that are large.
+    # Of many sizes, so that the gateway reads large pieces in several parts.
     values = [b'"%d%b"' % (n, b"x" * (n * 977 % 90_000)) for n in range(250)]
     records = b'{"records": [%b]}' % b",".join([b'{"value": %b}' % each for each in values])
     found = await parsing.records(records, "json", "ada")

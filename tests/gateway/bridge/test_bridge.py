@@ -1,4 +1,4 @@
-"""The bridge between an MQTT cluster and the log: a real Mosquitto, and our own listener."""
+"""The bridge between an MQTT cluster and the log, with a real Mosquitto and our own listener."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ VERSIONS = pytest.mark.parametrize("version", [4, 5])
 
 
 class Bridge:
-    """All of a bridge but its Kafka clients."""
+    """A bridge without its Kafka clients."""
 
     def __init__(self, port: int, gate: tuple[Any, ...] = (), **options: Any) -> None:
         loop = asyncio.get_running_loop()
@@ -139,7 +139,7 @@ async def test_what_the_cluster_has_goes_into_the_log(
                 await client.publish("owntracks/ada/phone", location(number))
             await client.publish("devices/ada/bike/position", b'{"lat":50,"lon":7}')
             await client.publish("owntracks/ada/phone", b"rubbish")
-        # Our own listener does not pass on what it has rejected itself.
+        # Our own listener does not pass on messages that it has rejected itself.
         rejected = 1 if cluster is mosquitto else 0
         await eventually(lambda: bridge.inbound.counters["messages"] == 6 + rejected)
         await eventually(lambda: len(bridge.log.rejected) == rejected)
@@ -258,8 +258,8 @@ async def test_what_was_not_acknowledged_comes_to_the_next_bridge(
                 await eventually(lambda: len(first.log.fixes) == 10)
                 first.log.confirm(4)
                 await eventually(lambda: first.inbound.counters["appended"] == 4)
-            # Mosquitto reads a packet of each connection in turn, and forgets what it has not read
-            # of a client that comes again: four acknowledgements and the end take it five turns.
+            # Mosquitto reads one packet of each connection in turn, and discards what it has not
+            # read when a client reconnects: four acknowledgements and DISCONNECT take five turns.
             for _ in range(10):
                 await client.publish("elsewhere", b"")
         async with Bridge(port).running() as second:
@@ -333,7 +333,7 @@ def test_of_an_erased_device_the_cluster_retains_nothing() -> None:
 
     outbound = Outbound(publish, "all")
     outbound.on_records([Record("ada/phone"), Record("bob/phone")])
-    # `ada` is there for what is of the user and of no device.
+    # A record with key `ada` is for the user's data that belongs to no device.
     outbound.on_erasures([Record("ada"), Record("ada/phone")])
     assert {topic: bool(payload) for topic, payload in retained.items()} == {
         "devices/ada/phone/address": False,
@@ -361,7 +361,7 @@ def test_many_addresses_that_wait_go_out_as_readily_each_as_few() -> None:
 
 
 class Retaining:
-    """A cluster whose client takes so many messages more; what is retained in it."""
+    """A cluster whose client accepts `takes` more messages; `retained` is what it keeps."""
 
     def __init__(self, takes: int = 1000) -> None:
         self.takes = takes
@@ -398,13 +398,13 @@ def test_a_connection_that_ends_between_address_and_card_loses_neither() -> None
     assert all(cluster.retained.values()) and len(cluster.retained) == 2
     cluster.retained.clear()
     outbound.on_records([Record("ada/phone")])
-    # On the same street the card is not sent again.
+    # The card is not sent again for the same street.
     assert list(cluster.retained) == ["devices/ada/phone/address"]
     cluster.takes = 1
     outbound.on_erasures([Record("ada/phone")])
     cluster.takes = 1000
     outbound.send_waiting()
     assert not any(cluster.retained.values())
-    # Whoever comes back has a card again, on the same street too.
+    # After an erasure the card is sent again, for the same street too.
     outbound.on_records([Record("ada/phone")])
     assert all(cluster.retained.values())

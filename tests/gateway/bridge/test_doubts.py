@@ -1,4 +1,4 @@
-"""A bridge whose log is still being read: what the log may have waits, everything else does not."""
+"""A bridge whose log is still being read: fixes that the log may have wait, all others do not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STARTED_MS = NOW + 1_000_000
 
 
 class Appended:
-    """A log that has what it is given at once."""
+    """A log that confirms each record at once."""
 
     def __init__(self) -> None:
         self.fixes: list[Fix] = []
@@ -33,7 +33,7 @@ class Appended:
 
 
 class Bridge:
-    """The parts of one that decide what is stored."""
+    """The parts of a bridge that decide what is stored."""
 
     def __init__(self, log: Log, folder: Path, waiting_max: int = 100) -> None:
         self.appended = Appended()
@@ -81,7 +81,7 @@ async def test_a_repeated_fix_waits_until_it_is_known_whether_the_log_has_it(
         await until(lambda: all(each.done() for each in receipts), "some wait for ever")
         await waiting
         assert appended.fixes == [new, late]
-        # From now on nothing waits.
+        # From now on no fix waits.
         assert submitter.submit_location(sent[60]).done()
         assert submitter.submit_location(fix("u2/phone", NOW - 7_200_000)).done()
         assert len(appended.fixes) == 3

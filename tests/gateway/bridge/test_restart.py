@@ -1,4 +1,4 @@
-"""A bridge that starts again: a fix is stored once, however much the log holds."""
+"""A restarted bridge stores each fix once, however much the log holds."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from tests.gateway.records import NOW, fix
 from waylog.kafka.clients import client_config, ensure_topics, producer_config
 from waylog.messages import decode_fix, encode
 
-#: Of each partition, as many as a start reads in front of everything else, and some.
+#: Records of each partition: a few more than a bridge reads before it starts.
 BEHIND = 50_010
 HOUR_S = 3600
 
 
 class Log:
-    """A cluster that is not on the machine of the bridge, as far as the bridge can tell."""
+    """A broker that runs on another machine, as far as the bridge can tell."""
 
     def __init__(self, folder: Path) -> None:
         self.broker = Broker(folder)
         ensure_topics(self.broker.address)
         self._admin = AdminClient(client_config(self.broker.address, "test"))
         self._consumer = Consumer(client_config(self.broker.address, "test") | {"group.id": "test"})
-        #: Device, time (s) and partition of each fix, but for those of others.
+        #: Device, time (s) and partition of each fix, except those of other devices.
         self._found: list[tuple[str, int, int]] = []
         self._read_on()
 
@@ -43,7 +43,7 @@ class Log:
         self.broker.process.stop()
 
     def bury(self, *devices: str) -> None:
-        """Append so much that what the devices have sent is not among the newest any more."""
+        """Append so many records that the devices' fixes are no longer among the newest."""
         producer = Producer(
             producer_config(self.broker.address, "test", linger_ms=20)
             | {"queue.buffering.max.messages": 1_000_000}
@@ -56,14 +56,14 @@ class Log:
         self._read_on()
 
     def start_again(self) -> None:
-        """With another topic of the same name."""
+        """Replace topic `location` by a new one of the same name."""
         self._admin.delete_topics(["location"])["location"].result(10)
         ensure_topics(self.broker.address)
         self._found.clear()
         self._read_on()
 
     def times(self, device: str) -> list[int]:
-        """Of all fixes of a device that the log has, s."""
+        """Return the times (s) of all fixes of a device in the log, sorted."""
         for record in self._consumer.consume(100, 0.05):
             assert record.error() is None
             found = decode_fix(record.value() or b"")
@@ -71,7 +71,7 @@ class Log:
         return sorted(time for name, time, _ in self._found if name == device)
 
     def _read_on(self) -> None:
-        """From what is the end now."""
+        """Read the topic from its present end."""
         count = len(self._admin.list_topics("location", timeout=10).topics["location"].partitions)
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         ends = self._admin.list_offsets(
@@ -94,7 +94,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 class Cluster:
-    """A cluster of MQTT, and a bridge between it and the log."""
+    """An MQTT cluster, and a bridge between it and the log."""
 
     def __init__(self, log: Log, port: int, folder: Path) -> None:
         self._log = log
@@ -103,7 +103,7 @@ class Cluster:
 
     @asynccontextmanager
     async def bridge(self, stop: signal.Signals = signal.SIGTERM) -> AsyncIterator[Process]:
-        """`waylog bridge`, which ends by the signal."""
+        """Run `waylog bridge`, and stop it with the signal."""
         process = Process(
             *("bridge", "--mqtt", f"127.0.0.1:{self._port}", "--user", "bridge"),
             *("--bootstrap-servers", self._log.broker.address, "--data", str(self._folder)),
@@ -144,17 +144,17 @@ async def test_a_repeated_fix_is_stored_once_whatever_the_log_holds(
             for device in ("phone", "bike"):
                 await cluster.send(device, *times)
                 await cluster.stored(device, times)
-        # What came while the bridge was away is known as well: the log has it.
+        # Fixes that came while the bridge was away are known as well: the log has them.
         await asyncio.to_thread(log.bury, "ada/phone", "ada/bike")
         for _ in range(2):
             async with cluster.bridge(end):
                 for device in ("phone", "bike"):
-                    # The last one is what a phone has kept for an hour.
+                    # The last one is a fix that the phone has kept for an hour.
                     await cluster.send(device, *times, START - HOUR_S)
                     await cluster.stored(device, [START - HOUR_S, *times])
     kept = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
     assert any(path.suffix == ".keys" for path in kept) or end is signal.SIGKILL
-    # Nothing of what is kept says who was where.
+    # The files do not tell who was where.
     assert not any(b"ada/phone" in path.read_bytes() for path in kept)
     assert not any(path.stat().st_mode & 0o077 for path in kept)
 

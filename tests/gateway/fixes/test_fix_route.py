@@ -1,4 +1,4 @@
-"""The short way from JSON to a record makes the same of everything as the long one, or nothing."""
+"""The fast parser makes the same fix of each payload as the complete one, or none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def short(route: TopicRoute, payload: bytes) -> Fix | None:
 
 
 def long(route: TopicRoute, payload: bytes) -> Any:
-    """What the parsers make of it: a fix, or else something that is no single fix."""
+    """Return what the complete parsers make of a payload: a fix if it is a single one."""
     context = Context(user="ada", device="phone", received=RECEIVED, topic=route.topic)
     assert route.parse is not None
     parsed = route.parse(payload, context)
@@ -49,7 +49,7 @@ def assert_same(route: TopicRoute, payload: bytes) -> None:
         expected = long(route, payload)
         assert fix == expected
         assert isinstance(expected, Fix)
-        # -0.0 == 0.0, but not in an id.
+        # -0.0 == 0.0, but their texts, which ids are made of, differ.
         assert repr(fix) == repr(expected)
 
 
@@ -115,7 +115,7 @@ def test_what_apps_send_takes_the_short_way(
 @pytest.mark.parametrize("zero", [b"0", b"-0", b"0.0", b"-0.0", b"-0.000"])
 @pytest.mark.parametrize("member", ["lat", "lon", "alt"])
 def test_a_zero_has_the_same_sign_on_both_ways(zero: bytes, member: str) -> None:
-    # "-0" has a sign as a float and none as an integer; found by libFuzzer.
+    # "-0" has a sign as a float but none as an integer; found by libFuzzer.
     for route, name, ordinary in (
         (POSITION, "altitude" if member == "alt" else member, ORDINARY_POSITION),
         (OWNTRACKS, member, ORDINARY_OWNTRACKS),

@@ -1,4 +1,4 @@
-"""The short way of our own JSON makes the same records as the long one, or none."""
+"""The fast parser of our own JSON makes the same records as the complete one, or none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POSITION: dict[str, Any] = {"lat": 50.7, "lon": 7.1, "time": RECEIVED - 5, "accu
 
 
 def assert_same(body: bytes, device: str | None = None) -> bool:
-    """Compare both ways; returns whether the short one was taken."""
+    """Compare both parsers; return whether the fast one parsed the body."""
     records = PlainPositions("ada", device).records(body, RECEIVED)
     if records is None:
         return False
@@ -32,7 +32,7 @@ def assert_same(body: bytes, device: str | None = None) -> bool:
         decode_fix(encode(fix)) for fix in parsed.fixes
     ]
     assert [key for _, key, _, _ in records] == [fix.device.encode() for fix in parsed.fixes]
-    # The builder looks at nothing but what was parsed.
+    # `positions_answer` uses only what was parsed.
     received = Receiving(parsed, None, None, None)  # type: ignore[arg-type]
     expected = b"".join(positions_answer(received))
     assert json.loads(answer(records)) == json.loads(expected)

@@ -1,4 +1,4 @@
-"""Keys of fixes on disk, and which fixes may be repetitions."""
+"""Keys of fixes on disk, and the decision which fixes may be repetitions."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ async def test_what_is_from_before_an_erasure_is_acknowledged_and_not_stored(
     before = fix().time
     erased = msgspec.json.encode(Erasure("ada/phone", before))
     submitter.on_erasures([StoredRecord(b"ada/phone", erased)])
-    # A phone that comes back with what it had kept must not send it for ever.
+    # The device must not send the fixes that it has kept again and again.
     assert appended(submitter, fix()).done()
     event = Event(
         id="1", device="ada/phone", user="ada", type="enter", time=before, received=before
@@ -195,7 +195,7 @@ async def test_what_is_from_before_an_erasure_is_acknowledged_and_not_stored(
     assert submitter.submit_event(event).done()
     assert log.appended == []
     assert submitter.metrics.erased == 2
-    # Others, and what is new, are stored.
+    # Fixes of other devices, and newer ones, are stored.
     appended(submitter, fix(time=before + 1))
     appended(submitter, fix("ada/tablet"))
     assert [key for _, key, _, _ in log.appended] == [b"ada/phone", b"ada/tablet"]

@@ -1,4 +1,4 @@
-"""Payloads that only the user and the platform can read."""
+"""Payloads encrypted with a key that only the user and the platform have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other servers test their decoders with, read by ours.
+"""Examples from the decoder tests of other servers, parsed by Waylog's parsers.
 
 WAYLOG_TRACCAR_TREE and WAYLOG_DAWARICH_TREE name checkouts of github.com/traccar/traccar and
 github.com/Freika/dawarich; without them these tests are skipped.
@@ -31,7 +31,7 @@ def tree(variable: str) -> Path:
 
 
 def calls(name: str) -> Iterator[tuple[str, list[str]]]:
-    """The checks of one of Traccar's decoder tests: their kind, and the strings they are about."""
+    """Yield the checks of one of Traccar's decoder tests: their kind and string arguments."""
     folder = tree("WAYLOG_TRACCAR_TREE") / "src/test/java/org/traccar/protocol"
     source = (folder / f"{name}ProtocolDecoderTest.java").read_text(encoding="utf-8")
     for kind, arguments in _VERIFY.findall(source):
@@ -43,7 +43,7 @@ def context(query: dict[str, str] | None = None, content_type: str = "") -> Cont
 
 
 def places(value: Any) -> Iterator[tuple[float, float]]:
-    """All coordinates that stand in some JSON, however they are called."""
+    """Yield all coordinates in some JSON, whatever their names."""
     if isinstance(value, list):
         for each in value:
             yield from places(each)
@@ -91,7 +91,8 @@ def test_traccars_examples_of_queries_are_read(
         parsed = parse(b"", context(dict(query)))
         checked += 1
         if kind in {"verifyNull", "verifyNotNull", "verifyAttribute", "verifyAttributes"}:
-            # Without a device Traccar has nobody to ask, we have the user; cells have no place.
+            # A message without a device is useless to Traccar, but Waylog knows its user. Cell
+            # towers are not a position.
             if "lat" not in query and "gprmc" not in query:
                 assert not parsed.fixes
             continue

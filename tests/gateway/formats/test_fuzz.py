@@ -1,4 +1,4 @@
-"""Whatever the bytes are, a parser answers, and what it accepts can be stored and read again."""
+"""Parsers handle any bytes without raising, and what they accept can be stored and decoded."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ values = st.recursive(
     max_leaves=20,
 )
 messages = st.dictionaries(names, values, max_size=12)
-#: Coordinates that are good, so that the rest of a message is looked at.
+#: Messages with valid coordinates, so that their other members are parsed.
 located = messages.map(
     lambda message: message | {"lat": 50.7, "lon": 7.1, "coords": {"latitude": 1, "longitude": 2}}
 )

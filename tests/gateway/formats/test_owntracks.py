@@ -1,4 +1,4 @@
-"""OwnTracks, with the messages that its apps and those who imitate them send."""
+"""OwnTracks, with messages of its own apps and of apps that imitate them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own JSON."""
+"""Waylog's own JSON format."""
 
 from __future__ import annotations
 

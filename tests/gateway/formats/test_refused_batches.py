@@ -1,4 +1,4 @@
-"""What a batch holds that nobody can understand is kept once, however many there are of it."""
+"""Each invalid item of a batch is kept once, with its own bytes only."""
 
 from __future__ import annotations
 

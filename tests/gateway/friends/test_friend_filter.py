@@ -1,4 +1,4 @@
-"""What friends are told."""
+"""The friend filter: what friends are shown."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from waylog.messages import Address, Fix, decode_fix, encode
 
 LAT, LON = 47.0, 9.0
 AWAY = 47.1, 9.1
-#: A quarter of an hour begins, and is nearly over.
+#: The beginning of a quarter of an hour, and a time near its end (ms).
 BEGIN = 1_900_000_800_000
 NOW = BEGIN + HOME_MS - 1_000
 
 
 class Homes:
-    """Of ada."""
+    """The home of the user ada."""
 
     looked_up = True
 
@@ -107,7 +107,7 @@ def test_elsewhere_a_fix_is_told_without_what_apps_add(tell: FriendFilter) -> No
     assert told is not None
     assert (told.lat, told.lon, told.time, told.accuracy) == (*AWAY, NOW, 5.0)
     assert told.attributes == {"tid": "ad"}
-    # Digits that no receiver measures would be a name of the fix.
+    # Digits beyond the precision of a receiver would identify the fix.
     told, found = tell.fix(fix(47.123456789, 9.1)), tell.address(address(47.123456789, 9.1))
     assert told is not None
     assert found is not None
@@ -213,7 +213,7 @@ def test_a_way_loses_its_parts_at_home(tell: FriendFilter) -> None:
     circles = tell.circles("ada")
     away = (NOW, 47.1, 9.0), (NOW + 1, 47.2, 9.0)
     back = (NOW + 2, 47.0, 9.0), (NOW + 9, 47.0001, 9.0), (NOW + 10, 47.1, 9.0)
-    # Times stay in order, whatever the quarter of an hour began with.
+    # Times stay in order, whenever the quarter of an hour began.
     middle = pack_point(NOW + 1, *circles[0], None, RADIUS_M, None, None)
     shown = as_told(track(*away, *back), circles)
     assert shown.tobytes() == track(*away).tobytes() + middle + track(back[-1]).tobytes()
@@ -231,7 +231,7 @@ def test_how_long_the_way_from_the_edge_to_the_door_takes_is_not_told(tell: Frie
     told = [each for each in map(telling.event, came) if each is not None]
     assert len(told) == 2
     assert (told[1].what.lat, told[1].what.lon) == tell.circles("ada")[0]
-    # Everybody who watches is told the same of an event.
+    # Every viewer gets the same form of an event.
     assert [telling.event(each) is None for each in came] == [False, False] + [True] * 9
     later = telling.event(event(fix(time=NOW + 2_000), 20))
     assert later is not None

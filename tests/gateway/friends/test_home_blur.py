@@ -1,4 +1,4 @@
-"""Circles around homes."""
+"""Circles that hide homes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_middles_of_many_homes_lie_all_around_them() -> None:
         ways.append((north, east))
     assert math.hypot(fmean(n for n, _ in ways), fmean(e for _, e in ways)) < 20
     away = sorted(math.hypot(*way) for way in ways)
-    # As far from the middle as points of a disc are, not as those of a ring.
+    # Distances from the centre are those of points of a disc, not of a ring.
     assert 130 < away[1_000] < 220
 
 
@@ -55,7 +55,7 @@ def test_the_middle_tells_nothing_without_the_secret() -> None:
 
 def test_where_one_circle_becomes_another_tells_nothing_without_the_secret() -> None:
     def edge(key: bytes) -> int:
-        """Metres north of a place at which the circle of a home is another one."""
+        """Return how many metres north of a home the circle becomes another one."""
         first = circle("ada", 47, 9, key)
         steps = (each for each in range(1, 200) if north(each, key) != first)
         return next(steps)
@@ -68,7 +68,7 @@ def test_where_one_circle_becomes_another_tells_nothing_without_the_secret() -> 
 
 
 def test_homes_that_many_runs_find_a_little_elsewhere_have_one_circle_or_two() -> None:
-    # Seldom a home lies on an edge of the secret grid; then a circle moves by a cell of it.
+    # Rarely a home is on an edge of the secret grid; then its circle moves by one cell.
     chance = random.Random(5)
     counts = []
     for user in range(200):

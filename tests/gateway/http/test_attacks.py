@@ -1,7 +1,8 @@
-"""Attacks, and how those who behave fare meanwhile.
+"""Attacks, and the service that well-behaved users get meanwhile.
 
 Each attack runs against a gateway on a log in memory while one user sends a fix every few
-milliseconds: the user's answers keep coming, and the memory of the process stays where it was.
+milliseconds. The user's requests must still be answered, and the memory of the process must not
+grow.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LIMITS = HttpLimits(
 
 
 class AcknowledgingLog(MemoryLog):
-    """Acknowledges what it gets in the next turn of the loop, and keeps none of it."""
+    """A log that acknowledges appends in the next turn of the event loop and keeps nothing."""
 
     def send(self, *arguments: object) -> None:
         super().send(*arguments)  # type: ignore[arg-type]
@@ -59,7 +60,7 @@ def post(body: bytes, more: bytes = b"", length: int | None = None) -> bytes:
 
 
 async def talk(host: str, port: int, *sent: bytes, pause_s: float = 0.0) -> bytes:
-    """Send, byte string by byte string, and read whatever comes; errors are the attacker's."""
+    """Send the parts one by one and return what is received; connection errors are ignored."""
     received = b""
     with contextlib.suppress(OSError, TimeoutError):
         reader, writer = await asyncio.open_connection(host, port)
@@ -153,9 +154,7 @@ async def endless_pipeline(host: str, port: int) -> None:
 
 
 async def flood(host: str, port: int, address: Callable[[int], str]) -> int:
-    """Requests as fast as they are answered, as a proxy hands them on; returns how many were
-    refused.
-    """
+    """Send requests as fast as they are answered, as a proxy does; return the number refused."""
     refused, number = 0, 0
     until = time.perf_counter() + SECONDS
 
@@ -189,7 +188,7 @@ async def flood_from_one_address(host: str, port: int) -> None:
 
 
 async def flood_from_many_addresses(host: str, port: int) -> None:
-    # Of more networks than are counted at a time.
+    # From more networks than are counted at a time.
     await flood(host, port, lambda number: f"2001:db8:{number >> 16:x}:{number & 0xFFFF:x}::1")
 
 
@@ -214,7 +213,7 @@ ATTACKS: list[Attack] = [
 
 
 async def served(server: HttpServer, token: str | None, until: asyncio.Event) -> list[float]:
-    """Send one fix after the other; returns how long each answer took, in seconds."""
+    """Send one fix after the other; return the seconds that each response took."""
     host, port = server.endpoint.host, server.endpoint.port
     reader, writer = await asyncio.open_connection(host, port)
     times: list[float] = []
@@ -238,7 +237,7 @@ async def served(server: HttpServer, token: str | None, until: asyncio.Event) ->
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 async def test_who_behaves_is_served_meanwhile(attack: Attack, tmp_path: Path) -> None:
     async with parts(tmp_path, log=AcknowledgingLog(), limits=LIMITS) as services:
-        # Whoever attacks may send, but where credentials are what is attacked.
+        # In open mode the attacker may send; credentials are needed only if they are attacked.
         services.authenticator.open_mode = attack is not wrong_tokens
         token = services.users.add("ada") if attack is wrong_tokens else None
         services.proxies = TrustedProxies(["127.0.0.0/8"])
@@ -255,7 +254,7 @@ async def test_who_behaves_is_served_meanwhile(attack: Attack, tmp_path: Path) -
         grown_mb = (resident_kb() - before) / 1024
         p99_ms = times[int(len(times) * 0.99)] * 1000
         print(f"{attack.__name__}: {len(times)} fixes, p99 {p99_ms:.0f} ms, +{grown_mb:.0f} MB")
-        # The attacker runs in this very process: its own work is in these figures.
+        # The attacker runs in the same process, so these figures include its own work.
         assert p99_ms < 2_000
         assert grown_mb < 64
         await server.close()

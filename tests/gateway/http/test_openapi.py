@@ -1,4 +1,4 @@
-"""The description of the interface against the interface."""
+"""The OpenAPI description matches the routes."""
 
 from __future__ import annotations
 

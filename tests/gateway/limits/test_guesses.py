@@ -1,4 +1,4 @@
-"""Counts of wrong credentials, by address and by name."""
+"""Limits on wrong credentials, by address and by name."""
 
 from __future__ import annotations
 

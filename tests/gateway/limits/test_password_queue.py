@@ -1,4 +1,4 @@
-"""Passwords that wait to be verified, and whose turn it is."""
+"""The queue of passwords to verify, and its order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.limits.password_queue import SHARE_MAX, WAITING_MAX, PasswordQueue,
 
 
 class Gate:
-    """Verifies in the order that the queue chooses, once it is opened."""
+    """Verifies in the order chosen by the queue, once it is opened."""
 
     def __init__(self) -> None:
         self.open = threading.Event()

@@ -1,4 +1,4 @@
-"""Pools with a share for each party: what nobody can take from the others."""
+"""Pools with a share for each party."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_what_waits_for_the_log_is_held_until_the_log_has_answered_all_of_
         hold.grow(40)
     futures = [asyncio.get_running_loop().create_future() for _ in range(2)]
     hold.keep_until(futures)
-    hold.release()  # whoever has asked does not wait any longer
+    hold.release()  # the caller no longer waits
     for future in futures:
         assert shares.held_by("ada") == 30
         future.set_result(None)
@@ -68,7 +68,7 @@ def test_a_pool_is_never_overdrawn_and_always_has_something_for_one_more(
             held[name] = held.get(name, 0) + amount
             assert held[name] <= 400
         assert shares.used == sum(held.values()) <= 1_000
-    # Five may have taken what they could: the sixth still gets as much as half of a fifth's share.
+    # Five parties may have taken all they could: another still gets up to half of what each has.
     assert shares.take("late", 15)
 
 
@@ -87,7 +87,7 @@ def test_who_asks_for_nothing_gets_it_from_an_empty_pool_too() -> None:
 
 
 async def test_parties_that_hold_nothing_are_forgotten() -> None:
-    """Whoever invents addresses would fill the memory."""
+    """Otherwise invented addresses would fill the memory."""
     shares, turns = Shares(100, 60), Turns(2, 1)
     before = pickle.dumps((shares, turns))
     for number in range(3):
@@ -131,7 +131,7 @@ async def test_turns_go_round_between_those_who_wait() -> None:
     go_on.set()
     async with asyncio.timeout(10):
         await asyncio.gather(*greedy, *late)
-    # One of the greedy one's at most for each of the others'.
+    # Each of the others has to wait for at most one turn of the greedy party.
     assert set(served[2:6]) >= {"ada", "bob"}
     assert len(served) == 22
 
@@ -156,7 +156,7 @@ async def test_a_turn_that_comes_to_somebody_who_has_just_given_up_goes_to_the_n
     async with turns.turn("ada"):
         gone, next_one = (asyncio.create_task(_once(turns, name)) for name in ("bob", "cleo"))
         await asyncio.sleep(0)
-        gone.cancel()  # which it hears of after the turn has come
+        gone.cancel()  # the task learns of it after the turn has come
     async with asyncio.timeout(10):
         await next_one
         await _once(turns, "ada")
@@ -205,7 +205,7 @@ async def test_who_gives_up_waiting_leaves_no_hole() -> None:
     async with asyncio.timeout(10):
         await waiting[1]
         await _once(turns, "ada")
-    # Cancelled in the very moment in which its turn has come.
+    # Cancelled at the moment when its turn has come.
     async with asyncio.timeout(10):
         for _ in range(3):
             async with turns.turn("ada"):

@@ -1,4 +1,4 @@
-"""Which refusals are kept."""
+"""The refusals that are kept in topic `error`."""
 
 from __future__ import annotations
 

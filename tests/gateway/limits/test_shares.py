@@ -1,4 +1,4 @@
-"""Who has most of a pool."""
+"""The user with the greatest weight in a pool."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ unittest.main(module=suite, argv=["suite", {test!r}])
 
 
 class Everything(AccessRules):
-    """Rights to all that the suites do."""
+    """Rights to everything that the suites do."""
 
     def may_publish(self, identity: Identity, topic: str) -> bool:
         return not topic.startswith("$")
@@ -53,7 +53,7 @@ class Everything(AccessRules):
 
 
 class Anybody:
-    """Lets everybody in as one and the same user."""
+    """Accepts every client as the same user."""
 
     async def authenticate(self, _user: str, _password: str, _address: str = "") -> User | None:
         return User("anonymous")
@@ -63,7 +63,7 @@ class Anybody:
 
 
 class Server(threading.Thread):
-    """The listener on an event loop of its own."""
+    """The listener, with an event loop in a thread of its own."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(daemon=True)
@@ -94,7 +94,10 @@ class Server(threading.Thread):
 
 
 def paho(folder: Path, version: int) -> tuple[int, int, list[str]]:
-    """Tests passed, tests run, names of those that failed; each test in a process of its own."""
+    """Run paho.mqtt.testing, each test in a process of its own.
+
+    Returns the number of passed tests, the number of all, and the names of those that failed.
+    """
     module = "client_test5" if version == 5 else "client_test"
     source = (folder / f"{module}.py").read_text(encoding="utf-8")
     names = re.findall(r"^    def (test_?\w*)\(self", source, re.MULTILINE)
@@ -125,7 +128,7 @@ def paho(folder: Path, version: int) -> tuple[int, int, list[str]]:
 
 
 def testmqtt(program: Path, version: int) -> tuple[int, int, list[str]]:
-    """The same for the other suite."""
+    """Run testmqtt; return what `paho` returns."""
     server = Server(Settings())
     words = ["conformance", "--version", str(version), "--broker", f"tcp://127.0.0.1:{server.port}"]
     try:
@@ -139,7 +142,7 @@ def testmqtt(program: Path, version: int) -> tuple[int, int, list[str]]:
 
 
 def main() -> int:
-    """Run what is there."""
+    """Run the suites that the command line names."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

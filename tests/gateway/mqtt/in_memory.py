@@ -1,4 +1,4 @@
-"""The rest of the gateway, as far as the MQTT listener needs it, in memory; and MQTT clients."""
+"""In-memory replacements for what the MQTT listener needs of the gateway, and MQTT clients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class User:
 
 
 class Users:
-    """An authenticator: names and passwords; without any, everybody is let in under his name."""
+    """An authenticator: names and passwords; without any, it accepts everybody under any name."""
 
     def __init__(self, known: dict[str, tuple[str, User]] | None = None) -> None:
         self.known = known
@@ -64,7 +64,7 @@ class Users:
 
 @dataclass
 class MemoryLog:
-    """A submitter. `hold` leaves futures open until `confirm`; `broken` lets appends fail."""
+    """A submitter. `hold` leaves futures open until `confirm`; `broken` makes appends fail."""
 
     fixes: list[Fix] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -86,7 +86,7 @@ class MemoryLog:
         return future
 
     def confirm(self, count: int | None = None) -> None:
-        """The log has acknowledged the oldest `count` records, or all."""
+        """Acknowledge the oldest `count` records, or all."""
         for future in self.waiting[:count]:
             if not future.done():
                 future.set_result(None)
@@ -159,12 +159,12 @@ class Push:
 
 
 def changed(channel: AddressChannel, new: Address) -> None:
-    """Tell a channel of an address as the view does."""
+    """Pass a new address to a channel as the view does."""
     channel.address_changed(new.device, encode(new))
 
 
 def address(device: str = "alice/phone", name: str = "Kaiserplatz 4, Bonn") -> Address:
-    """An address of a device."""
+    """Return an address of a device."""
     return Address(
         device=device,
         fix_id="f1",
@@ -178,7 +178,7 @@ def address(device: str = "alice/phone", name: str = "Kaiserplatz 4, Bonn") -> A
 
 @dataclass
 class Platform:
-    """A listening server with everything around it."""
+    """A listening server, with everything that it needs."""
 
     log: MemoryLog = field(default_factory=MemoryLog)
     users: Users = field(default_factory=Users)
@@ -223,7 +223,7 @@ class Platform:
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until something is true."""
+    """Wait until a condition is true."""
     async with asyncio.timeout(WAIT_S):
         while not condition():
             await asyncio.sleep(0.005)
@@ -284,7 +284,7 @@ class PahoClient:
         properties: PahoProperties | None = None,
         **options: Any,
     ) -> tuple[PahoReasonCode, bool]:
-        """Connect; returns reason code and whether a session was present."""
+        """Connect; return the reason code, and whether a session was present."""
         if user is not None:
             self.client.username_pw_set(user, password)
         if properties is not None:
@@ -295,7 +295,7 @@ class PahoClient:
             return await self.connected.get()
 
     async def subscribe(self, topic: str, qos: int = 1, **options: Any) -> list[int]:
-        """Subscribe; returns the reason codes."""
+        """Subscribe; return the reason codes."""
         if options:
             self.client.subscribe(topic, **options)
         else:
@@ -312,17 +312,17 @@ class PahoClient:
             return int((await self.published.get())[1].value)
 
     async def message(self) -> paho.MQTTMessage:
-        """The next message."""
+        """Return the next message."""
         async with asyncio.timeout(WAIT_S):
             return await self.messages.get()
 
     async def close(self) -> None:
-        """Say goodbye."""
+        """Disconnect with a DISCONNECT packet."""
         self.client.disconnect()
         await self._stop()
 
     async def vanish(self) -> None:
-        """Be gone without a word, as a phone in a tunnel."""
+        """Close the socket without DISCONNECT, like a phone in a tunnel."""
         sock = self.client.socket()
         assert sock is not None
         sock.close()
@@ -335,7 +335,7 @@ class PahoClient:
 
 
 def split_packets(data: bytes) -> list[tuple[int, bytes]]:
-    """Type (with flags in `data`'s first byte cut off) and body of each packet of a server."""
+    """Return the first byte (packet type and flags) and the body of each packet of a server."""
     packets = []
     while data:
         size, shift, header = 0, 0, 1
@@ -359,7 +359,7 @@ class Wire:
         self.connection = Connection(router, None, now)
 
     def send(self, data: bytes) -> list[Any]:
-        """What the server has to decide about after these bytes."""
+        """Take bytes of the client; return the packets that the server has to decide about."""
         self.connection.receive_data(data, self.now)
         events = []
         while (event := self.connection.next_event(self.now)) is not None:
@@ -376,7 +376,7 @@ class Wire:
         keep_alive: int = 0,
         properties: bytes = b"",
     ) -> bytes:
-        """Connect and be accepted; returns the CONNACK and what followed it."""
+        """Connect and accept the client; return CONNACK and what followed it."""
         identity = identity or User("alice", admin=True)
         name = b"\0\6MQIsdp" if version == 3 else b"\0\4MQTT"
         body = name + bytes([version, 2 if clean else 0]) + keep_alive.to_bytes(2, "big")
@@ -388,23 +388,23 @@ class Wire:
         return self.received()
 
     def subscribe(self, topic_filter: str, qos: int = 1) -> bytes:
-        """Subscribe; returns the SUBACK and what followed it."""
+        """Subscribe; return SUBACK and what followed it."""
         properties = b"\0" if self.connection.version == 5 else b""
         body = b"\0\1" + properties + len(topic_filter).to_bytes(2, "big") + topic_filter.encode()
         self.send(b"\x82" + bytes([len(body) + 1]) + body + bytes([qos]))
         return self.received()
 
     def received(self) -> bytes:
-        """What the client has been sent since the last call."""
+        """Return what the client was sent since the last call."""
         if self.connection in self.router.changed:
             self.router.changed.remove(self.connection)
         return self.connection.take_outgoing(self.now)
 
     def lose(self) -> None:
-        """The network connection breaks."""
+        """Break the network connection."""
         self.connection.lost(self.now)
 
 
 def new_router(settings: Settings | None = None, rules: AccessRules | None = None) -> Router:
-    """A router at time 0."""
+    """Return a router at time 0."""
     return Router(settings or Settings(), rules or AccessRules(), 0.0)

@@ -1,4 +1,4 @@
-"""Clients that move between workers, without sockets: the test says who goes on when."""
+"""Clients that move between workers, without sockets: the test decides what happens when."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPIC = "devices/ada/phone/note"
 
 
 class Answer:
-    """What a worker asks for, to be awaited by one coroutine that is driven by hand."""
+    """The answer to a worker's request; one coroutine, driven by hand, awaits it."""
 
     def __init__(self, late: Callable[[Any], object]) -> None:
         self.value: Any = None
@@ -37,7 +37,7 @@ class Answer:
 
 
 class Arrival:
-    """A client that is on its way to a worker, until it is let in or turned away."""
+    """A client's CONNECT at a worker, until it is accepted or refused."""
 
     def __init__(self, worker: ModelWorker, name: str, clean: bool) -> None:
         self.wire = Wire(worker.router, worker.model.now)
@@ -46,11 +46,11 @@ class Arrival:
         body = b"\0\4MQTT\4" + bytes([flags, 0, 0, 0, len(name)]) + name.encode()
         (self._packet,) = self.wire.send(bytes([PacketType.CONNECT << 4, len(body)]) + body)
         self._claim = worker.claims.claim(("ada", name), clean)
-        #: Since its client has ended the session before.
+        #: Whether it is the first connection since its client has ended the session.
         self.is_first = False
 
     def go_on(self, error: Exception | None = None) -> None:
-        """The answer is there, or none will come."""
+        """Continue with the answer, or with the error if there is none."""
         connection = self.wire.connection
         self.worker.model.waiting.discard(self)
         try:
@@ -69,7 +69,7 @@ class Arrival:
 
 
 class ModelWorker:
-    """One worker: what is real of it, and queues in place of its sockets."""
+    """A worker: its real parts, and queues in place of its sockets."""
 
     def __init__(self, model: MovingClients, seat: Seat) -> None:
         self.model = model
@@ -80,7 +80,7 @@ class ModelWorker:
         self.scheduled: list[Callable[[], None]] = []
         self.to_crossing: deque[tuple[Any, ...]] = deque()
         self.from_crossing: deque[tuple[Any, ...]] = deque()
-        self.publishes: deque[tuple[Wire, Any]] = deque()  # that the log has not answered
+        self.publishes: deque[tuple[Wire, Any]] = deque()  # without an answer of the log
         self.journal = Journal(
             seat.worker_name(),
             self._append,
@@ -108,14 +108,14 @@ class ModelWorker:
         self.worker_hub = self.Inbox(self)
         self.neighbours.opened()
 
-    # As a channel of neighbours.
+    # The channel of `Neighbours`.
     is_open = True
 
     def send(self, *frame: Any) -> None:
         self.to_crossing.append(frame)
 
     class Inbox:
-        """The way from the worker hub."""
+        """The connection from the worker hub to the worker."""
 
         def __init__(self, worker: ModelWorker) -> None:
             self._queue = worker.from_crossing
@@ -132,7 +132,7 @@ class ModelWorker:
         self.send(kind, self.number, *arguments)
         return self.answers[self.number]
 
-    # What happens next to it.
+    # The next event of the worker.
 
     def do_scheduled(self) -> bool:
         scheduled, self.scheduled[:] = self.scheduled[:], []
@@ -158,14 +158,14 @@ class ModelWorker:
                 answer.late(value)
             else:
                 answer.value = value
-                # As a future has its waiter go on: after what has arrived with it.
+                # As a future resumes its waiter: after everything that arrived at the same time.
                 self.scheduled.append(arrival.go_on)
         else:
             self.neighbours.on_frame(kind, arguments)
         return True
 
     def lose_crossing(self) -> None:
-        """The way to the others is lost, with all that was on it, and there again."""
+        """Break the connection to the worker hub with everything in flight, and reconnect."""
         self.to_crossing.clear()
         self.from_crossing.clear()
         arriving, self.arriving = self.arriving, {}
@@ -178,7 +178,7 @@ class ModelWorker:
         self.neighbours.opened()
 
     def wait_no_longer(self) -> None:
-        """The first answer that is waited for has not come in time."""
+        """Let the oldest request time out."""
         number = min(self.arriving)
         self.arriving.pop(number).go_on(AnswerLate())
 
@@ -202,33 +202,34 @@ class ModelWorker:
 
 
 def _crossed(frame: tuple[Any, ...]) -> list[Any]:
-    """What arrives of a frame."""
+    """Return a frame as it arrives at the other end."""
     return msgspec.msgpack.decode(msgspec.msgpack.encode(frame), type=list[Any])
 
 
 class Client:
-    """One device: what its MQTT library remembers."""
+    """A device: what its MQTT library remembers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.arrival: Arrival | None = None
         self.connected = False
         self.clean = False
-        self.kept = False  # the server has a session that it must not forget
-        self.discarded = False  # it has ended one, and no connection may find it again
-        #: Packet identifiers and payloads: not answered by PUBREC; answered, and not by PUBCOMP.
+        self.kept = False  # whether the server has a session that it must not lose
+        self.discarded = False  # whether it has ended one that no connection may find again
+        #: Payloads of publishes without PUBREC, by packet identifier; identifiers with PUBREC but
+        #: without PUBCOMP.
         self.pending: dict[int, bytes] = {}
         self.released: set[int] = set()
 
     def forget(self) -> None:
-        """What was under way is over for this client."""
+        """Forget the session and what is in flight."""
         self.pending.clear()
         self.released.clear()
         self.kept = False
 
 
 class MovingClients:
-    """Three workers, some clients, and a log and a worker hub that everybody hears late."""
+    """Three workers, some clients, and a log and a worker hub that deliver late."""
 
     def __init__(self, *names: str) -> None:
         self.now = 0.0
@@ -240,19 +241,19 @@ class MovingClients:
         self.workers: list[ModelWorker] = []
         self.clients = [Client(name) for name in names or ("phone",)]
         self.left: list[tuple[ModelWorker, Wire]] = []
-        self.waiting: set[Arrival] = set()  # for an answer
+        self.waiting: set[Arrival] = set()  # that wait for an answer
         self.last_id = 0
         for number in (1, 2, 3):
             self._start(Seat(number, 3))
         self.quiet()
 
     def wall_ms(self) -> int:
-        """The wall clock: it goes on whenever somebody looks."""
+        """Return the wall clock's time (ms); each call advances it."""
         self.looked += 1
         return 1_000_000 + self.looked - self.set_back
 
     def clock(self) -> float:
-        """The monotonic clock, which does so too."""
+        """Return the monotonic clock's time (s); each call advances it, too."""
         self.looked += 1
         return self.now + self.looked / 1000
 
@@ -272,7 +273,7 @@ class MovingClients:
         client.arrival.go_on()
 
     def _read(self, client: Client) -> bool:
-        """Take what the server has sent; repeat what it has not answered on a new connection.
+        """Handle what the server has sent; repeat unanswered publishes on a new connection.
 
         Returns whether there was something.
         """
@@ -303,7 +304,7 @@ class MovingClients:
         if not present:
             client.forget()
         client.kept = not client.clean
-        # Of two that are on their way the older may be let in after the newer.
+        # Of two connections on their way, the older may be accepted after the newer.
         client.discarded = client.clean and not any(
             each.worker in self.workers for each in self.waiting
         )
@@ -329,7 +330,7 @@ class MovingClients:
         client.connected = False
 
     def come(self, name: int, number: int, clean: bool = False) -> None:
-        """A client opens a connection, whatever has become of the one before."""
+        """Open a connection of a client, whatever has become of the previous one."""
         client = self.clients[name]
         if client.arrival is not None:
             self._leave(client)
@@ -347,12 +348,12 @@ class MovingClients:
             self._publish(client, self.last_id, payload, dup=False)
 
     def go(self, name: int) -> None:
-        """The client is gone, which its worker does not know yet."""
+        """Disconnect a client; its worker does not notice it yet."""
         if self.clients[name].arrival is not None:
             self._leave(self.clients[name])
 
     def notice(self, which: int = 0) -> None:
-        """A worker sees that a connection is over."""
+        """Have a worker notice that a connection is over."""
         _, wire = self.left.pop(which)
         wire.lose()
 
@@ -364,23 +365,23 @@ class MovingClients:
             self.workers[number].wait_no_longer()
 
     def set_clock_back(self, back: int) -> None:
-        """Somebody sets the wall clock of the machine, by ms."""
+        """Set the wall clock of the machine back by some ms."""
         self.set_back += back
 
     def cross(self) -> None:
-        """What workers and clients say to each other arrives, before the log says anything."""
+        """Deliver all frames and packets, but nothing of the log."""
         self._move(by_log=False)
 
     def start_crossing_again(self) -> None:
-        """The worker in which the others meet is another one, which knows nothing."""
+        """Replace the worker hub by a new one, which knows nothing."""
         self.worker_hub = WorkerHub(lambda _s, callback: callback(), lambda *_named: False)
         for client in self.clients:
-            client.discarded = False  # nobody knows where, before the log tells
+            client.discarded = False  # no worker knows its place before the log tells
         for worker in self.workers:
             worker.lose_crossing()
 
     def die(self, number: int) -> None:
-        """A worker is killed, and another one started in its place."""
+        """Kill a worker, and start another one in its seat."""
         dead = self.workers.pop(number)
         while dead.tell_crossing():
             pass
@@ -389,14 +390,14 @@ class MovingClients:
         for client in self.clients:
             if client.arrival is not None and client.arrival.worker is dead:
                 client.arrival, client.connected = None, False
-            client.forget()  # what only the dead one knew is over
+            client.forget()  # what only the dead worker knew is lost
             client.discarded = False
         self._start(dead.seat)
 
     # --- quiet ----------------------------------------------------------------------------------
 
     def quiet(self) -> None:
-        """Everything that is under way arrives."""
+        """Deliver everything that is in flight."""
         while self.left:
             self.left.pop(0)[1].lose()
         self._move(by_log=True)
@@ -424,12 +425,12 @@ class MovingClients:
             assert len(self.having(client)) <= 1, "two workers have a session"
 
     def having(self, client: Client) -> list[int]:
-        """The workers that have the session of a client."""
+        """Return the numbers of the workers that have the session of a client."""
         key = ("ada", client.name)
         return [n for n, each in enumerate(self.workers) if key in each.router.sessions]
 
     def come_everywhere(self) -> None:
-        """Every client gets in at every worker, and what it repeats is answered."""
+        """Check that each client can connect at each worker, and gets its answers."""
         self.quiet()
         self.check()
         for name, client in enumerate(self.clients):

@@ -1,4 +1,4 @@
-"""Arriving, passing by and leaving; and who is told."""
+"""Arrivals at places, passing by, leaving, and the notifications of arrivals."""
 
 from __future__ import annotations
 
@@ -70,7 +70,12 @@ def test_places_have_names_and_become_regions() -> None:
     first, second = command["waypoints"]["waypoints"]
     assert (first["desc"], first["lat"], first["rad"]) == ("Home", 47.14, 120)
     assert first["tst"] != second["tst"]
-    assert set_waypoints([HOME | {"name": "x"}])["waypoints"]["waypoints"][0]["tst"] == first["tst"]  # type: ignore[index]
+    assert (
+        set_waypoints(  # type: ignore[index]
+            [HOME | {"name": "x"}],
+        )["waypoints"]["waypoints"][0]["tst"]
+        == first["tst"]
+    )
 
 
 def write_places(folder: Path, *places: dict[str, Any]) -> None:

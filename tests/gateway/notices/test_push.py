@@ -1,4 +1,4 @@
-"""News of addresses, and channels that fail."""
+"""New addresses, and channels that fail."""
 
 from __future__ import annotations
 

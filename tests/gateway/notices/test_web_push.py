@@ -1,4 +1,4 @@
-"""Notifications: encrypted for the browser alone, signed, and given up when it is gone."""
+"""Web Push notifications: encrypted for the browser, signed, and ended when the browser is gone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def text(data: bytes) -> str:
 
 
 class Browser:
-    """A browser's keys, and its push service."""
+    """A browser's keys and its push service."""
 
     def __init__(self) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -171,7 +171,7 @@ async def test_a_page_subscribes(gateway: Gateway, tmp_path: Path) -> None:
             await json_of(await client.post(path, json=body), 401)
         phone = Login("ada", other.users.add_token("ada", "phone"))
         async with other.client(phone) as client:
-            # They tell of all devices of a user.
+            # Notifications are about all devices of a user.
             await json_of(await client.post(path, json=body), 403)
         async with other.client(user) as client:
             await json_of(await client.post(path, json=body), 201)

@@ -1,4 +1,4 @@
-"""The token of the metrics."""
+"""The metrics token."""
 
 from __future__ import annotations
 

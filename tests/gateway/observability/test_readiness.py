@@ -1,4 +1,4 @@
-"""A gateway says what of it is not ready, and is ready again without a restart."""
+"""A gateway reports its parts that are not ready, and recovers without a restart."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_gateway_without_brokers_is_not_ready_and_says_so(
     gateway = Gateway(tmp_path / "gateway", broker.bootstrap_servers)
     try:
         assert await readiness(gateway) == (200, {"status": "ready"})
-        # It hangs: its connections stay, and nothing comes.
+        # The broker hangs: its connections stay open, but nothing arrives.
         os.kill(broker.pid, signal.SIGSTOP)
         body = await until_ready(gateway, ready=False)
         assert body["status"] == "not ready"
@@ -124,7 +124,7 @@ async def test_a_full_disk_is_answered_soon_and_all_goes_on_when_there_is_room(
             statuses.append(await post(gateway, login, number))
             if statuses[-1] == 503:
                 break
-        # Not after the ten seconds that a dead leader is given to be replaced.
+        # Sooner than the ten seconds in which a dead leader may be replaced.
         assert statuses[-1] == 503, statuses
         assert time.monotonic() - began < 8
         body = await until_ready(gateway, ready=False)
@@ -133,7 +133,7 @@ async def test_a_full_disk_is_answered_soon_and_all_goes_on_when_there_is_room(
         for phone in phones:
             await phone.connect(login.name, login.token, keep_alive=600)
             phone.client.publish("devices/anna/phone/position", POSITION % (10 + phone.version), 1)
-        # Nobody waits for ever, and nobody is told that it is stored; paho comes again by itself.
+        # No client waits for ever or gets an acknowledgement; paho reconnects by itself.
         codes = [await asyncio.wait_for(phone.disconnected.get(), 60) for phone in phones]
         assert codes[1].value == ReasonCode.SERVER_BUSY
         assert all(phone.published.empty() for phone in phones)

@@ -1,4 +1,4 @@
-"""Workers that only speak MQTT, beside the gateway that has the views: each in its own process."""
+"""Workers that only speak MQTT, beside the gateway with the views: each in its own process."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from waylog.history.erasures import append_erasures
 from waylog.observability.telemetry import now_ms
 
 WAIT_S: Final = 60.0
-#: As many that each has 1 MiB for packets that have not come whole.
+#: So many that each has 1 MiB for incomplete packets.
 WORKERS: Final = 64
 
 
 class Pair(NamedTuple):
-    """The gateway with the views, and a worker without."""
+    """The gateway with the views, and a worker without views."""
 
     gateway: MqttGateway
     edge: MqttGateway
@@ -54,7 +54,7 @@ async def client(worker: MqttGateway, user: str, name: str) -> PahoClient:
 
 
 async def it_comes(sender: PahoClient, reader: PahoClient, topic: str) -> None:
-    """Publish until it comes: workers learn of each other's subscriptions in time."""
+    """Publish until the reader receives it: subscriptions reach other workers with a delay."""
     async with asyncio.timeout(WAIT_S):
         while True:
             await sender.publish(topic, "?")
@@ -67,7 +67,7 @@ async def it_comes(sender: PahoClient, reader: PahoClient, topic: str) -> None:
 
 async def test_of_a_group_over_two_workers_one_member_gets_an_address(pair: Pair) -> None:
     members = [await client(worker, "gus", f"m{n}") for n, worker in enumerate(pair)]
-    # For this one the worker is sent the addresses, too.
+    # Because of this subscription the worker is sent the addresses, too.
     watcher = await client(pair.edge, "gus", "watcher")
     await watcher.subscribe("devices/gus/phone/address")
     for member in members:
@@ -75,7 +75,7 @@ async def test_of_a_group_over_two_workers_one_member_gets_an_address(pair: Pair
         await member.subscribe("devices/gus/last/address")
     first, second = members
     for reader, sender, last in ((first, second, "a"), (second, first, "b")):
-        # Once the one knows what the other has subscribed to last, it knows all.
+        # A worker that knows the other's last subscription knows all earlier ones.
         await reader.subscribe(f"devices/gus/x/{last}")
         await it_comes(sender, reader, f"devices/gus/x/{last}")
     names = [f"Kaiserplatz {number}, Bonn" for number in range(8)]
@@ -88,7 +88,7 @@ async def test_of_a_group_over_two_workers_one_member_gets_an_address(pair: Pair
             while not (message := await member.messages.get()).topic.startswith("devices/gus/last"):
                 if message.topic.endswith("address"):
                     received.append(msgspec.json.decode(message.payload)["display_name"])
-    # What is retained may have come with the subscription.
+    # Retained messages may have come with the subscription.
     assert sorted(received) == names
     for each in (watcher, *members):
         await each.close()
@@ -103,7 +103,7 @@ async def test_what_is_from_before_an_erasure_is_not_stored_by_a_worker_without_
     number, is_stored = 0, True
     async with asyncio.timeout(WAIT_S):
         while is_stored:
-            # Of another time, so that it is no repetition.
+            # With another time, so that it is not a repeat.
             number += 1
             position = {"lat": 50.0, "lon": 7.0, "time": began + number}
             await phone.publish("devices/ida/phone/position", msgspec.json.encode(position))
@@ -170,15 +170,15 @@ async def test_a_message_waits_for_a_client_that_is_away_since_before_its_worker
     key = f"session\0ora\0{killed}".encode()
     await eventually(lambda: b"note" in dict(pair.gateway.records("mqtt-state")).get(key, b""))
     worker.kill()
-    worker.http = "127.0.0.1:0"  # a worker without views says "none"
+    worker.http = "127.0.0.1:0"  # a worker without views reports "none"
     worker.start()
     sender = await client(other, "ora", "sender")
     reader = await client(worker, "ora", "reader")
-    # What it wants is known there after what is wanted for the client that is away.
+    # Subscriptions become known in order, so that of the absent client is known before this one.
     await reader.subscribe("devices/ora/x/probe")
     await it_comes(sender, reader, "devices/ora/x/probe")
     await sender.publish(topic, "news")
-    # Nobody has it who has not been told of it by the worker that keeps the session.
+    # The other worker has the message only if the worker that keeps the session has passed it on.
     phone = PahoClient(other.port, killed, clean_session=False)
     assert (await phone.connect("ora"))[1] is True
     assert (await phone.message()).payload == b"news"

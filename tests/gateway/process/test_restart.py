@@ -1,4 +1,4 @@
-"""A gateway that starts again: what it knew is still known, however much the log holds."""
+"""A restarted gateway still knows what it knew, however much the log holds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TAIL = ("--view-tail", "5")
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    """On a log of its own."""
+    """Yield a gateway on a log of its own."""
     (tmp_path / "broker").mkdir()
     broker = Broker(tmp_path / "broker")
     ensure_topics(broker.address)
@@ -48,7 +48,7 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 async def send(gateway: Gateway, user: Login, *positions: dict[str, object]) -> None:
-    """Send fixes, and wait until the newest of the last one's device can be read."""
+    """Send fixes."""
     async with gateway.client(user) as client:
         await json_of(await client.post("/v1/positions", json=list(positions)))
 
@@ -77,7 +77,7 @@ def times_in_the_log(gateway: Gateway, device: str) -> list[int]:
 
 
 def busy(count: int) -> list[dict[str, object]]:
-    """Fixes of many other devices, in all partitions."""
+    """Return fixes of many other devices, in all partitions."""
     return [
         {"device": f"d{number % 50}", "lat": 1, "lon": 2, "time": NOW + number}
         for number in range(count)
@@ -121,7 +121,7 @@ async def test_the_newest_fix_and_the_ids_of_a_device_survive_a_restart(
 
 
 def publish(where: str, login: Login, device: str, *positions: dict[str, object]) -> None:
-    """Over MQTT, in order, each once its predecessor is acknowledged, and never as a repetition."""
+    """Publish over MQTT, each after the acknowledgement of the one before, without DUP."""
     host, _, port = where.rpartition(":")
     client = paho.Client(CallbackAPIVersion.VERSION2, f"{device}-{now_ms()}")
     client.username_pw_set(*login)
@@ -201,7 +201,7 @@ async def test_what_is_kept_of_sealed_values_is_sealed(
     ada = gateway.user("ada")
     await send(gateway, ada, {"device": "phone", "lat": 12.3456789, "lon": 9, "time": NOW})
     await is_newest(gateway, ada, "phone", NOW)
-    # So many that the first is not among what is read again.
+    # So many that the first is not among the records that are read again.
     others = [{"device": f"d{n}", "lat": 1, "lon": 2, "time": NOW + n} for n in range(200)]
     await send(gateway, ada, *others)
     await is_newest(gateway, ada, "d199", NOW + 199)

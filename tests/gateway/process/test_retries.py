@@ -1,4 +1,4 @@
-"""Repeats, with brokers and gateways that die."""
+"""Repeated requests while brokers and gateways die."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIX = {"device": "phone", "lat": 1, "lon": 2, "time": TIME, "id": "the-one"}
 
 
 async def until_accepted(gateway: Gateway, user: Login, fix: dict[str, object]) -> list[int]:
-    """Repeat as an app does; returns the statuses that came."""
+    """Repeat a request as an app does until it is accepted; return the statuses."""
     statuses: list[int] = []
     async with asyncio.timeout(60), gateway.client(user) as client:
         while 200 not in statuses:
@@ -37,7 +37,7 @@ async def test_a_fix_survives_broker_and_gateway_and_is_stored_once(tmp_path: Pa
         gateway = Gateway(tmp_path, broker.address, "--append-timeout", "2")
         user = gateway.user("ada")
 
-        # Two at the same time are one.
+        # Concurrent repeats are stored once.
         async with gateway.client(user) as client:
             answers = await asyncio.gather(
                 *(client.post("/v1/positions", json=FIX) for _ in range(5))
@@ -45,7 +45,7 @@ async def test_a_fix_survives_broker_and_gateway_and_is_stored_once(tmp_path: Pa
             ids = [(await json_of(answer))["ids"] for answer in answers]
         assert len({tuple(each) for each in ids}) == 1
 
-        # Without a broker it is 503, in time, and in the end it is there.
+        # Without a broker the answer is 503, in time, and in the end the fix is stored.
         broker.kill()
         second = FIX | {"time": TIME + 1, "id": "the-second"}
         repeating = asyncio.create_task(until_accepted(gateway, user, second))
@@ -57,7 +57,7 @@ async def test_a_fix_survives_broker_and_gateway_and_is_stored_once(tmp_path: Pa
         assert statuses[-1] == 200
         assert set(statuses) <= {200, 503}
 
-        # A gateway that is killed knows after its restart what it had stored.
+        # A gateway that was killed knows after its restart what it had stored.
         for fix in (FIX, second):
             gateway.kill()
             await asyncio.to_thread(gateway.start)
@@ -80,7 +80,7 @@ async def test_several_gateways_share_a_port(tmp_path: Path) -> None:
         seen: set[str] = set()
         async with asyncio.timeout(30):
             while len(seen) < 2:
-                # A connection of its own each time: the kernel chooses who gets it.
+                # A new connection each time: the kernel chooses the gateway.
                 async with first.client(first.admin) as client:
                     await json_of(await client.post("/v1/positions", json=FIX))
                     uptime = (await json_of(await client.get("/v1/pipeline")))["positions"]

@@ -1,4 +1,4 @@
-"""What only Parquet knows: tracks of long ago, and visits."""
+"""Data that is only in Parquet: old tracks, and visits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LATEST = 2**62
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two people for a week, one of them packed, and their places."""
+    """Two people for a week, half of it compacted, and their places."""
     folder = tmp_path_factory.mktemp("archive")
     table = table_of({f"u{seed}/phone": make_person(seed, days=7) for seed in range(2)})
     write_history(folder / "history", table, 0, table.num_rows // 2)
@@ -85,7 +85,7 @@ async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
         assert len(trips) > 5
         assert trips == sorted(trips, key=lambda trip: trip["start"])
         assert {trip["origin"] for trip in trips} & {visit["place_id"] for visit in visits}
-        # Questions at the same time get their own answers.
+        # Concurrent questions get their own answers.
         both = await asyncio.gather(
             track(archive, "u0/phone", START_MS, START_MS + DAY_MS),
             track(archive, "u1/phone", START_MS, START_MS + DAY_MS),
@@ -170,7 +170,7 @@ async def test_the_gateway_joins_the_history_and_what_is_new(
         friend = own.user("friend")
         own.users.rights.befriend("u1", "friend", since=0)
         async with own.client(friend) as client:
-            # Others see about where the home is, and nothing that happened there.
+            # Other users see the approximate place of the home, and nothing that happened there.
             shared = await json_of(await client.get(f"{path}/places"))
             [hidden] = [place for place in shared if place["label"] == "home"]
             away = haversine_m(home["lat"], home["lon"], hidden["lat"], hidden["lon"])
@@ -205,7 +205,7 @@ async def test_questions_of_one_user_do_not_keep_the_archive_from_others(history
         for task in greedy:
             task.add_done_callback(done.append)
         assert await archive.visits("u1/phone", -LATEST, LATEST, "other")
-        # One that was asked before, one between, and those that were refused at once.
+        # The one that is running, one between, and those refused at once are done.
         assert len([each for each in done if each.exception() is None]) <= 2
         answers = await asyncio.gather(*greedy, return_exceptions=True)
         refused = [each for each in answers if isinstance(each, ArchiveUnavailable)]

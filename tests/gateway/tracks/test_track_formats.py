@@ -1,4 +1,4 @@
-"""Tracks as files that other programs read."""
+"""Tracks as files for other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas and devices of users: what is counted, and by whom it is shared."""
+"""Quotas and device limits of users: what is counted, and which processes share it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAY_S = 86_400
 
 
 class Clock:
-    """Seconds that a test counts."""
+    """A clock that a test sets, in seconds."""
 
     def __init__(self, now: float = 1_000.0) -> None:
         self.now = now
@@ -59,7 +59,7 @@ def test_a_bucket_outlives_its_process_and_the_machine(tmp_path: Path) -> None:
     first = TokenBuckets(tmp_path / "quotas", clock)
     assert first.take("ada", 60, 60) == 0
     first.close()
-    clock.now = 5.0  # started again
+    clock.now = 5.0  # the machine was restarted
     again = TokenBuckets(tmp_path / "quotas", clock)
     assert again.take("ada", 60, 1) == 1
     clock.now += 2
@@ -146,7 +146,7 @@ def test_so_many_devices_and_no_more(tmp_path: Path) -> None:
     assert not other.admits("ada", "ada/9", 3)
     assert other.admits("ada", "ada/2", 3)
     assert other.admits("bob", "bob/1", 3)
-    # A greater bound counts at once.
+    # A higher limit takes effect at once.
     assert one.admits("ada", "ada/3", 4)
     one.close()
     other.close()
@@ -165,7 +165,7 @@ def test_a_device_that_is_erased_or_long_silent_frees_its_place(tmp_path: Path) 
         clock.now += DAY_S
         assert devices.admits("ada", "ada/3", 2)
     assert devices.admits("ada", "ada/4", 2)
-    # Whoever has sent every day has its place still.
+    # A device that has sent every day keeps its place.
     assert not devices.admits("ada", "ada/5", 2)
     devices.close()
 
@@ -189,7 +189,7 @@ MakeAdmission = Callable[..., Admission]
 
 @pytest.fixture
 def in_memory() -> Iterator[MakeAdmission]:
-    """Makes gates without files, which are closed after the test."""
+    """Make instances without files, and close them after the test."""
     with ExitStack() as stack:
         yield lambda **options: stack.enter_context(closing(Admission.in_memory(**options)))
 
@@ -204,7 +204,7 @@ class Sender:
 
 
 def parsed(*devices: str) -> Parsed:
-    """What one request held: a fix of each device, named by its place, after one that is none."""
+    """Return a request with one rejected item and then a fix of each device, with client ids."""
     return Parsed(
         fixes=[fix(f"ada/{name}", NOW + number) for number, name in enumerate(devices)],
         rejected=[Rejected(reason="rubbish", source="test", time=NOW, raw=b"")],
@@ -232,7 +232,7 @@ def test_what_is_refused_for_its_device_uses_up_no_quota(in_memory: MakeAdmissio
     held = parsed("a", "b", "a", "c")
     assert admission.admit(sender, held) == 2
     assert [each.device for each in held.fixes] == ["ada/a", "ada/a"]
-    # What was refused keeps its place in the batch, and what was not its name.
+    # Rejected items keep their index in the batch, and accepted fixes keep their client id.
     assert held.rejected_at == [0, 2, 4]
     assert [each.device for each in held.rejected[1:]] == ["ada/b", "ada/c"]
     assert held.client_ids == ["id 1", "id 3"]

@@ -1,4 +1,4 @@
-"""Verdicts, kept and questioned again."""
+"""Verdicts on credentials, cached and checked again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def users(tmp_path: Path) -> Iterator[UserStore]:
 
 @pytest.fixture
 def authenticator(users: UserStore, tmp_path: Path, clock: Clock) -> Iterator[Authenticator]:
-    # A store of its own, as the gateway has beside `waylog user`.
+    # A separate store, as a gateway has beside `waylog user`.
     store = UserStore(tmp_path / "users.db")
     made = Authenticator(store, clock=clock)
     yield made

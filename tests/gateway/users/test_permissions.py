@@ -1,4 +1,4 @@
-"""Rights by version."""
+"""Current rights, looked up by version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[UserStore]:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, store: UserStore) -> Iterator[UserStore]:
-    """The same users, as the command line opens them."""
+    """Yield a second store of the same users, as the command line opens it."""
     other = UserStore(tmp_path / "users.db")
     yield other
     other.close()
@@ -61,7 +61,7 @@ async def test_each_change_grows_the_version_and_names_whom_it_concerns(
         for user in ("ada", "bob", "cyd"):
             assert permissions.changed_since(user, before) == (user in concerned)
     assert tablet
-    # What changes nobody's rights is no change.
+    # Changes that do not affect rights are not reported.
     elsewhere.add_token("ada")
     rights.set_card("ada/phone", "Ada", None)
     rights.add_push_subscription("ada", "https://push.example/1", "key", "auth", 5)
@@ -132,7 +132,7 @@ def test_the_token_of_an_administrators_device_is_not_an_administrators(store: U
     credential = store.credential_of_token(store.add_token("ada", "phone"))
     assert credential is not None
     assert not credential.admin
-    # Nor does it become one when rights are looked up again.
+    # Reading its rights again does not make it an administrator's token either.
     phone = Identity("ada", "phone")
     permissions = Permissions(store)
     store.rights.befriend("bob", "ada")

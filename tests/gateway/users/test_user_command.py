@@ -17,7 +17,7 @@ from waylog.cli import main
 
 @pytest.fixture(autouse=True)
 def platform(tmp_path: Path) -> None:
-    """What a platform leaves in its folder."""
+    """Make the file that a platform has in its folder."""
     UserStore(tmp_path / "users.db").close()
 
 
@@ -99,7 +99,7 @@ def test_a_file_that_is_no_database_is_one_line(
 
 
 def of(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """What a command prints as JSON."""
+    """Return what a command prints as JSON."""
     assert main([*words, "--json"]) == 0
     printed = capsys.readouterr().out
     return json.loads(printed) if printed else None

@@ -1,4 +1,4 @@
-"""What a viewer is told of where it is."""
+"""Event ids: the encrypted cursors of viewers."""
 
 from __future__ import annotations
 

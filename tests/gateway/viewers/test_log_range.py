@@ -1,4 +1,4 @@
-"""Stretches of the log that viewers catch up with: what is read, and what is given back."""
+"""Ranges of the log for viewers that catch up: reading them, and sharing the readers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def end(broker: Broker) -> Cursor:
-    """Where each partition ends, and the log with it."""
+    """Fill the log, and return the end offset of each partition."""
     end: Cursor = {}
 
     def delivered(error: object, message: object) -> None:
@@ -57,7 +57,7 @@ async def ranges(broker: Broker) -> AsyncIterator[LogRanges]:
 async def offsets(
     ranges: LogRanges, start: Cursor, end: Cursor, party: str = "ada"
 ) -> dict[tuple[str, int], list[int]]:
-    """What a range gives, by partition."""
+    """Return the offsets of a range's events by partition."""
     found: dict[tuple[str, int], list[int]] = {}
     async with asyncio.timeout(60), aclosing(ranges.read(start, end, party)) as batches:
         async for events in batches:
@@ -73,7 +73,7 @@ async def test_a_range_is_read_from_its_start_to_its_end_once_and_in_order(
     until = {place: offset - 5 for place, offset in end.items()}
     found = await offsets(ranges, start, until)
     assert found == {place: list(range(start[place], until[place])) for place in end}
-    # Of what a start does not name everything is read.
+    # A partition that is not in `start` is read from its beginning.
     assert await offsets(ranges, {}, end) == {place: list(range(end[place])) for place in end}
     assert await offsets(ranges, end, end) == {}
 
@@ -107,7 +107,7 @@ async def test_a_viewer_that_takes_nothing_more_holds_no_reader(
     async with asyncio.timeout(60):
         found = await offsets(ranges, {}, end)
         assert sum(map(len, found.values())) == COUNT
-        # They go on where they were, though others have had their readers.
+        # They continue where they were, though others have used their readers.
         for events, reading in zip(first, stalled, strict=True):
             rest = [event async for batch in reading for event in batch]
             assert len(events) + len(rest) == COUNT

@@ -1,4 +1,4 @@
-"""Live viewers: what each gets, and what happens to slow ones."""
+"""Live viewers: the events that each gets, and the treatment of slow ones."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_of_every_device_the_newest_arrives_however_slowly_a_viewer_reads(
             viewers.on_events(events)
             taken = viewer.take(data.draw(st.integers(0, 20)))
             for live in [*taken] if data.draw(st.booleans()) else [*taken, *viewer.take(99)]:
-                # In the order of the log, and with the place to go on from.
+                # In the order of the log, and with the cursor at which to resume.
                 assert live.event.offset >= last
                 assert live.cursor == f"l0-{live.event.offset + 1}"
                 last = live.event.offset
@@ -207,7 +207,7 @@ def test_what_came_at_one_time_of_several_users_is_given_in_the_order_of_the_log
 async def test_what_waits_for_viewers_that_do_not_read_is_the_same_for_all(
     tmp_path: Path,
 ) -> None:
-    """Work counted: what a batch costs does not grow with its events times its viewers."""
+    """The cost of a batch does not grow with the product of its events and its viewers."""
     viewers, first = watched(tmp_path, of_user_max=500)
     others = [viewers.add(Filter(), ADMIN) for _ in range(499)]
     for number in range(100):
@@ -254,7 +254,7 @@ async def test_the_id_of_an_event_tells_where_to_go_on() -> None:
     viewer = viewer_of(positions={("location", 0): 5, ("location", 1): 7})
     assert viewer.advance(event(offset=6)) == "l0-7.l1-7"
     assert viewer.advance(event(offset=2, topic="address", partition=3)) == "l0-7.l1-7.a3-3"
-    # Coalescing may give an older event after a newer one: the id does not go back.
+    # A catch-up may give an older event after a newer one: the cursor does not go back.
     assert viewer.advance(event(offset=5)) == "l0-7.l1-7.a3-3"
 
 
@@ -263,7 +263,7 @@ def test_a_slow_viewer_does_not_get_a_late_fix_in_place_of_the_newest() -> None:
     for number, time in enumerate((10, 30, 20)):
         feed.add(LiveEvent(event(offset=number, live=time), number, ""))
     assert [live.event.live for live in feed.newest_since(0)] == [30]
-    # Who has had the newest already gets nothing that is older.
+    # A viewer that has had the newest event gets none that is older.
     assert list(feed.newest_since(2)) == []
 
 
@@ -294,9 +294,9 @@ async def test_news_of_friends_wait_until_it_is_known_where_they_live(tmp_path: 
     await telling
     told = friend.take(module.STEP_EVENTS * 1000)
     assert [live.event.offset for live in told] == [3, 4, 5]
-    # Ids go on from where the stream is.
+    # Event ids continue from the current position of the stream.
     assert {live.cursor for live in told} == {written("location", 0, 6)}
-    # One that has not kept up gets each once, and one of after that nothing of before.
+    # A viewer that fell behind gets each event once, and one added later gets none of them.
     assert sorted(offsets(behind)) == [3, 4, 5]
     assert offsets(late) == []
     came(6)

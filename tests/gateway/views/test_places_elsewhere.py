@@ -1,4 +1,4 @@
-"""Homes that a gateway reads from S3, so that it does not tell friends of them."""
+"""Homes that a gateway reads from S3 are hidden from friends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_homes_on_s3_are_hidden_and_without_an_answer_nothing_is_told(
         told = tell.fix(fix())
         assert told is not None
         assert (told.lat, told.lon) != HOME
-        # No places there yet is an answer.
+        # A folder without places is a valid answer.
         empty = Places(f"s3://nobody/places?{options}")
         await empty.refresh()
         assert empty.looked_up

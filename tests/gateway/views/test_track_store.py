@@ -15,7 +15,7 @@ ALL = (-(2**62), 2**62)
 
 
 def points(store: TrackStore, device: str, from_ms: int, to_ms: int) -> list[tuple[object, ...]]:
-    """By time, none twice: time, latitude and longitude in 1e-7 degrees, what was measured."""
+    """Return points by time without duplicates: time, lat and lon in 1e-7 degrees, MEASURED."""
     found = merged(unpacked(store.packed(device, from_ms, to_ms)))
     names = ("altitude", "accuracy", "speed", "course")
     columns = (*(found[name].tolist() for name in ("time", "lat", "lon")),)

@@ -1,4 +1,4 @@
-"""Views, fed with records as the log has them."""
+"""Views, fed with records in the form that they have in the log."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_an_erased_device_is_in_no_view_also_when_views_are_built_again() -> Non
     assert locations.latest("ada/phone") is None
     assert not locations.packed_track("ada/phone", 0, NOW)
     assert locations.latest("ada/bike") is not None
-    # What comes in later is new; another erasure is heard of at once.
+    # Fixes received later are new; a further erasure takes effect at once.
     locations.on_records([record(fix(time=NOW + 5, received=NOW + 5), 2)])
     addresses.on_records([StoredRecord(b"ada/phone", None, 2, time=NOW + 2)])
     assert locations.latest("ada/phone") is not None
@@ -233,7 +233,7 @@ def test_a_user_with_invented_devices_evicts_its_own() -> None:
     view.on_records([record(each, offset) for offset, each in enumerate(eve)])
     assert len(view) == 200
     assert all(name in view for name in honest)
-    # Of its own, those that were heard of longest ago go first, more or less.
+    # Of its own devices the least recent ones go first, approximately.
     assert view.count_of("eve") == 110
     assert "eve/phone" in view
     assert not view.packed_track("eve/0", 0, NOW * 2)
@@ -276,7 +276,7 @@ def test_what_is_older_is_taken_in_any_order_and_what_was_erased_is_not() -> Non
     assert addresses.latest("ada/phone") == address(time=NOW)
     assert before == {0: 4}
     assert locations.positions == {0: 11}
-    # A tombstone between: what came later stays, what came before does not come back.
+    # A tombstone in between: later records stay, earlier ones do not come back.
     addresses.on_old_records([StoredRecord(b"ada/phone", None, 5, time=NOW - 1)], before)
     assert addresses.latest("ada/phone") is not None
     addresses.on_records([StoredRecord(b"ada/bike", None, 11, time=NOW + 1)])

@@ -1,4 +1,4 @@
-"""What devices have been sent last, when there are more than are remembered."""
+"""The versions last sent to devices, when there are more than are remembered."""
 
 from __future__ import annotations
 

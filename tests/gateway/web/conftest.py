@@ -1,4 +1,4 @@
-"""A headless Chromium, and a small real server that serves the page and plays the gateway."""
+"""A headless Chromium, and a small real server that serves the page and simulates the gateway."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ FLAGS = [
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ]
-#: A busy machine draws a map without a graphics card in half a minute.
+#: A busy machine without a graphics card takes half a minute to draw a map.
 DEADLINE_MS = 90_000
-#: What the gateway may send; the page has to work under it.
+#: The policy that the gateway sends; the page has to work under it.
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; worker-src 'self' blob:; "
     "style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:"
@@ -40,7 +40,7 @@ CONTENT_SECURITY_POLICY = (
 
 
 class PlayedGateway:
-    """The HTTP interface of the gateway as far as the page uses it, with a script in control."""
+    """The part of the gateway's HTTP interface that the page uses, controlled by the test."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
@@ -59,7 +59,7 @@ class PlayedGateway:
         self.url = ""
 
     def fix(self, device: str, lat: float, lon: float, **members: Any) -> dict[str, Any]:
-        """A fix that is known from now on."""
+        """Add and return a fix, which is the device's newest from now on."""
         now = int(time.time() * 1000)
         fix = {
             "id": f"{device}-{now}",
@@ -75,7 +75,7 @@ class PlayedGateway:
         return fix
 
     def address(self, device: str, display_name: str, **parts: str) -> dict[str, Any]:
-        """An address of the device's last fix that is known from now on."""
+        """Add and return an address of the device's newest fix."""
         fix = self.rows[device]
         address = {
             "device": device,
@@ -91,7 +91,7 @@ class PlayedGateway:
         return address
 
     async def send(self, kind: str, *messages: dict[str, Any]) -> None:
-        """To every viewer."""
+        """Send messages to every viewer."""
         for message in messages:
             text = json.dumps({"event": kind, "data": message})
             for socket in list(self.sockets):
@@ -105,7 +105,7 @@ class PlayedGateway:
             await socket.close()
 
     def application(self) -> web.Application:
-        """As the gateway: `/` is the page, `/static/` the folder beside it."""
+        """Return the application: as in the gateway `/` is the page, `/static/` its folder."""
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/", self._index)
         app.router.add_static("/static/", PAGE)
@@ -207,7 +207,7 @@ class PlayedGateway:
 
 @pytest.fixture(scope="session")
 def page_files() -> None:
-    """The map library and the base map, as set-up puts them there."""
+    """Install the map library and the base map, as set-up does."""
     try:
         vendor.install(PAGE / "vendor", lambda line: None)
     except vendor.VendorError as error:
@@ -217,7 +217,7 @@ def page_files() -> None:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def played() -> AsyncIterator[PlayedGateway]:
-    """Running on a port of its own."""
+    """Yield a simulated gateway on a port of its own."""
     gateway = PlayedGateway()
     runner = web.AppRunner(gateway.application(), shutdown_timeout=0.1)
     await runner.setup()
@@ -230,7 +230,7 @@ async def played() -> AsyncIterator[PlayedGateway]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser(page_files: None) -> AsyncIterator[Browser]:
-    """Debian's Chromium; playwright's own is not downloaded."""
+    """Launch the system's Chromium; playwright's own is not downloaded."""
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if executable is None:
         pytest.skip("no Chromium; install it with: apt-get install chromium-headless-shell")
@@ -244,7 +244,7 @@ async def browser(page_files: None) -> AsyncIterator[Browser]:
 
 
 class Visit:
-    """A page that was opened, what it asked for, and what it complained about."""
+    """A page that was opened, with its requests and its error messages."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -259,14 +259,14 @@ class Visit:
         )
 
     async def open(self, url: str) -> None:
-        """Go there and wait until the map is drawn."""
+        """Go to a URL and wait until the map is drawn."""
         await self.page.goto(url)
         await self.page.wait_for_selector("html[data-ready=true]")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def visit(browser: Browser) -> AsyncIterator[Visit]:
-    """A desktop-sized page with the browser's light colours."""
+    """Yield a desktop-sized page with light colours."""
     context = await browser.new_context(
         viewport={"width": 1000, "height": 640},
         color_scheme="light",

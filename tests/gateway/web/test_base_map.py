@@ -1,4 +1,4 @@
-"""The base map as set-up builds it: land is land, sea is sea, also where maps go wrong."""
+"""The base map as set-up builds it: land is land and sea is sea, also in the difficult places."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("page_files")
 
 
 def unit(lat: float, lon: float) -> tuple[float, float]:
-    """A position in Mercator units."""
+    """Return a position in Mercator units."""
     x, y = mercator(np.array([[lon, lat]], dtype=np.float64))[0]
     return float(x), float(y)
 
@@ -36,7 +36,7 @@ def layers(kind: str, z: int, x: int, y: int) -> dict[str, dict[str, Any]]:
 
 
 def is_land(z: int, lat: float, lon: float) -> bool:
-    """Whether the tile of a zoom level has land there, by the non-zero rule of its rings."""
+    """Tell whether a tile has land at a position, by the non-zero rule of its rings."""
     x, y = unit(lat, lon)
     column = min(2**z - 1, int(x * 2**z))
     row = min(2**z - 1, int(y * 2**z))
@@ -94,8 +94,8 @@ def test_the_land_of_the_world_is_valid_and_as_large_as_it_should_be() -> None:
     bounds = shapely.total_bounds(world.land)
     assert bounds.min() >= -1e-9
     assert bounds.max() <= 1 + 1e-9
-    # Equal-area check: sin(latitude) against longitude. Land is 29.2 % of the Earth, and the
-    # source has its coast without the Caspian Sea, but with the lakes.
+    # Equal-area check: sin(latitude) against longitude. Land is 29.2 % of the Earth; the source
+    # leaves out the Caspian Sea, but includes the lakes.
     equal_area = shapely.transform(
         world.land,
         lambda xy: np.column_stack((xy[:, 0], np.tanh((0.5 - xy[:, 1]) * 2 * np.pi) / 2)),

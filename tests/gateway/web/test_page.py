@@ -1,4 +1,4 @@
-"""The live map in a real browser, against a server that plays the gateway."""
+"""The live map in a real browser, against a simulated gateway."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ VADUZ = (47.1410, 9.5209)
 
 
 async def position(page: Page, device: str) -> tuple[float, float] | None:
-    """Where a device is drawn, in pixels."""
+    """Return where a device is drawn, in pixels."""
     found = await page.evaluate("device => waylog.positionOf(device)", device)
     return None if found is None else (found["x"], found["y"])
 
 
 async def at_rest(page: Page, device: str) -> tuple[float, float]:
-    """Its position once neither map nor device moves any more."""
+    """Return a device's position once neither map nor device moves any more."""
     await page.wait_for_function(
         "device => !waylog.moving && Boolean(waylog.positionOf(device))", arg=device
     )
@@ -33,7 +33,7 @@ async def at_rest(page: Page, device: str) -> tuple[float, float]:
 
 
 async def colour_at(page: Page, x: float, y: float) -> tuple[int, int, int]:
-    """The colour of a pixel of the screen."""
+    """Return the colour of a pixel of the screen."""
     import base64
 
     picture = base64.b64encode(
@@ -328,7 +328,7 @@ async def test_a_place_shows_its_hours_its_year_and_its_visits(
 ) -> None:
     fix = played.fix("demo/phone", *VADUZ)
     hour, day = 3_600_000, 86_400_000
-    # The last four Mondays (UTC, as the browser's clock) from 9:30 to 11, and once somewhere else.
+    # The last four Mondays (UTC, as the browser's clock) from 9:30 to 11, and one visit elsewhere.
     monday = (fix["time"] // day - (fix["time"] // day + 3) % 7) * day
     played.places = [
         {"place_id": "w", "lat": 47.13, "lon": 9.51, "label": "work", "name": None}
@@ -363,7 +363,7 @@ async def test_a_place_shows_its_hours_its_year_and_its_visits(
     )
     await expect(details.get_by_role("img").last).to_have_accessible_name("Days with a visit: 4")
     assert await details.locator(".week-grid .cell").count() == 168
-    # Another place closes the first.
+    # Opening another place closes the first.
     lake = drawer.locator(".places li", has_text="Lake")
     await lake.get_by_role("button").click()
     await expect(lake.locator("place-details .summary")).to_have_text(
@@ -381,7 +381,7 @@ async def test_keyboard_alone_is_enough(visit: Visit, played: PlayedGateway) -> 
     await visit.open(played.url)
     page = visit.page
     await expect(page.locator("html")).to_have_attribute("data-devices", "200")
-    # Only the rows in sight exist, and they say how many there are.
+    # Only the visible rows exist; their attributes say how many there are in total.
     rows = page.locator("[role=listitem]:visible")
     assert await rows.count() < 40
     await expect(rows.first).to_have_attribute("aria-setsize", "200")

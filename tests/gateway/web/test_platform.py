@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def platform(tmp_path: Path) -> AsyncIterator[Platform]:
-    """Broker, gateway and resolver, without Spark."""
+    """Run broker, gateway and resolver, without Spark."""
     started = await asyncio.to_thread(start_platform, tmp_path / "data", "--no-history")
     yield started
     await asyncio.to_thread(started.stop)

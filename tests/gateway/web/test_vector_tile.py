@@ -1,4 +1,4 @@
-"""The encoder against the examples of the specification, and against a reader of our own."""
+"""The encoder against the examples of the specification, and against an independent reader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COORDINATES = st.tuples(st.integers(-500, 5000), st.integers(-500, 5000))
 
 
 def decoded(layer: Layer) -> list[dict[str, Any]]:
-    """The features of the only layer of a tile."""
+    """Return the features of the only layer of a tile."""
     features: list[dict[str, Any]] = read_tile(encode_tile([layer]))[layer.name]["features"]
     return features
 

@@ -14,7 +14,7 @@ PLACED = vendor.FOLDER / "vendor"
 
 @pytest.fixture
 def complete(tmp_path: Path, page_files: None) -> Path:
-    """A copy of what set-up fetched."""
+    """Return a copy of the fetched files."""
     for path in PLACED.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     return tmp_path

@@ -7,7 +7,10 @@ from typing import Any
 
 
 def read_tile(content: bytes) -> dict[str, dict[str, Any]]:
-    """Layers by name: `extent`, and `features` with type, members, commands, parts and areas."""
+    """Return layers by name.
+
+    A layer has `extent`, and `features` with type, members, commands, parts and areas.
+    """
     layers = {}
     for field, value in _fields(content):
         assert field == 3

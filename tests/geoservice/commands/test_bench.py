@@ -1,4 +1,4 @@
-"""The benchmark of look-ups, in small."""
+"""A small run of the lookup benchmark."""
 
 from __future__ import annotations
 

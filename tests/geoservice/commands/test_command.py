@@ -1,4 +1,4 @@
-"""`waylog geo` as a user calls it."""
+"""`waylog geo`, run as a user does."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_serve_answers_until_it_is_told_to_stop(index_option: tuple[str, str]) -
         process.send_signal(signal.SIGTERM)
         _, rest = process.communicate(timeout=20)
     assert process.returncode == 0
-    # Nobody reads from the log where people were.
+    # The log must not contain the coordinates of requests.
     assert "47.14" not in rest
 
 

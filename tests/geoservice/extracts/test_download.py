@@ -1,4 +1,4 @@
-"""Extracts from a mirror on this machine, one that breaks off or lies included."""
+"""Downloads of extracts from a local mirror, also one that breaks off or serves wrong data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXTRACT = "europe/liechtenstein-latest.osm.pbf"
 
 
 class Server:
-    """A mirror as Geofabrik's."""
+    """A mirror with the layout of Geofabrik's."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -27,7 +27,7 @@ class Server:
         self.md5 = hashlib.md5(CONTENT).hexdigest()
         self.etag = '"1"'
         self.indexes = {"index-v1-nogeom.json"}
-        self.break_after: list[int] = []  # bytes, for one request after the other
+        self.break_after: list[int] = []  # bytes to send before breaking off, one entry per request
         self.ranges = True
         self.requests: list[tuple[str, str | None]] = []
 
@@ -67,7 +67,7 @@ class Server:
         return response
 
     def received(self) -> list[str | None]:
-        """The ranges that were asked for, of the extract."""
+        """Return the Range headers of the requests for the extract."""
         return [asked for path, asked in self.requests if path == EXTRACT]
 
 

@@ -1,4 +1,4 @@
-"""Change files and a replication server on this machine, merged into an extract and its index."""
+"""Updates of an extract and its index from change files and from a local replication server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from geoservice.reverse.watch import WatchedGeocoder
 from tests.geoservice.reverse.test_watch import until
 from tests.geoservice.small_extract import SOUTH, STEP, WEST, write_extract
 
-#: Before house 1 in the first street of the small extract, which is node 14 (see below).
+#: A point before house 1 in the first street of the small extract, which is node 14 (see below).
 HOUSE = (SOUTH + 1.5e-4, WEST + 0.5 * STEP)
 MARCH = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -37,7 +37,7 @@ def write_changes(path: Path, *entities: Node | Way) -> None:
 
 
 def renumbered(number: str, version: int, time: datetime = MARCH) -> Node:
-    """The house with another number."""
+    """Return the house with another number."""
     tags = {"addr:housenumber": number, "addr:street": "0. Querstra\u00dfe"}
     return Node(id=14, version=version, timestamp=time, location=(HOUSE[1], HOUSE[0]), tags=tags)
 
@@ -66,7 +66,7 @@ def test_changes_are_merged_into_the_extract(extract: Path, tmp_path: Path) -> N
         Node(id=14_000, version=1, timestamp=MARCH, location=(9.6, 47.2), tags={"place": "hamlet"}),
         Way(id=2, version=2, timestamp=MARCH, visible=False),
     )
-    # In whatever order.
+    # The order of the files does not matter.
     state = apply_files(extract, [second, first])
     assert state.time == MARCH
     assert read_state(extract) == (None, None, MARCH)
@@ -78,7 +78,7 @@ def test_changes_are_merged_into_the_extract(extract: Path, tmp_path: Path) -> N
     assert 2 not in ways and 3 in ways
     with osmium.io.Reader(str(extract)) as reader:
         assert reader.header().box().valid()
-    # Once more changes nothing.
+    # A repetition changes nothing.
     before = extract.read_bytes()
     apply_files(extract, [second, first])
     assert extract.read_bytes() == before
@@ -102,7 +102,7 @@ def test_what_is_no_change_file_leaves_the_extract_alone(
 
 
 class Server:
-    """A replication server: one change file a day from the first of February on."""
+    """A replication server with one change file a day since the first of February."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -135,13 +135,13 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 async def test_an_extract_follows_its_server(server: Server, extract: Path) -> None:
     for number in ("1", "2", "3"):
         server.publish(renumbered(f"{number}0", int(number) + 1))
-    # The extract is of the first of February: files 2 and 3 are new.
+    # The extract is of the first of February, so files 2 and 3 are new.
     state = await asyncio.to_thread(apply_replication, extract, server.url)
     assert (state.sequence, state.time) == (3, datetime(2026, 2, 3, tzinfo=UTC))
     assert read_state(extract) == state
     server.publish(renumbered("40", 9))
     seen: list[tuple[int, int]] = []
-    # Now the extract knows its server.
+    # The extract's header names its server now.
     state = await asyncio.to_thread(
         apply_replication, extract, None, lambda *each: seen.append(each)
     )

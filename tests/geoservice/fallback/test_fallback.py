@@ -1,4 +1,4 @@
-"""The fallback against a real HTTP server, a slow and a broken one included."""
+"""The fallback with a real HTTP server, also a slow and a broken one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from waylog.config import ConfigError
 
 
 class Service:
-    """Somebody else's Nominatim."""
+    """A stand-in for an external Nominatim."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []
@@ -149,7 +149,7 @@ def test_an_answer_that_came_late_can_be_asked_for_without_asking_the_service(
 
 
 class Kept:
-    """Answers of other processes and of earlier days."""
+    """A store with the answers of other processes and of earlier days."""
 
     def __init__(self, answers: dict[Cell, Place | None]) -> None:
         self._answers = answers

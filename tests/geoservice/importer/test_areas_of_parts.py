@@ -1,4 +1,4 @@
-"""Areas of which only a part is there, and the Hilbert curve."""
+"""Areas whose members are only partly in the extract, and the Hilbert curve."""
 
 from __future__ import annotations
 

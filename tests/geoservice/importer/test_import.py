@@ -1,4 +1,4 @@
-"""`waylog geo import`: what it writes, and what it leaves behind."""
+"""`waylog geo import`: the index that it writes, and the files that it leaves."""
 
 from __future__ import annotations
 

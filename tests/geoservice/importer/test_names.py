@@ -1,4 +1,4 @@
-"""Spellings of the same name."""
+"""Names in different spellings."""
 
 from __future__ import annotations
 

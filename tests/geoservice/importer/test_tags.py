@@ -1,4 +1,4 @@
-"""Which objects are places, by their tags."""
+"""The tags that make an object a place."""
 
 from __future__ import annotations
 

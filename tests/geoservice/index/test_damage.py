@@ -1,4 +1,4 @@
-"""Index files with damage anywhere: a clear error, never a wrong address, never a crash."""
+"""Index files with damage anywhere give a clear error, never a wrong address and never a crash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from geoservice.reverse.geocoder import Geocoder, ReverseResult
 from tests.geoservice.index_files import read_sections
 
 _RANDOM = random.Random(11)
-#: Towns, borders, coasts, open sea, both poles, the date line, anywhere, and in the small extract.
+#: Towns, borders, coasts, open sea, both poles, the date line, random points, and the small
+#: extract.
 POINTS = [
     (47.141, 9.5209), (47.66, 9.175), (48.2082, 16.3738), (0.0, -30.0), (90.0, 0.0), (-90.0, 12.0),
     (-17.0, 180.0), (-17.0, -180.0), (65.8, -168.98), (51.44, 4.93),
@@ -35,7 +36,7 @@ def answers(path: Path) -> list[ReverseResult]:
 
 @pytest.fixture(scope="module", params=["world", "streets"])
 def whole(request: pytest.FixtureRequest, world_path: Path, street_path: Path) -> Path:
-    """An index of either kind."""
+    """Return an index of either kind."""
     return world_path if request.param == "world" else street_path
 
 
@@ -60,7 +61,7 @@ def flip(path: Path, offset: int) -> None:
 
 
 def places(path: Path) -> Iterator[tuple[str, int]]:
-    """Bytes of every region: each section's first, middle and last, header, table, fillings."""
+    """Yield offsets in every region: ends and middle of each section, header, table, padding."""
     data = path.read_bytes()
     sections = read_header(memoryview(data)).sections
     covered = 48 + 40 * len(sections)
@@ -92,7 +93,7 @@ def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(
             assert "\n" not in message
         finally:
             flip(copy, offset)
-    # Four bytes of the header and what aligns the sections mean nothing.
+    # Only four bytes of the header and the padding between sections have no meaning.
     assert harmless <= {"header"} | {name for name, _ in places(copy) if "filling" in name}
 
 
@@ -116,7 +117,7 @@ def test_a_file_with_something_behind_its_end_is_refused(copy: Path, tmp_path: P
 
 
 class Sections(dict[str, bytes]):
-    """Sections of an index, in a report of a failure by their names only."""
+    """The sections of an index, which a failure report shows by their names only."""
 
     def __repr__(self) -> str:
         return f"Sections({', '.join(self)})"
@@ -132,7 +133,7 @@ numbers = st.one_of(
     st.integers(-(2**31), 2**31 - 1),
     st.integers(-10_000, 300_000),
 )
-#: Where in a section (a share of it), and what stands there instead.
+#: Positions in a section, as shares of its length, and the numbers to write there.
 changes = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), numbers), min_size=1, max_size=12)
 
 
@@ -141,7 +142,7 @@ changes = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), numbers), min_si
 def test_a_file_of_lies_with_right_checksums_does_no_harm(
     sections: Sections, tmp_path: Path, data: st.DataObject
 ) -> None:
-    """Who can write an index can make it say anything, but no look-up leaves the file."""
+    """A forged index can give any answer, but no lookup reads outside of the file."""
     name = data.draw(st.sampled_from(sorted(sections)))
     content = bytearray(sections[name])
     for share, number in data.draw(changes):
@@ -156,7 +157,7 @@ def test_a_file_of_lies_with_right_checksums_does_no_harm(
     except IndexUnavailable:
         return
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # The texts of addresses are JSON already, too many to be read through at open.
+        # The texts of addresses are JSON already, and too many to be validated at open.
         assert name in ("tails", "tail texts")
         return
     for result in results:

@@ -1,4 +1,4 @@
-"""The kernel against brute force: shapely for countries, haversine over all towns."""
+"""The kernel compared with brute force: shapely for countries, haversine over all towns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class BruteForce:
-    """The same questions, answered slowly."""
+    """A slow implementation of the same queries."""
 
     def __init__(self, index: IndexFile) -> None:
         towns = np.asarray(index.towns).reshape(-1, 8)
@@ -41,12 +41,12 @@ class BruteForce:
         self.tree = shapely.STRtree(self.borders)
 
     def countries(self, lat: float, lon: float) -> set[int]:
-        """The countries whose border encloses the point, or runs within two steps of it."""
+        """Return the countries whose border encloses the point or is within two steps of it."""
         area = shapely.Point(*_steps(lat, lon)).buffer(2)
         return {int(number) for number in self.tree.query(area, predicate="intersects")}
 
     def metres(self, lat: float, lon: float) -> NDArray[np.float64]:
-        """The distance to every town."""
+        """Return the distance to every town."""
         lat1, lat2 = math.radians(lat), np.radians(self.lat)
         half = np.sin((lat2 - lat1) / 2) ** 2
         half += math.cos(lat1) * np.cos(lat2) * np.sin(np.radians(self.lon - lon) / 2) ** 2
@@ -60,7 +60,7 @@ def _steps(lat: float, lon: float) -> tuple[int, int]:
 
 
 def _even_odd(rings: list[NDArray[np.int64]]) -> Any:
-    # Natural Earth's outer rings run clockwise, its holes the other way.
+    # Natural Earth's outer rings are clockwise, its holes counterclockwise.
     polygons = [shapely.polygons(ring) for ring in rings]
     outer = [p for p in polygons if not p.exterior.is_ccw]
     holes = [p for p in polygons if p.exterior.is_ccw]
@@ -88,15 +88,15 @@ def check(index: IndexFile, brute_force: BruteForce, lat: float, lon: float) -> 
             assert not enclosing
             assert metres.min() > NEAR_COAST_M - 1 or brute_force.country[metres.argmin()] >= 0
         else:
-            # A country without any town.
+            # The country has no towns.
             assert not (brute_force.country == country).any()
         return
     assert brute_force.country[town] == country
-    # Never another than the nearest of its country ...
+    # The answer is the nearest town of its country ...
     assert distance == pytest.approx(metres[town], rel=1e-6, abs=0.5)
     of_country = metres[brute_force.country == country].min()
     if enclosing and country not in enclosing:
-        # ... and of another country only as a town that the borders misplace, and is nearest.
+        # ... and one of another country only if it is a stray, and the nearest town.
         assert distance <= STRAY_M + 1
         there = np.isin(brute_force.country, list(enclosing))
         assert distance <= metres[there].min() + 0.5
@@ -129,7 +129,7 @@ def test_points_around_towns_get_what_brute_force_finds(
 def test_every_point_of_a_random_sample_is_in_the_country_that_encloses_it(
     index: IndexFile, brute_force: BruteForce
 ) -> None:
-    """Points near borders too: the cells around Europe are small."""
+    """The sample includes points near borders, because the cells around Europe are small."""
     random = np.random.default_rng(20)
     lats, lons = random.uniform(35, 60, 20_000), random.uniform(-10, 40, 20_000)
     towns, countries, _ = index.world.reverse_batch(lats, lons)
@@ -140,7 +140,7 @@ def test_every_point_of_a_random_sample_is_in_the_country_that_encloses_it(
     on_land = enclosing >= 0
     assert on_land.sum() > 10_000
     differs = np.flatnonzero(on_land & (enclosing != np.asarray(countries)))
-    # Strays alone may differ.
+    # Only points near strays may differ.
     assert len(differs) < 40
     for number in differs:
         check(index, brute_force, lats[number], lons[number])
@@ -168,7 +168,7 @@ def test_both_sides_of_the_date_line_are_the_same_place(index: IndexFile) -> Non
 
 
 def test_a_town_beyond_the_date_line_is_near(index: IndexFile) -> None:
-    """Taveuni lies on both sides of the line: its towns are in the east, the nearest to both."""
+    """Taveuni lies on both sides of the line; its towns are in the east, nearest to both points."""
     _, _, distance = index.world.reverse(-16.8, 179.99)
     assert distance < 200_000
 
@@ -209,7 +209,7 @@ def test_batches_of_unequal_lengths_are_refused(index: IndexFile) -> None:
 
 @pytest.mark.parametrize("broken", ["cells", "leaves", "pieces", "countries", "axes", "towns"])
 def test_sections_that_point_outside_are_refused(index: IndexFile, broken: str) -> None:
-    """A checksum says that a file is as it was written, not that it was written well."""
+    """A checksum shows that a file is as it was written, not that its content is valid."""
     names = ["cells", "leaves", "pieces", "vertices", "countries", "tree", "tree axes", "towns"]
     names += ["stray ends", "stray tree", "stray axes", "strays", "string ends"]
     sections = {

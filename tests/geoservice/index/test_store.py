@@ -1,4 +1,4 @@
-"""Index files that are missing, damaged or foreign."""
+"""Index files that are missing, damaged or of another format."""
 
 from __future__ import annotations
 

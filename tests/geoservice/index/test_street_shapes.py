@@ -1,4 +1,4 @@
-"""Shapes that come out of an index as they went in."""
+"""Shapes read from an index equal those of the extract."""
 
 from __future__ import annotations
 

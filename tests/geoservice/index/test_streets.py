@@ -1,4 +1,4 @@
-"""The kernel of streets against brute force with shapely, on a town that does not exist."""
+"""The street kernel compared with brute force by shapely, on an invented town."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Thing:
 
 
 class BruteForce:
-    """Everything of the extract, looked at one by one."""
+    """A search that compares every object of the extract."""
 
     def __init__(self, extract: Path, directory: Path) -> None:
         source = read_extracts([extract], directory, lambda _text, _part: None)
@@ -94,7 +94,7 @@ class BruteForce:
     def nearest(
         self, lat: float, lon: float, layers: frozenset[str], degrees: bool
     ) -> tuple[set[_Key], float]:
-        """Those that may be answered (several are equally near), and the distance in degrees."""
+        """Return the acceptable answers (several are equally near), and the distance in degrees."""
         scale = 1.0 if degrees else math.cos(math.radians(lat))
         point = shapely.Point(lon * scale, lat)
 
@@ -140,7 +140,7 @@ class BruteForce:
                     shortest = min(distance for distance, _ in houses)
                     found.update(key for distance, key in houses if distance <= shortest + 1e-9)
             elif best == 0.0:
-                # A point in an outline may say more than the outline.
+                # A point inside an outline may be more specific than the outline.
                 found.update(
                     other.key
                     for distance, other, _ in candidates
@@ -198,7 +198,7 @@ def test_any_point_gets_what_brute_force_finds(
         if any(key[0] == "way" and place.osm_id == key[1] for key in expected):
             return
         if place.osm_type == "way":
-            return  # an interpolated number: tested by itself
+            return  # an interpolated number has a test of its own
     if expected:
         assert (place.osm_type, place.osm_id, place.category) in expected
     elif "address" in layers:

@@ -1,4 +1,4 @@
-"""Finished addresses say what the answers say, member by member."""
+"""Serialised addresses equal the geocoder's answers, member by member."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def members(result: ReverseResult) -> dict[str, Any]:
 
 
 def check(geocoder: Geocoder, lats: array[float], lons: array[float]) -> set[str]:
-    """All bytes say what the results say, in its order; returns the keys that were met."""
+    """Check that all bytes equal the results, in the same order; return the keys that occurred."""
     keys: set[str] = set()
     written = AddressBytes(geocoder).batch(lats, lons)
     for text, result in zip(written, geocoder.reverse_batch(lats, lons), strict=True):

@@ -1,4 +1,4 @@
-"""Known places, zoom, and agreement with Nominatim about the country."""
+"""Known places, zoom, and agreement with Nominatim on the country."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_zoom_takes_the_finer_members_away(geocoder: Geocoder) -> None:
     assert list(by_zoom[10].address) == ["city", "state", "country", "country_code"]
     assert list(by_zoom[13].address) == ["suburb", "city", "state", "country", "country_code"]
     assert by_zoom[13] == by_zoom[18]
-    # The distance is to the suburb, of which nothing is said.
+    # The known distance is that to the suburb, which is not in this answer.
     assert by_zoom[10].distance is None
 
 
@@ -111,10 +111,10 @@ def test_a_bad_point_of_a_batch_is_named(geocoder: Geocoder) -> None:
 
 
 def test_agreement_with_nominatim_in_liechtenstein_does_not_fall(geocoder: Geocoder) -> None:
-    """Floors a little below what was measured, not aims.
+    """The limits are a little below the measured values; they are not goals.
 
-    Natural Earth's border of Liechtenstein is simplified by up to a kilometre: where people live
-    the country is right, in the mountains along the border it often is not (country 299, 375 and
+    Natural Earth's border of Liechtenstein is simplified by up to a kilometre. Where people live,
+    the country is right; in the mountains along the border it often is not (country 299, 375 and
     233 of the 300, 400 and 300 points below; town 699 of 1000).
     """
     if not TRUTH.exists():

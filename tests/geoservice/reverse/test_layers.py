@@ -1,4 +1,4 @@
-"""Streets above the world: borders, enclaves, the date line, the poles, and what is no point."""
+"""Streets over the world index: borders, enclaves, the date line, the poles, and invalid points."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def streets(street_path: Path) -> Geocoder:
 
 @pytest.fixture(scope="module")
 def at_the_date_line(world_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Geocoder:
-    """The same town, its eastern end ten metres before the date line."""
+    """Return the same town, moved so that its eastern end is ten metres before the date line."""
     folder = tmp_path_factory.mktemp("date line")
     write_extract(folder / "east.osm.pbf", west=180 - END - 1e-4)
     build_index([folder / "east.osm.pbf"], folder / "east.geo", world=world_path)
@@ -84,13 +84,13 @@ def test_in_degrees_only_the_country_is_answered_away_from_the_extract(
 def test_in_the_extract_a_street_answers(streets: Geocoder, lat: float, lon: float) -> None:
     result = streets.reverse(lat, lon)
     assert is_street(result)
-    # No street is farther than half the way between two of them, and of its houses one is answered
-    # that is near to where the street is nearest.
+    # No street is farther away than half the distance between two of them, and the house in the
+    # answer is near the nearest point of its street.
     assert result.distance is not None and result.distance <= 1.5 * STEP * 111_195
 
 
 def test_leaving_the_extract_the_answers_change_once(streets: Geocoder) -> None:
-    """Going north from its last street: streets, its areas, then the world, never back."""
+    """Going north: the last street, areas of the extract, then the world, never back."""
     seen: list[str] = []
     for step in range(400):
         result = streets.reverse(SOUTH + END + step * 5e-4, WEST + END / 2)
@@ -98,7 +98,7 @@ def test_leaving_the_extract_the_answers_change_once(streets: Geocoder) -> None:
         assert place is not None
         kind = "world" if place.osm_type is None else place.category
         if kind in ("amenity", "building", "place"):
-            kind = "highway"  # what stands at the last street
+            kind = "highway"  # buildings along the last street
         if not seen or seen[-1] != kind:
             seen.append(kind)
     assert seen[0] == "highway" and seen[-1] == "world"

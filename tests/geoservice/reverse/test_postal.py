@@ -1,4 +1,4 @@
-"""Addresses as on letters."""
+"""Addresses in postal format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker processes share one index: each needs little more memory than it would without."""
+"""Worker processes share one index: each needs little memory in addition to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 WORKERS = 4
 KINDS = ("Pss", "Private_Dirty")
 
-#: Opens the index and touches all of it with look-ups, step by step as it is told.
+#: A program that opens the index and touches all of it with lookups, step by step on command.
 WORKER = """
 import random, sys
 from array import array
@@ -60,7 +60,7 @@ def go_on(process: subprocess.Popen[str]) -> None:
 
 
 def memory(process: subprocess.Popen[str]) -> dict[str, int]:
-    """Bytes by kind: Pss is what is resident, what is shared divided by those who share it."""
+    """Return bytes by kind; Pss is resident memory, with shared pages divided by the processes."""
     try:
         text = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii")
     except OSError as error:
@@ -91,5 +91,5 @@ def test_four_workers_hold_one_index_between_them(world_path: Path) -> None:
         f"of which {own:,.0f} are each one's own ({own / size:.1%} of the index)"
     )
     assert own < 0.05 * size
-    # What is left is the index, once between them, as far as it was touched.
+    # The rest is the touched part of the index, counted once for all workers.
     assert grown["Pss"] - grown["Private_Dirty"] < size

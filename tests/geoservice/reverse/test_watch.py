@@ -1,4 +1,4 @@
-"""Index files that are replaced, damaged and removed while lookups go on."""
+"""Index files that are replaced, damaged and removed during lookups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VADUZ = (47.141, 9.5209)
 
 @pytest.fixture(scope="module")
 def versions(world_path: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two indexes that name a town differently, by their versions."""
+    """Return two indexes with different names for a town, by their versions."""
     folder = tmp_path_factory.mktemp("versions")
     other = folder / "other.bin"
     write_renamed(world_path, other, b"Vaduz", b"Zuduv")
@@ -55,7 +55,7 @@ def watched(served: Path) -> Iterator[WatchedGeocoder]:
 
 
 def put(source: Path, target: Path) -> None:
-    """Replace a file at once, as an import does."""
+    """Replace a file atomically, as an import does."""
     beside = target.with_suffix(".beside")
     shutil.copy(source, beside)
     beside.replace(target)
@@ -83,7 +83,7 @@ def test_a_file_put_in_place_of_the_index_is_taken_into_use(
     put(versions[second], served)
     until(lambda: watched.current.index_version == second)
     assert name_at(watched.current) == "Zuduv"
-    # Who holds on to the one before can go on asking it.
+    # A caller that still holds the previous geocoder can use it.
     assert (before.index_version, name_at(before)) == (first, "Vaduz")
 
 
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_used_is_refused_and_the_old_index_goes_on(
     [line] = caplog.messages
     assert f"going on with index {first}" in line
     assert str(served) in line
-    # And the next good one is taken.
+    # The next usable file is opened.
     put(versions[second], served)
     until(lambda: watched.current.index_version == second)
     assert watched.refused is None
@@ -166,7 +166,7 @@ def test_an_index_that_is_removed_stays_in_use_until_another_comes(
 def test_a_file_that_is_written_to_while_in_use_is_not_asked_any_more(
     watched: WatchedGeocoder, served: Path, world_path: Path
 ) -> None:
-    """Its map changes with it: the town's name would be what somebody has just written there."""
+    """The memory map changes with the file: the town's name would be the one just written there."""
     assert watched.current.index.path == served
     section = read_header(memoryview(served.read_bytes())).sections["strings"]
     with served.open("r+b") as file:
@@ -187,7 +187,7 @@ def test_at_the_start_an_unusable_index_is_an_error(tmp_path: Path) -> None:
 
 
 async def test_a_running_server_follows_its_index(served: Path, versions: dict[str, Path]) -> None:
-    """The process, over HTTP: each answer is that of an index that was in place, and none fails."""
+    """A server process over HTTP: each answer is from an index that was there, and none fails."""
     first, second = versions
     words = ["geo", "serve", "--listen", "127.0.0.1:0", "--index", str(served)]
     process = await asyncio.create_subprocess_exec(

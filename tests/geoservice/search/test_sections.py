@@ -1,4 +1,4 @@
-"""The index of words against a plain search of the same names."""
+"""The word index compared with a plain search of the same names."""
 
 from __future__ import annotations
 

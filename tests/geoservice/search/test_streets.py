@@ -1,4 +1,4 @@
-"""Streets, houses and places of an extract, found by name."""
+"""The search of streets, houses and places of an extract by name."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_damaged_index_of_words_finds_something_else_and_nothing_breaks(
         numbers[place] = data.draw(st.integers(-(2**31), 2**31 - 1))
     sections[name] = numbers.tobytes() + sections[name][len(numbers) * 4 :]
     damaged = tmp_path_factory.mktemp("damaged") / "town.geo"
-    # With right checksums, as whoever forges an index would write it.
+    # The checksums are valid, as in a forged index.
     write_index(damaged, sections)
     layers = open_layers(Geocoder.open(damaged))
     for text in ("Hauptstrasse 3a, Sternwil", "Alte Gasse 14", "9999", "Bäckerei Hinterdorf"):

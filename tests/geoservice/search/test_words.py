@@ -1,4 +1,4 @@
-"""Which spellings are the same word."""
+"""Spellings that count as the same word."""
 
 from __future__ import annotations
 

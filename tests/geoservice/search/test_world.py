@@ -1,4 +1,4 @@
-"""Towns and countries of the world, found by name."""
+"""The search of towns and countries of the world by name."""
 
 from __future__ import annotations
 

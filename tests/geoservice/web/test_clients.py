@@ -1,6 +1,7 @@
-"""Programs that ask Nominatim or Photon, their requests as in their sources, asked of us.
+"""Clients of Nominatim and Photon, with the requests of their source code.
 
-geopy is the real one; of the others the request is repeated, and what they read of the answer.
+geopy itself is used. For the other clients, the tests repeat the request and read the same members
+of the answer.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from geoservice.web.server import make_app
 from tests.geoservice.town_extract import LAT, LON, write_town
 from tests.http_session import http_session
 
-#: At the bakery: Alte Gasse 1.
+#: A point at the bakery: Alte Gasse 1.
 HOUSE = (LAT + 10e-4, LON + 1e-4)
-#: On Hauptstrasse, far from houses.
+#: A point on Hauptstrasse, far from houses.
 STREET = (LAT, LON + 79e-4)
 
 
@@ -120,7 +121,7 @@ async def test_traccars_geocoder_of_type_nominatim(address: str) -> None:
     assert answer["display_name"]
     assert (parts["house_number"], parts["road"], parts["town"]) == ("1", "Alte Gasse", "Sternwil")
     assert (parts["postcode"], parts["country_code"].upper()) == ("9999", "LI")
-    # Where nothing is, it needs an object without an address.
+    # Where nothing is found, it needs an object without an address.
     nothing = await get(address, "/reverse?format=json&lat=0.0&lon=-30.0&zoom=18&addressdetails=1")
     assert "address" not in nothing
 

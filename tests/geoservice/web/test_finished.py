@@ -1,4 +1,4 @@
-"""Finished bytes are what the slow way writes."""
+"""Cached serialised answers equal those that are rendered one by one."""
 
 from __future__ import annotations
 

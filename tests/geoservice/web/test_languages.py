@@ -1,4 +1,4 @@
-"""Accept-Language, as browsers and geopy send it."""
+"""The header Accept-Language, as browsers and geopy send it."""
 
 from __future__ import annotations
 

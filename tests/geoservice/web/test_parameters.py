@@ -1,4 +1,4 @@
-"""Query parameters, as strangers send them."""
+"""Query parameters, valid and invalid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP server on a real socket, asked by aiohttp and by geopy's own Nominatim client."""
+"""The HTTP server on a real socket, with aiohttp and geopy's own Nominatim client."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_reverse_answers_as_nominatim_does(client: aiohttp.ClientSession) 
     assert body["name"] == "Vaduz"
     assert body["display_name"] == "Vaduz, Liechtenstein"
     assert body["address"]["country_code"] == "li"
-    # Nominatim's coordinates are texts.
+    # Nominatim's coordinates are strings.
     assert isinstance(body["lat"], str) and abs(float(body["lat"]) - 47.14) < 0.01
     assert "GeoNames" in body["licence"]
     assert body["distance"] < 200
@@ -79,7 +79,7 @@ async def test_zoom_and_addressdetails_are_heeded(client: aiohttp.ClientSession)
     assert country["address"] == {"country": "Liechtenstein", "country_code": "li"}
     assert (country["class"], country["type"]) == ("boundary", "administrative")
     assert "address" not in await get(client, f"{VADUZ}&addressdetails=0&format=json")
-    # As in Nominatim, everything but 0 is yes.
+    # As in Nominatim, every value but 0 means yes.
     assert "address" in await get(client, f"{VADUZ}&addressdetails=false&format=json")
 
 
@@ -239,10 +239,10 @@ async def test_a_body_that_is_too_long_is_refused(client: aiohttp.ClientSession)
 
 
 class Elsewhere:
-    """Somebody's geocoder that knows the open sea."""
+    """An external geocoder that knows the open sea."""
 
     def reverse(self, query: tuple[float, float], *, exactly_one: bool, timeout: float) -> Any:
-        """The same for every point."""
+        """Return the same location for every point."""
         return Location("Open sea", (0.0, 0.0), {"address": {"sea": "Open sea"}})
 
 
@@ -290,7 +290,7 @@ async def test_search_answers_as_nominatim_does(client: aiohttp.ClientSession) -
     async with client.get("/search?q=vaduz") as response:
         assert response.headers["Content-Type"] == "application/json; charset=utf-8"
         [vaduz, *_] = await response.json()
-    # Without the address: it has to be asked for here.
+    # The address is not included unless it is requested.
     assert list(vaduz) == [
         *("place_id", "licence", "lat", "lon", "category", "type", "place_rank", "importance"),
         *("addresstype", "name", "display_name", "boundingbox", "timezone", "index_version"),

@@ -1,4 +1,4 @@
-"""The builder: repeatable, and quick enough for a set-up."""
+"""The builder of the world index: repeatable results, and the cells of borders."""
 
 from __future__ import annotations
 

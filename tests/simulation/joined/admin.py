@@ -1,4 +1,4 @@
-"""An operator who creates, deletes, moves and configures while everything else goes on."""
+"""An operator who creates, deletes, moves and configures topics while everything else goes on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTITIONS = 2
 
 
 class Admin(Client):
-    """Creates the topic that all others use, then whatever the seed wants."""
+    """Creates the topic that all others use, then does whatever the seed selects."""
 
     topic = "data"
 
@@ -39,7 +39,7 @@ class Admin(Client):
                     await self._move()
                 case 4:
                     await self._configure()
-        # To decide something shows that somebody can.
+        # A decision at the end shows that the cluster can make one.
         while not await self._create("last", 1):
             await self.pause(0.1)
         await self._cancel_moves()
@@ -122,7 +122,7 @@ class Admin(Client):
         return True
 
     async def _cancel_moves(self) -> None:
-        """What is still being moved may have been waiting for a broker for long."""
+        """Cancel reassignments that may have waited for a broker for a long time."""
         for index in range(PARTITIONS):
             while not await self._reassign(self.topic, index, None):
                 await self.pause(0.1)

@@ -16,23 +16,23 @@ PORT = 9092
 
 
 def host(node_id: int) -> str:
-    """Where a node is."""
+    """Return the address of a node."""
     return f"10.0.0.{node_id}"
 
 
 class Node:
-    """A broker's machine."""
+    """The machine of a broker."""
 
     def __init__(self, world: World, network: Network, properties: dict[str, str]) -> None:
         self.node_id = int(properties["node.id"])
         self.config = BrokerConfig.from_properties(properties)
         self.machine = Machine(world, network, host(self.node_id), self._main)
-        #: The broker, while it serves.
+        #: The broker while it serves, else None.
         self.broker: Broker | None = None
 
     @property
     def endpoint(self) -> Endpoint:
-        """For clients."""
+        """The address for clients."""
         return Endpoint(host(self.node_id), PORT)
 
     async def _main(self, machine: Machine) -> None:
@@ -64,7 +64,7 @@ class Node:
 
 
 def properties(world: World, node_id: int, nodes: int, *, flushes: bool) -> dict[str, str]:
-    """The property file of a node: production's settings, with times that are ten times shorter."""
+    """Return a node's properties: production's settings, with times ten times shorter."""
     factor = min(nodes, 3)
     voters = ",".join(f"{each}@{host(each)}:9093" for each in range(1, nodes + 1))
     return {

@@ -1,4 +1,4 @@
-"""What must hold of the whole platform, as clients see it; remembers what was promised to whom."""
+"""Invariants of the whole platform as clients see it; records what was acknowledged to whom."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ NO_VALUE = b"(marker)"
 
 
 class Violation(AssertionError):
-    """A promise does not hold."""
+    """A guarantee does not hold."""
 
 
 @dataclass
 class Transaction:
-    """What a client knows of one of its transactions."""
+    """A client's knowledge of one of its transactions."""
 
     name: str
-    life: int  # of the producers with the same transactional id
+    life: int  # the number of the producer among those with the same transactional id
     values: dict[bytes, Place] = field(default_factory=dict)
-    #: "committed" and "aborted" were acknowledged, "unknown" has no answer.
+    #: "committed" and "aborted" were acknowledged; "unknown" has got no answer.
     outcome: str = "open"
-    #: What it commits for a group.
+    #: The offset that it commits for a group.
     offset: int | None = None
 
 
 @dataclass
 class _Committed:
-    """A group's offset of one partition."""
+    """A group's committed offset of one partition."""
 
     acknowledged: int = -1
-    epoch: int = -1  # the generation or member epoch that it was acknowledged for
+    epoch: int = -1  # the generation or member epoch for which it was acknowledged
     member: str = ""
-    #: Asked for and never answered: may come to hold at any time.
+    #: Offsets whose commit was never answered: each may take effect at any time.
     uncertain: set[int] = field(default_factory=set)
 
 
 class Checker:
-    """See the module."""
+    """Checks the guarantees; see the module."""
 
     def __init__(self) -> None:
-        #: What every offset holds, as the first who read it saw it.
+        #: The value at every offset, as the first reader saw it.
         self.contents: dict[Place, dict[int, bytes]] = {}
         self.acknowledged: dict[Place, dict[bytes, int]] = {}
         self.transactions: list[Transaction] = []
-        #: What readers of committed transactions have seen.
+        #: The values that readers of committed transactions have seen.
         self.visible: dict[Place, dict[bytes, int]] = {}
         self._values: dict[Place, dict[bytes, int]] = {}
         self._committed: dict[tuple[str, Place], _Committed] = {}
@@ -55,40 +55,40 @@ class Checker:
         self._lives: dict[str, int] = {}
         self._copied = 0
         self._shared: dict[tuple[str, Place], set[int]] = {}
-        # When a group's answer was acknowledged, and in which leader epoch the record was given.
+        # By record: the leader epoch in which it was accepted, and when that was confirmed.
         self._accepted: dict[tuple[str, Place], dict[int, tuple[int, float]]] = {}
 
     # -------------------------------------------------------------------------------------- records
 
     def given_producer_id(self, producer_id: int) -> None:
-        """A producer without a transactional id was given an id that nobody else has."""
+        """Check that a producer id without a transactional id was not given out before."""
         if producer_id in self._producer_ids:
             raise Violation(f"producer id {producer_id} is given twice")
         self._producer_ids.add(producer_id)
 
     def fence(self, transactional_id: str) -> int:
-        """A transactional id has been taken over; the number of this life."""
+        """Note that a transactional id was taken over; return the number of this producer."""
         self._lives[transactional_id] = self._lives.get(transactional_id, 0) + 1
         return self._lives[transactional_id]
 
     def is_fenced(self, transactional_id: str, life: int) -> bool:
-        """Whether somebody has taken over."""
+        """Return whether a later producer has taken over the transactional id."""
         return life < self._lives[transactional_id]
 
     def next_copied(self) -> int:
-        """An offset that no transaction has committed yet."""
+        """Return an offset that no transaction has committed yet."""
         self._copied += 1
         return self._copied
 
     def acknowledge(self, place: Place, values: Sequence[bytes], base_offset: int) -> None:
-        """A producer was told that its records are committed."""
+        """Note records whose commit was acknowledged to a producer."""
         known = self.acknowledged.setdefault(place, {})
         for offset, value in enumerate(values, base_offset):
             if known.setdefault(value, offset) != offset:
                 raise Violation(f"{value!r} is acknowledged at {known[value]} and {offset}")
 
     def read(self, place: Place, offset: int, value: bytes) -> None:
-        """Somebody was given a record: at an offset everybody sees the same, and all of it once."""
+        """Check a record that was read: all readers see the same, and each value only once."""
         contents = self.contents.setdefault(place, {})
         if contents.setdefault(offset, value) != value:
             raise Violation(
@@ -101,7 +101,7 @@ class Checker:
             raise Violation(f"{place}: {value!r} is there twice, at {values[value]} and {offset}")
 
     def read_committed(self, place: Place, offset: int, value: bytes) -> None:
-        """Somebody who wants committed transactions only was given a record."""
+        """Check a record that was read with isolation level read_committed."""
         self.read(place, offset, value)
         self.visible.setdefault(place, {})[value] = offset
 
@@ -111,14 +111,17 @@ class Checker:
         return self._committed.setdefault((group, place), _Committed())
 
     def commit_begins(self, group: str, place: Place, epoch: int, member: str) -> bool:
-        """A commit is sent; whether it has to be refused, since another member has taken over."""
+        """Note a commit that is sent; return whether a newer member has taken the partition over.
+
+        Such a commit has to be refused.
+        """
         known = self._group(group, place)
         return known.epoch > epoch and known.member != member
 
     def commit_ends(
         self, group: str, place: Place, offset: int, epoch: int, member: str, *, is_zombie: bool
     ) -> None:
-        """A commit was acknowledged."""
+        """Check a commit that was acknowledged."""
         known = self._group(group, place)
         if is_zombie:
             raise Violation(
@@ -130,27 +133,27 @@ class Checker:
         known.acknowledged = max(known.acknowledged, offset)
 
     def commit_is_unknown(self, group: str, place: Place, offset: int) -> None:
-        """A commit has no answer."""
+        """Note a commit that has got no answer."""
         self._group(group, place).uncertain.add(offset)
 
     def promised(self, group: str, place: Place) -> int:
-        """The offset that a group cannot fall behind any more."""
+        """Return the offset below which a group cannot fall any more."""
         return self._group(group, place).acknowledged
 
     def fetched(self, group: str, place: Place, promised: int, offset: int) -> None:
-        """A group's offset was read; when that was asked for, `promised` was."""
+        """Check a committed offset that was read; `promised` is that from before the request."""
         known = self._group(group, place)
         if offset < promised and offset not in known.uncertain:
             raise Violation(f"{group} {place}: {promised} was committed, {offset} is read")
-        known.acknowledged = max(known.acknowledged, offset)  # if not to whoever committed it
+        known.acknowledged = max(known.acknowledged, offset)  # it took effect, answered or not
 
     # --------------------------------------------------------------------------------- share groups
 
     def shared(self, group: str, place: Place, offset: int, epoch: int, asked: float) -> None:
-        """A member was given a record by a leader of an epoch, for what it `asked` then."""
+        """Check a record that a leader has delivered in this epoch to a request sent at `asked`."""
         self._shared.setdefault((group, place), set()).add(offset)
         accepted = self._accepted.get((group, place), {}).get(offset)
-        # A former leader may not know what the next one has been told.
+        # A former leader may not know what was acknowledged to the next one.
         if accepted is not None and epoch >= accepted[0] and asked > accepted[1]:
             raise Violation(
                 f"{group} {place}: {offset}, accepted at {accepted[1]:.4f} in epoch "
@@ -160,13 +163,13 @@ class Checker:
     def accepted(
         self, group: str, place: Place, offsets: Sequence[int], epoch: int, now: float
     ) -> None:
-        """A member was told that its answer is stored."""
+        """Note that a member's acknowledgement of records was confirmed."""
         known = self._accepted.setdefault((group, place), {})
         for offset in offsets:
             known.setdefault(offset, (epoch, now))
 
     def not_shared(self, group: str) -> list[tuple[Place, int]]:
-        """Acknowledged records that no member of a group has been given."""
+        """Return acknowledged records that no member of a group has got."""
         return [
             (place, offset)
             for place, promised in self.acknowledged.items()
@@ -177,7 +180,7 @@ class Checker:
     # ------------------------------------------------------------------------------------------ end
 
     def finish(self, ends: dict[Place, int]) -> None:
-        """The faults are over, everybody has read everything up to `ends`."""
+        """Check the end, after all faults; readers have read everything up to `ends`."""
         for place, promised in self.acknowledged.items():
             contents = self.contents.get(place, {})
             for value, offset in promised.items():
@@ -204,7 +207,7 @@ class Checker:
             raise Violation(f"{transaction.name}: {len(seen)} of {len(values)} are seen: torn")
 
     def check_copied(self, offset: int) -> None:
-        """What a group's transactions have committed is what the last of them said."""
+        """Check the committed offset of a group: it must be that of the last transaction."""
         allowed = {-1}
         for each in sorted(self.transactions, key=lambda each: each.life):
             if each.offset is None:
@@ -218,7 +221,7 @@ class Checker:
 
 
 def compare_logs(brokers: Iterable[Broker]) -> None:
-    """All replicas of a partition hold the same bytes."""
+    """Check that all replicas of a partition hold the same bytes."""
     logs: dict[Place, tuple[int, bytes]] = {}
     for broker in brokers:
         for partition in broker.topics.partitions():

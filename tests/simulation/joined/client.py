@@ -1,4 +1,4 @@
-"""What all simulated clients do: connect, find leaders and coordinators, give up and try again."""
+"""Common work of all simulated clients: connecting, finding leaders and coordinators, retrying."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from waylog.config import Endpoint
 Body = dict[str, Any]
 Place = tuple[str, int]
 
-#: After these a client refreshes what it knows and asks again.
+#: Error codes after which a client refreshes its metadata and asks again.
 AGAIN = frozenset(
     each.code
     for each in (
@@ -45,7 +45,7 @@ AGAIN = frozenset(
 
 
 class Client:
-    """One client on a machine of its own."""
+    """A client on a machine of its own."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class Client:
         self.checker = checker
         self.name = name
         self.brokers = brokers
-        #: Nothing new is begun any more; what has been begun is finished.
+        #: If set, the client begins nothing new, and finishes what it has begun.
         self.is_stopping = False
         self.is_done = False
         self._network = network
         self._peers: dict[int, Peer] = {}
         self._leaders: dict[Place, int] = {}
-        #: Of the leaders that are known.
+        #: The leader epochs of the known leaders.
         self.leader_epochs: dict[Place, int] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._partitions: dict[str, int] = {}
@@ -73,7 +73,7 @@ class Client:
         self.machine = Machine(world, network, f"10.0.1.{name}", self._main)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the client's machine."""
         self.machine.start()
 
     async def _main(self, machine: Machine) -> None:
@@ -82,15 +82,15 @@ class Client:
         await asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """What the client does; returns when it is told to stop and has nothing left to do."""
+        """Do the client's work; returns when it is told to stop and has nothing left to do."""
         raise NotImplementedError
 
     def note(self, text: str) -> None:
-        """For the history."""
+        """Add a line to the history."""
         self.world.note(f"{self.name}: {text}")
 
     async def pause(self, seconds: float) -> None:
-        """Wait, about so long."""
+        """Wait for about this time."""
         await asyncio.sleep(seconds * self.world.random.uniform(0.5, 1.5))
 
     # --------------------------------------------------------------------------------------- asking
@@ -98,7 +98,7 @@ class Client:
     async def ask(
         self, node_id: int, api: Api, version: int, body: Body, *, timeout_s: float = 1.5
     ) -> Body | None:
-        """Ask a broker; None where there is no answer."""
+        """Send a request to a broker; return its answer, None if there is none."""
         peer = self._peers.get(node_id)
         if peer is None:
             peer = self._peers[node_id] = Peer(self.brokers[node_id], self.name)
@@ -116,7 +116,7 @@ class Client:
             async with asyncio.timeout(timeout_s):
                 return await future
         except TimeoutError:
-            # What was asked may be carried out all the same, and long after this.
+            # The request may still be carried out, even long after this.
             self.world.faults["request given up"] += 1
             peer.close()
             if self._peers.get(node_id) is peer:
@@ -124,11 +124,11 @@ class Client:
             return None
 
     def any_broker(self) -> int:
-        """One of them."""
+        """Return a random broker."""
         return self.world.random.choice(list(self.brokers))
 
     async def refresh(self, topic: str) -> None:
-        """Ask somebody who leads a topic's partitions."""
+        """Ask a random broker for the leaders of a topic's partitions."""
         answer = await self.ask(
             self.any_broker(),
             METADATA,
@@ -149,13 +149,13 @@ class Client:
             for partition in each["partitions"]:
                 place = topic, partition["partition_index"]
                 if is_known and partition["leader_epoch"] < self.leader_epochs.get(place, -1):
-                    # By a broker that is behind: who went by it would be led back (KIP-320).
+                    # The broker is behind: its metadata would lead back to an old leader (KIP-320).
                     continue
                 self._leaders[place] = partition["leader_id"]
                 self.leader_epochs[place] = partition["leader_epoch"]
 
     async def leader(self, place: Place) -> int | None:
-        """Who leads a partition, as far as somebody knows."""
+        """Return the leader of a partition, None if no broker knows it."""
         known = self._leaders.get(place)
         if known is None:
             await self.refresh(place[0])
@@ -163,25 +163,25 @@ class Client:
         return None if known is None or known < 0 else known
 
     def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic, as far as known."""
+        """Return the known partitions of a topic."""
         return list(range(self._partitions.get(topic, 0)))
 
     def topic_id(self, topic: str) -> bytes:
-        """As far as known."""
+        """Return the id of a topic, zeroes if it is not known."""
         return self._topic_ids.get(topic, bytes(16))
 
     def forget(self, place: Place) -> None:
-        """Its leader seems to be another."""
+        """Forget the leader of a partition, which seems to have changed."""
         self._leaders.pop(place, None)
 
     def is_led_since(self, place: Place, epoch: int) -> None:
-        """Others have read in this leader epoch: an older leader does not count (KIP-320)."""
+        """Note a leader epoch that was seen in records: older leaders do not count (KIP-320)."""
         if epoch > self.leader_epochs.get(place, -1):
             self.leader_epochs[place] = epoch
             self.forget(place)
 
     async def coordinator(self, key: str, kind: int) -> int | None:
-        """Who coordinates a group (0) or a transactional id (1)."""
+        """Return the coordinator of a group (0) or a transactional id (1), None if unknown."""
         known = self._coordinators.get((key, kind))
         if known is None:
             answer = await self.ask(
@@ -198,7 +198,7 @@ class Client:
     async def ask_coordinator(
         self, key: str, kind: int, api: Api, version: int, body: Body, *, timeout_s: float = 1.5
     ) -> Body | None:
-        """Ask; None where there is no answer, or one by somebody who does not coordinate it."""
+        """Send a request to a coordinator; forget the coordinator if it fails."""
         node_id = await self.coordinator(key, kind)
         if node_id is None:
             await self.pause(0.05)
@@ -209,11 +209,11 @@ class Client:
         return answer
 
     def lost_coordinator(self, key: str, kind: int) -> None:
-        """It seems to be another."""
+        """Forget a coordinator, which seems to have changed."""
         self._coordinators.pop((key, kind), None)
 
     def violated(self, text: str) -> Violation:
-        """What must not happen has happened to this client."""
+        """Return the violation of a guarantee to this client."""
         return Violation(f"{self.name}: {text}")
 
 

@@ -36,17 +36,17 @@ _REJOIN = frozenset(
 
 
 class Reading(Client):
-    """Whoever fetches."""
+    """A client that fetches."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        #: Where reading goes on.
+        #: The next offset of each partition.
         self.positions: dict[Place, int] = {}
         self._aborted: dict[Place, set[int]] = {}
         self.reads_committed = False
 
     async def fetch(self, place: Place, *, wait_ms: int = 50) -> bool:
-        """Read on in a partition; whether something came."""
+        """Fetch the next records of a partition; return whether any came."""
         leader = await self.leader(place)
         if leader is None:
             self.forget(place)
@@ -54,8 +54,8 @@ class Reading(Client):
             return False
         node_id, epoch = leader, self.leader_epochs[place]
         if self.world.random.random() < 0.1:
-            # Followers serve too. Who asked without the epoch could be shown more by a new leader
-            # than a former one, that has not heard of it, has.
+            # Followers serve too. The epoch is sent along: without it, a new leader could deliver
+            # records that a former one, which does not know of it, does not have.
             node_id = self.any_broker()
         position = self.positions.setdefault(place, 0)
         answer = await self.ask(
@@ -93,7 +93,7 @@ class Reading(Client):
         each = answer["responses"][0]["partitions"][0]
         code = each["error_code"]
         if code in AGAIN or (code == errors.OffsetOutOfRange.code and node_id != leader):
-            # A follower may not know yet what its leader has committed.
+            # A follower may not know yet how much its leader has committed.
             self.forget(place)
             await self.pause(_RETRY_S)
             return False
@@ -142,7 +142,7 @@ class Reading(Client):
         return moved
 
     async def end_of(self, place: Place) -> int | None:
-        """Where a partition ends for consumers."""
+        """Return the end offset of a partition for consumers, None if it is not known."""
         leader = await self.leader(place)
         if leader is None:
             self.forget(place)
@@ -176,12 +176,12 @@ class Reading(Client):
 
 
 class Reader(Reading):
-    """Reads a topic from its beginning, all of it."""
+    """Reads a whole topic from its beginning."""
 
     topic = "data"
 
     async def run(self) -> None:
-        """See Client; there is always more to read."""
+        """See Client; runs until the simulation ends."""
         while True:
             if not self.partitions(self.topic) or self.world.random.random() < 0.02:
                 await self.refresh(self.topic)
@@ -197,7 +197,7 @@ class Reader(Reading):
 
 
 class Member(Reading):
-    """A member of a group; see the two kinds."""
+    """A member of a group; there are two kinds."""
 
     topic = "data"
     group = "group"
@@ -207,11 +207,11 @@ class Member(Reading):
         self.member_id = ""
         self.epoch = -1
         self.owned: list[Place] = []
-        # Up to where it is committed.
+        # The offset up to which each partition is committed.
         self._done: dict[Place, int] = {}
 
     async def consume(self) -> int:
-        """Read a little of what is owned, and commit it; the error code."""
+        """Read some records of the owned partitions, and commit; return the error code."""
         for place in self.owned:
             if place not in self.positions:
                 offset = await self.committed(place)
@@ -228,7 +228,7 @@ class Member(Reading):
         return errors.NONE
 
     async def committed(self, place: Place) -> int | None:
-        """What the group has committed; None where nobody says."""
+        """Return the group's committed offset, None if no coordinator answers."""
         promised = self.checker.promised(self.group, place)
         offset = await committed_offset(self, self.group, place)
         if offset is not None:
@@ -237,7 +237,7 @@ class Member(Reading):
         return offset
 
     async def commit(self, place: Place, offset: int) -> int:
-        """Commit; the error code, -1 where there is no answer."""
+        """Commit; return the error code, -1 without an answer."""
         epoch, member = self.epoch, self.member_id
         is_zombie = self.checker.commit_begins(self.group, place, epoch, member)
         answer = await self.ask_coordinator(
@@ -273,7 +273,7 @@ class Member(Reading):
             self.checker.commit_ends(self.group, place, offset, epoch, member, is_zombie=is_zombie)
             self.note(f"{place} {offset} is committed in {epoch}")
         elif code in AGAIN:
-            # It may have been written, and hold after all.
+            # The commit may have been written, and may take effect after all.
             self.checker.commit_is_unknown(self.group, place, offset)
             self.lost_coordinator(self.group, 0)
         elif code not in _REJOIN:
@@ -281,7 +281,7 @@ class Member(Reading):
         return code
 
     def own(self, places: list[Place]) -> None:
-        """This is what the member has to read from now on."""
+        """Set the partitions that the member has to read from now on."""
         if places != self.owned:
             self.note(f"owns {places} in {self.epoch}")
         for place in list(self.positions):
@@ -292,7 +292,7 @@ class Member(Reading):
 
 
 async def committed_offset(client: Client, group: str, place: Place) -> int | None:
-    """What a group has committed of a partition; None where nobody says."""
+    """Return a group's committed offset of a partition, None if no coordinator answers."""
     answer = await client.ask_coordinator(
         group,
         0,
@@ -322,10 +322,10 @@ async def committed_offset(client: Client, group: str, place: Place) -> int | No
 
 
 class ClassicMember(Member):
-    """JoinGroup, SyncGroup, Heartbeat."""
+    """A member of a classic group: JoinGroup, SyncGroup, Heartbeat."""
 
     async def run(self) -> None:
-        """See Client; members never stop, since somebody has to read what came last."""
+        """See Client; members never stop, since the last records have to be read too."""
         while True:
             await self.refresh(self.topic)
             if not self.partitions(self.topic) or not await self._join():
@@ -409,7 +409,7 @@ class ClassicMember(Member):
 
 
 class ConsumerMember(Member):
-    """ConsumerGroupHeartbeat (KIP-848)."""
+    """A member of a group of the consumer protocol: ConsumerGroupHeartbeat (KIP-848)."""
 
     group = "new-group"
     _is_unsure = True
@@ -431,7 +431,7 @@ class ConsumerMember(Member):
         self.own([])
 
     async def _heartbeat(self) -> bool:
-        # Everything again where the coordinator's last answer may not have come.
+        # The full request is repeated if the coordinator's last answer may be lost.
         is_full = self._is_unsure or self.epoch == 0
         self._is_unsure = True
         topic_id = self.topic_id(self.topic)

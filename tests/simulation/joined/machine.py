@@ -1,4 +1,4 @@
-"""A simulated machine: a clock that is wrong, a disk, and a process that runs, hangs or is gone."""
+"""A simulated machine: an inaccurate clock, a disk, and a process that runs, hangs or is gone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EPOCH_MS = 1_700_000_000_000
 
 
 class Clock:
-    """A Clock of one machine: monotonic time starts anywhere and has a rate, wall time jumps."""
+    """The clock of a machine: monotonic time has any start and rate, wall time jumps."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -36,7 +36,7 @@ class Clock:
 
 
 class _Worker:
-    """A thread: what is submitted is done in order, each piece after the disk's latency."""
+    """A simulated thread: it does work in order, each piece after the disk's latency."""
 
     def __init__(self, machine: Machine, loop: SimulatedLoop) -> None:
         self._machine = machine
@@ -60,7 +60,7 @@ class _Worker:
 
 
 class _Executor(Executor):
-    """Threads that are quicker than anybody looks."""
+    """An executor whose work is done at once."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -85,14 +85,14 @@ class _Threads:
 
 @dataclass(eq=False)
 class Machine:
-    """See the module. `main` is the process; it is started again when it has ended."""
+    """See the module. `main` is the process; it is started again after it has ended."""
 
     world: World
     network: Network
     name: str
     main: Callable[[Machine], Coroutine[Any, Any, None]]
     slow_s: float = 0.0
-    #: Seconds until a process that has ended is started again.
+    #: The most seconds until a process that has ended is started again.
     restart_s_max: float = 1.5
     lives: int = 0
     boots: int = 0
@@ -112,16 +112,16 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process."""
+        """True while a process runs."""
         return self.loop is not None
 
     def latency(self) -> float:
-        """How long the disk takes now."""
+        """Return the latency of a disk operation in seconds."""
         return self.world.random.random() * 0.001 + self.world.random.random() * self.slow_s
 
     @property
     def environment(self) -> Environment:
-        """For the process that runs."""
+        """The environment for the running process."""
         assert self.loop is not None
         return Environment(
             self.clock,
@@ -132,7 +132,7 @@ class Machine:
         )
 
     def start(self) -> None:
-        """Switch on what is off."""
+        """Start a process if none runs."""
         if self.loop is not None:
             return
         self.lives += 1
@@ -161,17 +161,17 @@ class Machine:
 
     def _gone(self, life: SimulatedLoop) -> None:
         if life is self.loop:
-            # What could not be written to the medium is not in the system's memory either.
+            # Data that could not be written to the disk is dropped from the page cache, too.
             self.kill(power=False, forgets=self.disk.sync_fails)
 
     def fail_syncs(self) -> None:
-        """From now on nothing gets to the medium, until the process has ended."""
+        """Make all syncs fail from now on, until the process has ended."""
         self.disk.sync_fails = True
 
     def kill(self, *, power: bool, forgets: bool = False, rots: bool = False) -> None:
-        """The process is gone; with `power`, so is the machine for a while.
+        """End the process; with `power`, switch the machine off for a while.
 
-        Then, or where it `forgets`, what was not synced is gone too.
+        With `power` or `forgets`, data that was not synced is lost too.
         """
         life = self.loop
         if life is None:
@@ -189,14 +189,14 @@ class Machine:
         self.world.after(self.world.random.random() * self.restart_s_max, self.start)
 
     def after_step(self) -> None:
-        """Whether the process has met its end within a step."""
+        """Handle a power cut that happened within the last step."""
         if self.loop is not None and self.loop.is_over:
             self.world.faults["power cut within a disk step"] += 1
             self.world.note(f"{self.name} loses its power within a disk step")
             self.kill(power=True, rots=self.world.random.random() < 0.2)
 
     def bury(self) -> None:
-        """The simulation is over."""
+        """Release everything at the end of the simulation."""
         if self.loop is not None:
             self._buried.append(self.loop)
             self.loop = None

@@ -56,7 +56,7 @@ def _nothing(*_: object) -> None:
 
 
 def _append_offsets(self: Groups, effect: Append) -> None:
-    """The answer does not wait for the others, or the disk."""
+    """Write offsets without waiting for the replicas or the disk."""
     now = self.moment()
     rows = [(now.wall_ms, key, value, ()) for key, value in effect.records]
     partition = self._topic.partition_of(effect.group_id)
@@ -232,13 +232,13 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     ],
 }
 
-#: Those that are about share groups, without which nobody would find them.
+#: Mutants of share groups, which can only be found in runs with a share group.
 OF_SHARE_GROUPS = frozenset(name for name in MUTANTS if name.startswith("share: "))
 
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Run with an error."""
+    """Run with a mutant in place."""
     with ExitStack() as stack:
         for target, attribute, replacement in MUTANTS[name]():
             stack.enter_context(patch.object(target, attribute, replacement))
@@ -246,7 +246,7 @@ def planted(name: str) -> Iterator[None]:
 
 
 def main() -> int:
-    """Say how many seeds each error takes; 1 if one is not found."""
+    """Print how many seeds each mutant takes; return 1 if one is not found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--of", choices=sorted(MUTANTS), help="this one only")
     parser.add_argument("--first", type=int, default=0, help="the first seed")

@@ -1,4 +1,4 @@
-"""One seed: brokers, clients and a chaos, then the end of all faults, and what must hold then."""
+"""A run of one seed: brokers, clients and faults; then a time without faults and final checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECOVERY_S = 60.0
 
 
 class _Log(logging.Handler):
-    """Puts what brokers say into the history; an exception that a handler raised is an error."""
+    """Copies the brokers' log to the history; an exception logged by a broker is an error."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.INFO)
@@ -49,7 +49,7 @@ class _Log(logging.Handler):
 
 
 class Platform:
-    """See the module."""
+    """A simulated platform of one seed; see the module."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Platform:
         has_share_group: bool = False,
         brokers: int | None = None,
     ) -> None:
-        """`brokers`: how many; None: as the seed draws."""
+        """`brokers` is their number; None lets the seed decide."""
         self.seed = seed
         self._has_share_group = has_share_group
         self._chaos_s_max = chaos_s_max
@@ -69,7 +69,7 @@ class Platform:
         self.checker = Checker()
         self.is_verbose = is_verbose
         chance = world.random
-        #: Whether what is acknowledged is on the media of all that are in sync.
+        #: Whether brokers acknowledge only what all in-sync replicas have synced to disk.
         self.flushes = chance.random() < 0.5 or brokers == 1
         drawn = 5 if chance.random() < 0.2 else 3
         count = brokers or drawn
@@ -100,10 +100,10 @@ class Platform:
         if self.flushes:
             kinds += [self._power, self._power_within, self._full, self._sync_fails]
         else:
-            # What is acknowledged is in the memory of all in sync: one of them may lose it.
+            # Acknowledged records are in the memory of all in-sync replicas: one may lose them.
             self._victim = chance.choice(self.nodes)
             kinds += [self._power_of_one]
-        # Not every fault in every run: some errors need many of one kind.
+        # Not every kind of fault in every run: some bugs need many faults of one kind.
         self._kinds = chance.sample(kinds, chance.randint(2, len(kinds)))
         self._faults_per_s = chance.choice((0.5, 1.5, 4.0))
 
@@ -139,7 +139,7 @@ class Platform:
     # ----------------------------------------------------------------------------------------- life
 
     def run(self) -> Counter[str]:
-        """Raises Violation. Returns what there was."""
+        """Run the simulation; return counters of what happened. Raises Violation."""
         logger = logging.getLogger("broker_core")
         handler = _Log(self.world)
         level, logger.propagate = logger.level, False
@@ -157,7 +157,7 @@ class Platform:
 
     @property
     def machines(self) -> list[Machine]:
-        """All."""
+        """All machines."""
         return [each.machine for each in self.nodes] + [each.machine for each in self.clients]
 
     def _run(self) -> None:
@@ -207,7 +207,7 @@ class Platform:
         return ends
 
     def _missing(self) -> str | None:
-        """What is not yet as it will be when everything has settled."""
+        """Return what has not settled yet, None if everything has."""
         if len(self._brokers()) < len(self.nodes):
             return "not all brokers serve"
         for client in self.clients:
@@ -241,7 +241,7 @@ class Platform:
         return None
 
     def _check_copied(self) -> None:
-        """What is committed within transactions."""
+        """Check the offset that transactions have committed."""
         admin = self.clients[0]
         found: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Producers: idempotent ones that send until everything is acknowledged, and transactional ones."""
+"""Producers: idempotent ones that repeat until all is acknowledged, and transactional ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAUSE_S = 0.2
 _RETRY_S = 0.08
 _TRANSACTION_MS = 1500
 
-#: The transaction cannot go on; a new producer epoch begins another.
+#: Errors after which the transaction cannot go on, and a new producer epoch is needed.
 _FENCED = frozenset(
     each.code
     for each in (
@@ -41,7 +41,7 @@ _FENCED = frozenset(
 def produce_body(
     place: Place, records: bytes | bytearray, transactional_id: str | None = None
 ) -> Body:
-    """A Produce request with one batch."""
+    """Return a Produce request with one batch."""
     return {
         "transactional_id": transactional_id,
         "acks": -1,
@@ -57,7 +57,7 @@ def produce_body(
 
 
 class Producer(Client):
-    """Sends to one partition, at most so many batches at once, in order, until it is told."""
+    """Sends to one partition in order, with a bounded number of batches in flight."""
 
     place: Place = ("data", 0)
 
@@ -65,8 +65,8 @@ class Producer(Client):
         """See Client."""
         producer_id = await self._producer_id()
         sequence = number = 0
-        # Of a producer that it does not know a leader takes any sequence first. One that begins to
-        # host the partition between two requests would take the second without the first.
+        # A leader that does not know a producer takes any first sequence. One that begins to host
+        # the partition between two requests would take the second without the first.
         in_flight_max = 1
         unknown: list[tuple[int, list[bytes], bytearray]] = []
         while unknown or not self.is_stopping:
@@ -157,10 +157,10 @@ class TransactionalProducer(Client):
             count += 1
             zombie = await self._life(f"{self.name}.{count}")
             if zombie is not None:
-                # The former process does not know that there is another.
+                # The former process does not know that it was replaced.
                 background = asyncio.ensure_future(zombie.go_on())
                 background.add_done_callback(self._zombie_ended)
-        # Whatever is still open is aborted by whoever takes over.
+        # Initialising the transactional id again aborts any transaction that is still open.
         while await self._init() is None:
             await self.pause(_RETRY_S)
 
@@ -200,26 +200,26 @@ class TransactionalProducer(Client):
 
 
 class Session:
-    """One life of a transactional producer: a producer id and an epoch."""
+    """A transactional producer with one producer id and epoch."""
 
     def __init__(self, client: TransactionalProducer, producer_id: int, epoch: int) -> None:
         self._client = client
         self.producer_id = producer_id
         self.epoch = epoch
-        #: Which life it is of those with the same transactional id.
+        #: The number of this producer among those with the same transactional id.
         self.number = client.checker.fence(client.id)
         self._sequences: dict[Place, int] = {}
-        # Clients before KIP-890 name the partitions themselves.
+        # Clients before KIP-890 add partitions to the transaction themselves.
         self._is_new = client.world.random.random() < 0.5
 
     async def go_on(self) -> None:
-        """As a zombie."""
+        """Go on as a zombie."""
         for number in range(3):
             if not await self.transact(f"{self._client.name}.zombie{self.epoch}.{number}"):
                 return
 
     async def transact(self, name: str) -> bool:
-        """One transaction; whether another may follow."""
+        """Run one transaction; return whether another may follow."""
         client, chance = self._client, self._client.world.random
         transaction = Transaction(f"transaction {name}", self.number)
         client.checker.transactions.append(transaction)
@@ -261,7 +261,7 @@ class Session:
         )
 
     async def _persist(self, api: Any, version: int, body: Body, code_of: Any) -> bool:
-        """Ask the coordinator until it is done; False where it never will be."""
+        """Ask the coordinator until it has done it; return False if it never will."""
         client = self._client
         for _ in range(12):
             answer = await client.ask_coordinator(client.id, 1, api, version, body)

@@ -16,7 +16,7 @@ _REASON_CHARACTERS = 500
 
 
 def search(seeds: Iterable[int], *, has_share_group: bool = False) -> int | None:
-    """The first seed that fails, in whatever way; None if none does."""
+    """Return the first seed that fails for any reason; None if none does."""
     for seed in seeds:
         try:
             Platform(seed, has_share_group=has_share_group).run()
@@ -26,7 +26,7 @@ def search(seeds: Iterable[int], *, has_share_group: bool = False) -> int | None
 
 
 def explain(seed: int, chaos_s_max: float, *, has_share_group: bool, brokers: int | None) -> None:
-    """Print a seed's history with what its brokers said, and what it was found to be."""
+    """Print a seed's history with the brokers' log, and its outcome."""
     platform = Platform(
         seed,
         is_verbose=True,
@@ -45,7 +45,7 @@ def explain(seed: int, chaos_s_max: float, *, has_share_group: bool, brokers: in
 
 
 def main() -> int:
-    """Say what failed and what was covered; 1 if a seed failed."""
+    """Print the failed seeds and what was covered; return 1 if a seed failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--chaos", type=float, default=max(CHAOS_S), help="seconds of faults at most"
@@ -62,7 +62,7 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, help="how many (default: the seed draws 3 or 5)")
     arguments = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # Sets of strings have an order that a seed does not know.
+        # The order of sets of strings must depend on the seed only.
         command = [sys.executable, "-m", "tests.simulation.joined.run", *sys.argv[1:]]
         os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
     if arguments.history:
@@ -73,7 +73,7 @@ def main() -> int:
             brokers=arguments.brokers,
         )
         return 0
-    # Most of what there is lives as long as its seed: no need to look through it again and again.
+    # Most objects live as long as their seed: frequent collections would be wasted.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     covered: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Members of a share group (KIP-932): they are given records under a lock, and answer each."""
+"""Members of a share group (KIP-932), which get records under a lock and acknowledge each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SETTINGS: Final = {
 
 
 class _Session:
-    """With one broker."""
+    """A share session with one broker."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -37,7 +37,7 @@ class _Session:
 
 
 class ShareMember(Client):
-    """Reads what it is assigned, accepts most of it, gives some back."""
+    """Reads what it is assigned, accepts most records, releases some."""
 
     topic = "data"
     group = "workers"
@@ -49,7 +49,7 @@ class ShareMember(Client):
         self._sessions: dict[int, _Session] = {}
 
     async def run(self) -> None:
-        """See Client; members never stop, since somebody has to read what came last."""
+        """See Client; members never stop, since the last records have to be read too."""
         while not await self._configure():
             await self.pause(_RETRY_S)
         while True:
@@ -147,7 +147,7 @@ class ShareMember(Client):
         began = self.world.now
         answer = await self.ask(leader, SHARE_FETCH, 2, self._body(session, places, {}))
         if answer is None or answer["error_code"]:
-            # Without an answer the connection is given up, and with it the session.
+            # Without an answer the connection is closed, and the session ends with it.
             self._sessions.pop(leader, None)
             await self.pause(_RETRY_S)
             return
@@ -171,7 +171,7 @@ class ShareMember(Client):
             await self._acknowledge(leader, session, given, answers)
 
     def _served(self, answer: Body) -> Iterator[tuple[Place, Body]]:
-        """The partitions of an answer; the leaders of those with an error are forgotten."""
+        """Yield the partitions of an answer; forget the leaders of those with an error."""
         for topic in answer["responses"]:
             for each in topic["partitions"]:
                 place = self.topic, each["partition_index"]

@@ -1,8 +1,8 @@
-"""Simulated machines' sockets: streams that are delayed, stall, break, and are cut one way.
+"""Sockets of simulated machines: connections are slow, stall, break, and are cut in one direction.
 
-A stream keeps its order, as TCP does. What is lost on the way comes later; what a broken connection
-still carried arrives or does not; and what a cut holds back arrives when the cut is healed, perhaps
-long after its sender has given up and said the same on another connection.
+A connection keeps its order, as TCP does. A lost piece comes later; data under way in a broken
+connection arrives or does not. Data that a cut holds back arrives when the cut is healed, perhaps
+long after its sender has given up and sent the same on another connection.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 
 @dataclass
 class Weather:
-    """How bad the network is."""
+    """The present quality of the network: a delay in seconds, and probabilities of faults."""
 
     delay_max: float = 0.002
-    lost: float = 0.0  # comes again after a while
-    slow: float = 0.0  # takes up to half a second more
-    broken: float = 0.0  # connections, by each piece that is sent
-    split: float = 0.0  # pieces that arrive in two
+    lost: float = 0.0  # of a piece; it comes again after a while
+    slow: float = 0.0  # of a piece; it takes up to half a second more
+    broken: float = 0.0  # that sending a piece breaks the connection
+    split: float = 0.0  # that a piece arrives in two
 
 
 class Network:
-    """All machines' cables."""
+    """The network between all machines."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.weather = Weather()
         self.listening: dict[tuple[str, int], Server] = {}
-        #: Machines without power, which do not even refuse.
+        #: Machines without power, which do not even refuse connections.
         self.off: set[str] = set()
         self._cut: dict[tuple[str, str], list[Callable[[], None]]] = {}
-        #: Connections that are open, in the order in which they were opened.
+        #: Open ends of connections, in the order in which they were opened.
         self.ends: dict[Stream, None] = {}
         self._ports = 40_000
 
     def cut(self, source: str, destination: str) -> None:
-        """Nothing gets from one to the other; the way back is another."""
+        """Let nothing pass from one machine to the other; the way back is not affected."""
         self._cut.setdefault((source, destination), [])
 
     def heal(self) -> None:
-        """Everything works again; what was held back arrives."""
+        """End all network faults; data that was held back arrives."""
         held, self._cut = self._cut, {}
         self.weather = Weather()
         for actions in held.values():
@@ -54,15 +54,15 @@ class Network:
                 action()
 
     def is_cut(self, source: str, destination: str) -> bool:
-        """Whether nothing gets through."""
+        """Return whether the way from one machine to the other is cut."""
         return (source, destination) in self._cut
 
     def when_healed(self, source: str, destination: str, action: Callable[[], None]) -> None:
-        """Do something when the cut ends."""
+        """Run an action when the cut ends."""
         self._cut[source, destination].append(action)
 
     def delay(self) -> float:
-        """How long something takes."""
+        """Draw the delay of a piece or a connection in seconds."""
         weather, chance = self.weather, self.world.random.random
         delay = 0.0001 + chance() * weather.delay_max
         if weather.lost and chance() < weather.lost:
@@ -74,12 +74,12 @@ class Network:
         return delay
 
     def port(self) -> int:
-        """One that nobody has."""
+        """Return an unused port."""
         self._ports += 1
         return self._ports
 
     def powered(self, host: str) -> None:
-        """A machine is on again: whoever still sends to what was there hears so."""
+        """Switch a machine on: it resets old connections on which its peers still send."""
         self.off.discard(host)
         for end in [each for each in self.ends if each.peer_is_gone and each.remote[0] == host]:
             if end.is_unanswered:
@@ -134,13 +134,13 @@ class Stream(asyncio.Transport):
         self.local = local
         self.remote = remote
         self.peer: Stream | None = None
-        self._arrives = 0.0  # what was sent last
+        self._arrives = 0.0  # when the last piece sent will arrive
         self._is_open = True
         self._is_closing = False
         self._reading = True
         self._unread: list[bytes] = []
         self._has_ended = False
-        #: The other machine has lost its power, and said nothing.
+        #: The other machine has lost its power, without a reset.
         self.peer_is_gone = False
         self.is_unanswered = False
         network.ends[self] = None
@@ -186,7 +186,7 @@ class Stream(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def _transmit(self, piece: bytes | None) -> None:
-        """`piece`, or the end of the stream."""
+        """Send `piece`, or for None the end of the stream."""
         network, peer = self._network, self.peer
         assert peer is not None
         if network.is_cut(self.local[0], self.remote[0]):
@@ -198,7 +198,7 @@ class Stream(asyncio.Transport):
         network.world.push(self._arrives, peer.loop, handle)
 
     def break_(self, arrives: bytes = b"") -> None:
-        """Both ends hear that the connection is broken; what is under way arrives or does not."""
+        """Reset the connection at both ends; data under way arrives or does not."""
         peer = self.peer
         assert peer is not None
         if arrives:
@@ -208,7 +208,7 @@ class Stream(asyncio.Transport):
         self.reset_after(self._network.delay())
 
     def reset_after(self, delay: float) -> None:
-        """This end hears that the connection is gone, in a while."""
+        """Reset the connection at this end after a delay."""
         handle = asyncio.Handle(self._lose, (ConnectionResetError(104, "reset"),), self.loop)
         self._network.world.push(self._network.world.now + delay, self.loop, handle)
 
@@ -279,7 +279,7 @@ class Stream(asyncio.Transport):
         self.vanish()
 
     def vanish(self) -> None:
-        """This end is gone: the other hears so, if something gets there."""
+        """Drop this end; the other one gets a reset, if that is not held back by a cut."""
         network, peer = self._network, self.peer
         network.ends.pop(self, None)
         self._is_open_for_peer = False
@@ -301,7 +301,7 @@ class Stream(asyncio.Transport):
 
 
 class Sockets:
-    """What one process can open."""
+    """The sockets of one process."""
 
     def __init__(self, network: Network, loop: SimulatedLoop, host: str) -> None:
         self._network = network
@@ -317,7 +317,7 @@ class Sockets:
         start_serving: bool = True,
         **_: Any,
     ) -> Server:
-        """Bind to an address, here always one."""
+        """Bind to an address, which is always a single one here."""
         if not isinstance(host, str):
             (host,) = host
         if (host, port) in self._network.listening:
@@ -360,7 +360,7 @@ class Sockets:
         return near, protocol
 
     def all_gone(self, *, power: bool) -> None:
-        """The process has ended: its sockets are closed, unless the machine has no power either."""
+        """Close the sockets of an ended process; after a power cut its peers are not told."""
         network, world = self._network, self._network.world
         for server in [each for each in network.listening.values() if each.loop is self._loop]:
             server.close()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class World:
-    """What all simulated processes share: the time, the seed's chance, and what has happened."""
+    """State that all simulated processes share: time, the seed's random numbers, the history."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -27,20 +27,20 @@ class World:
         self.executed = 0
         self.faults: Counter[str] = Counter()
         self.history: list[str] = []
-        #: What must not happen within production code: exceptions that nobody expected.
+        #: Errors that must not happen within production code: unexpected exceptions.
         self.errors: list[str] = []
-        #: Told after each step of a process that something may have ended.
+        #: Called after each step of a process, which may have ended something.
         self.after_step: Callable[[SimulatedLoop], None] = lambda loop: None
         self._numbers = itertools.count()
         self._queue: list[tuple[float, int, SimulatedLoop | None, _Step]] = []
         self._ready: deque[tuple[SimulatedLoop | None, _Step]] = deque()
 
     def note(self, text: str) -> None:
-        """Something that a reader of the history wants to know."""
+        """Add a line to the history."""
         self.history.append(f"{self.now:9.4f} {text}")
 
     def digest(self) -> str:
-        """Of everything that has been noted: the same for the same seed."""
+        """Return a digest of the history, which is the same for the same seed."""
         text = "\n".join(self.history) + f"\n{self.executed}"
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
@@ -52,15 +52,15 @@ class World:
             heapq.heappush(self._queue, (time, next(self._numbers), loop, handle))
 
     def at(self, time: float, action: Callable[[], object]) -> None:
-        """Do something that belongs to no process."""
+        """Run an action that belongs to no process at a time."""
         self.push(time, None, _Action(action))
 
     def after(self, delay: float, action: Callable[[], object]) -> None:
-        """Do something that belongs to no process, in a while."""
+        """Run an action that belongs to no process after a delay."""
         self.at(self.now + delay, action)
 
     def run_until(self, time: float) -> None:
-        """Let the time pass."""
+        """Run everything that is due up to a time."""
         queue, ready = self._queue, self._ready
         while True:
             while ready:
@@ -95,7 +95,7 @@ class World:
 
 
 def _end(coroutine: Any) -> None:
-    """Close a coroutine, however often it awaits something on its way out."""
+    """Close a coroutine, which may await a few more times while it is closed."""
     for _ in range(20):
         try:
             coroutine.close()
@@ -105,7 +105,7 @@ def _end(coroutine: Any) -> None:
 
 
 class _Step(Protocol):
-    """A handle of asyncio, or what is like one."""
+    """A handle of asyncio, or an object with the same interface."""
 
     _cancelled: bool
 
@@ -124,16 +124,16 @@ class _Action:
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """The event loop of one life of one process."""
+    """The event loop of one run of a process."""
 
     def __init__(self, world: World, name: str, clock: Callable[[], float], rate: float) -> None:
-        """`clock`: this machine's monotonic time, which runs at a `rate` of its own."""
+        """`clock` is this machine's monotonic time, which runs at a `rate` of its own."""
         self.world = world
         self.name = name
         self.sockets: Sockets | None = None
-        #: The process is gone: nothing of it runs any more.
+        #: The process is gone, and none of its code may run any more.
         self.is_over = False
-        #: What waits while the process is stopped.
+        #: The handles that wait while the process is stopped; None if it is not.
         self.stalled: list[_Step] | None = None
         self._clock = clock
         self._rate = rate
@@ -179,7 +179,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> events.TimerHandle:
         handle = events.TimerHandle(when, callback, args, self, context)
-        # A turn of the loop lies between now and even the nearest time.
+        # Even the earliest timer is due in a later iteration of the loop.
         wait = max((when - self._clock()) / self._rate, 0.0) + 1e-6
         self.world.push(self.world.now + wait, self, handle)
         return handle
@@ -205,22 +205,22 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self.world.errors.append(f"{self.name}: {context}")
 
     def stall(self) -> None:
-        """The process is stopped: it does nothing until `go_on`."""
+        """Stop the process: it does nothing until `go_on`."""
         if self.stalled is None:
             self.stalled = []
 
     def go_on(self) -> None:
-        """What waited is done now."""
+        """Resume the process; handles that waited run now."""
         waited, self.stalled = self.stalled, None
         for handle in waited or ():
             self.world.push(self.world.now, self, handle)
 
     def bury(self) -> None:
-        """Let nothing of a process that is gone run again, not even when it is collected."""
+        """Ensure that no code of a process that is gone runs again, even when it is collected."""
         self.is_over = True
         self.stalled = None
         with warnings.catch_warnings():
-            # What a process would do at its end is begun, and cannot even be made a task of.
+            # Coroutines that its cleanup code creates are never awaited.
             warnings.simplefilter("ignore", RuntimeWarning)
             for task in self._tasks:
                 _end(task.get_coro())

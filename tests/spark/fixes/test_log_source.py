@@ -1,4 +1,4 @@
-"""Reading ranges from a real broker."""
+"""Reading of ranges from a real broker."""
 
 from __future__ import annotations
 

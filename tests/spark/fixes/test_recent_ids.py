@@ -1,4 +1,4 @@
-"""The window of recent ids against a plain one."""
+"""The window of recent ids compared with a simple implementation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_an_id_is_repeated_when_it_is_among_the_newest_or_earlier_in_its_batch(
     window = RecentIds(limit, np.empty(0, np.uint64))
     newest: list[int] = []
     for batch in batches:
-        # Spread: ids that differ only in bits which a small table does not look at.
+        # Spread: ids that differ only in bits that the small table ignores.
         ids = [number * spread % 2**64 for number in batch]
         expected = []
         kept: list[int] = []

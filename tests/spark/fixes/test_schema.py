@@ -1,4 +1,4 @@
-"""Records of the log as rows."""
+"""Conversion of log records to rows."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_whatever_is_in_the_log_becomes_a_row_or_is_reported(values: list[bytes 
             try:
                 fix = decode_fix(value)
             except (msgspec.DecodeError, UnicodeDecodeError):
-                continue  # inside attributes, which the history does not open
+                continue  # inside attributes, which the history does not parse
             assert fix.id == row["id"]
 
 

@@ -1,4 +1,4 @@
-"""The history job without Spark, as a real process on a real broker."""
+"""The history job without Spark, as a real process with a real broker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_after_kill_9_anywhere_every_reader_finds_every_fix_once(log: str, tmp_p
     errors = read_errors(log)
     assert len({error.headers["offset"] for error in errors if error.headers}) == len(garbage)
     assert sum("implausible time" in error.reason for error in errors) >= 2
-    # Nothing is left: the next run ends at once.
+    # Everything is written: the next run ends at once.
     again = history(log, out, *ARROW, "--once")
     assert again.process.wait(60) == 0
     assert "stopped: 0 fixes in 0 files" in again.said

@@ -1,4 +1,4 @@
-"""Compacted days hold what came in, whatever happens on the way."""
+"""Compacted days hold all rows, whatever interrupts the compaction."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DAY = 20_454  # 2026-01-01
 
 
 def some_fixes(count: int, *, first: int = 0, partition: int = 0, days: int = 2) -> pa.Table:
-    """Records first..first+count-1 of a partition, of five devices, on some days."""
+    """Return records first..first+count-1 of a partition, of five devices, on some days."""
     numbers = range(first, first + count)
     return pa.Table.from_pylist(
         [
@@ -92,7 +92,7 @@ def compact(out: Path, *words: str) -> None:
 
 
 def count_everywhere(out: Path) -> int:
-    """Rows that a reader finds who lists folders, each (partition, offset) once."""
+    """Return the number of rows for a reader of folders; each (partition, offset) is unique."""
     with duckdb.connect() as connection:
         where = "distinct (kafka_partition, kafka_offset)"
         [(rows, distinct)] = connection.sql(
@@ -180,7 +180,7 @@ def test_what_still_gets_fixes_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_packed_month_knows_what_it_has_of_each_day(tmp_path: Path) -> None:
-    # Of one range of offsets, the second day's file is seen later than the first day's.
+    # In one range of offsets, the second day's file appears later than the first day's.
     table = some_fixes(200)
     first, second = (table.filter(pc.equal(day_of(table), day)) for day in (DAY, DAY + 1))
     append(tmp_path, first)
@@ -208,7 +208,7 @@ def test_a_day_of_any_size_comes_out_the_same(
     writer = ManifestWriter(str(tmp_path))
     task = plan_period(HistoryReader(str(tmp_path)), "2026-01-01")
     result = compact_period(task._replace(sort_rows=sort_rows, file_bytes=file_bytes))
-    # They do not count yet.
+    # They are not current yet.
     assert sorted(superseded(Storage(str(tmp_path)))) == sorted(
         file.path for file in result.compacted.files
     )
@@ -216,7 +216,7 @@ def test_a_day_of_any_size_comes_out_the_same(
     writer.delete_superseded()
     writer.close()
     assert rows_of(tmp_path) == table.to_pylist()
-    # Devices in one piece each, by time.
+    # The rows of each device are contiguous and sorted by time.
     keys = []
     for file in HistoryReader(str(tmp_path)).files():
         rows = pq.read_table(tmp_path / file.path, columns=["device", "time"], partitioning=None)
@@ -235,7 +235,7 @@ def test_a_fix_that_was_sent_again_is_kept_once(tmp_path: Path) -> None:
         pa.array(np.arange(100, 200)),
     )
     storage = Storage(str(tmp_path))
-    # A window that has forgotten everything.
+    # The window of recent ids is empty.
     files = HistoryFiles(storage, recent_ids=0)
     files.open()
     landed = land(again.to_batches(), storage, 100, 200)
@@ -249,7 +249,7 @@ def test_the_writer_goes_on_after_a_compaction(tmp_path: Path) -> None:
     table = some_fixes(400)
     append(tmp_path, table.slice(0, 200))
     compact(tmp_path)
-    # Killed before Spark noted the batch: it comes again, with a device's repeats.
+    # Killed before Spark recorded the batch: it is repeated, with fixes that a device sent again.
     append(tmp_path, table.slice(100, 200))
     repeated = table.slice(50, 100).set_column(
         HISTORY_SCHEMA.get_field_index("kafka_offset"),
@@ -264,7 +264,7 @@ def test_the_writer_goes_on_after_a_compaction(tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """Stands for kill -9."""
+    """A stand-in for SIGKILL."""
 
 
 @pytest.mark.parametrize("changes", range(14))
@@ -324,7 +324,7 @@ def test_a_track_is_read_from_both_kinds_of_files(tmp_path: Path) -> None:
     )
     compact(tmp_path)
     append(tmp_path, some_fixes(100, first=500))
-    # A reader that looked before goes on with what there is now.
+    # A reader that listed files before the compaction finds the current files.
     assert set(everything) < set(reader.track("u/d3", 0, 2**60))
     reader.refresh()
     assert len(reader.track("u/d3", 0, 2**60)) == 120

@@ -1,4 +1,4 @@
-"""The history as a Delta table: another library reads what counts, at every version."""
+"""The history as a Delta table: another library reads the current files at every version."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_table_names_what_counts_before_and_after_packing_and_erasing(
     second = publish(out, capsys)
     assert second["added"] == second["files"] - first["files"]
     assert rows_of_table(out) == expected(rows)
-    # Nothing new makes no version.
+    # Without changes there is no new version.
     assert publish(out, capsys)["version"] == second["version"]
     compact(out)
     assert rows_of_table(out) == expected(rows)

@@ -1,4 +1,4 @@
-"""What was erased is nowhere to be read any more, and everything else is as it was."""
+"""Erased data cannot be read anywhere any more, and all other data is unchanged."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def erase(out: Path, *words: str) -> None:
 
 
 def readable(folder: Path, text: bytes) -> list[str]:
-    """Files that have a text; Parquet with zstd hides it, so this is for names and footers."""
+    """Return files that contain a text: names and footers, since zstd hides Parquet's values."""
     return [str(path) for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]
 
 
@@ -59,9 +59,9 @@ def test_only_the_device_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     left = [row for row in table.to_pylist() if row["device"] != "u/d3"]
     assert rows_of(out) == left
     assert [path.name for path in tmp_path.rglob("*") if path.suffix == ".tmp"] == []
-    # The one place that has to know the name: the list that keeps it away.
+    # Only the list that keeps the device out may contain its name.
     assert readable(out, b"u/d3") == [str(out / "_erased.json")]
-    # A batch that is repeated brings nothing back, a later fix of the device comes in.
+    # A repeated batch brings nothing back; a later fix of the device is added.
     append_rows(out, table.slice(300))
     assert rows_of(out) == left
     compact(out)
@@ -152,7 +152,7 @@ def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
     kept = {each["topic"]: each["until"] for each in report["kept"]}
     assert set(kept) == {"location", "event", "error"}
     assert kept["location"] - report["erased"] == pytest.approx(
-        # Segments last a 24th part of the retention at most.
+        # A segment lasts at most a 24th part of the retention.
         7 * 25 * 3_600_000,
         abs=60_000,
     )
@@ -210,7 +210,7 @@ def test_where_values_are_sealed_nothing_in_the_log_can_be_read_any_more(
     assert ring.open_value(bike, b"demo/bike")
     ring.close()
 
-    # All is read again, without what keeps the device away: nobody can read it.
+    # Read everything again without the list of erased devices: the values cannot be decrypted.
     (out / "_checkpoint" / "arrow.json").unlink()
     for name in ("_erased.json", *(path.name for path in out.glob("date=*"))):
         (out / name).rename(tmp_path / name)
@@ -219,7 +219,8 @@ def test_where_values_are_sealed_nothing_in_the_log_can_be_read_any_more(
     assert {row["device"] for row in rows_of(out)} == {"demo/bike", "other/phone"}
     assert len(rows_of(out)) == 400
 
-    # The devices of a user are known by the keys of their records, also by those of destroyed ones.
+    # A user's devices follow from the keys of their records, even if their encryption keys are
+    # gone.
     erase(out, "--user", "demo", "--patience", "0", *words)
     report = json.loads(capsys.readouterr().out)
     assert report["devices"] == ["demo/bike", "demo/phone"]
@@ -253,7 +254,7 @@ def test_a_history_that_was_away_honours_an_erasure_and_takes_in_what_is_new(
     assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
     append_fixes(log, [make_fix(each, begin + 100 + n) for n in range(100) for each in devices])
 
-    # Where no history runs.
+    # There is no history in this folder.
     words = ("--bootstrap-servers", log, "--places", str(tmp_path / "places"), "--json")
     erase(nowhere, "--user", "demo", *words)
     report = json.loads(capsys.readouterr().out)
@@ -261,7 +262,7 @@ def test_a_history_that_was_away_honours_an_erasure_and_takes_in_what_is_new(
     assert read_erasures(log).known().keys() == {"demo", "demo/phone"}
     assert not nowhere.exists()
 
-    # A phone sends what it had kept from before, and then what is new.
+    # A phone sends fixes that it stored before the erasure, and then new ones.
     now = report["erased"] + 1
     append_fixes(log, [make_fix("demo/phone", begin + 500), make_fix("demo/phone", now)])
     assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0

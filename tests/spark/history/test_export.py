@@ -1,4 +1,4 @@
-"""What is exported is what was stored, in the words of each format."""
+"""Exported fixes equal the stored ones, in each format."""
 
 from __future__ import annotations
 

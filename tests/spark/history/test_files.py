@@ -1,4 +1,4 @@
-"""Batches become part of a history exactly once, wherever the job is killed."""
+"""Batches are added to a history exactly once, wherever the job is killed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Row = tuple[int, int]  # number of the id, number of the day
 
 
 class Killed(BaseException):
-    """Stands for kill -9: nothing after it runs."""
+    """A stand-in for SIGKILL: no code runs after it."""
 
 
 class MortalStorage(Storage):
-    """Real files; the process dies before the n-th change to them."""
+    """A storage with real files; the process dies before the n-th change to them."""
 
     changes_left: int = 1 << 30
 
@@ -93,7 +93,7 @@ def expected(rows: Sequence[Row], window: int) -> list[tuple[int, str]]:
     return [(offset, f"{number:024x}") for offset, number in kept]
 
 
-# The window is longer than a batch here: within a batch, all of it counts as recent.
+# The window is longer than a batch here, so all ids within a batch count as recent.
 @settings(max_examples=60)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 25), st.integers(0, 2)), min_size=1, max_size=40),
@@ -164,7 +164,7 @@ def test_records_that_retention_took_between_two_attempts_stay_in_the_history(
     files = HistoryFiles(storage)
     files.open()
     write_batch(files, storage, rows, 0, 10)
-    # Killed before Spark noted the batch as done; then the log lost its first four records.
+    # Killed before Spark recorded the batch as done; then retention deleted the first four records.
     files = HistoryFiles(storage)
     files.open()
     write_batch(files, storage, rows, 4, 10)

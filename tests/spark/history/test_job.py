@@ -1,4 +1,4 @@
-"""The history job as a real process, on a real broker."""
+"""The history job as a real process with a real broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from waylog.messages import Rejected, decode_rejected
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A JVM takes ten seconds of processor time to start; on a busy machine that is minutes for a test.
+# A JVM takes ten seconds of CPU time to start, which can be minutes per test on a busy machine.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 DAY_MS = 86_400_000
@@ -50,7 +50,7 @@ def read_errors(servers: str) -> list[Rejected]:
 
 
 def assert_each_once(out: Path, expected: set[str], session: SparkSession | None = None) -> None:
-    """Every reader, knowing nothing of the job, sees each id once and each record once."""
+    """Check that every independent reader sees each id once and each record once."""
     counts = "count(*), count(distinct id), count(distinct (kafka_partition, kafka_offset))"
     with duckdb.connect() as connection:
         rows = connection.execute(f"select {counts} from '{out}/**/*.parquet'").fetchall()
@@ -68,11 +68,11 @@ def test_after_kill_9_anywhere_every_reader_finds_every_fix_once(
     log: str, tmp_path: Path, session: SparkSession
 ) -> None:
     fixes = [
-        # Late fixes of days before: a batch then has files of several dates.
+        # Late fixes of earlier days: a batch then has files of several dates.
         make_fix(f"u{number % 50}/phone", START_MS + number * 1000 - number % 3 * DAY_MS)
         for number in range(30_000)
     ]
-    # A device's retries, far apart and close together.
+    # Repetitions by a device, far apart and close together.
     sent = [*fixes[:15_000], *fixes[:500], *fixes[15_000:], *fixes[14_000:16_000], fixes[-1]]
     append_fixes(log, sent)
     garbage = [b"", b"null", b"{", b'{"id":"x"}', b"\xff\xfe", b'"' * 100, None]
@@ -81,7 +81,7 @@ def test_after_kill_9_anywhere_every_reader_finds_every_fix_once(
     options = ("--once", "--batch-rows", "8000")
     job = history(log, out, *options)
     try:
-        # Killed in the batch after these, or between two; test_history_kills.py does it often.
+        # Killed in the batch after these, or between two; test_kills.py does it often.
         job.await_line(r" batch \d+:", times=2)
     finally:
         job.kill()

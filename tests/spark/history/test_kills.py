@@ -1,6 +1,6 @@
-"""kill -9 of the job, of its JVM and of the broker at random moments: nothing lost, nothing twice.
+"""The job, its JVM and the broker are killed at random moments: nothing is lost or duplicated.
 
-`WAYLOG_KILLS` says how many (50), `WAYLOG_SEED` which (printed).
+`WAYLOG_KILLS` is the number of kills (50), `WAYLOG_SEED` the random seed (printed).
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ Record = tuple[int, int, str]
 
 
 def child_jvm(process: int) -> int | None:
-    """The JVM below a process."""
+    """Return the JVM in a process's group."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             name = (folder / "comm").read_text().strip()
         except OSError:
             continue
-        if name == "java" and int(fields[2]) == process:  # its process group
+        if name == "java" and int(fields[2]) == process:  # the process group
             return int(folder.name)
     return None
 
 
 class Sender:
-    """Appends fixes all the time, each once, whatever happens to the broker."""
+    """A thread that appends fixes continuously, each once, even while the broker is killed."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
@@ -105,7 +105,7 @@ def test_nothing_is_lost_or_doubled_for_any_reader(
     out = tmp_path / "history"
     words = ["--engine", engine, "--trigger-seconds", "0.3", "--batch-rows", "3000"]
     if packing:
-        # Days and months are packed all the time, and their process is killed with the job.
+        # Days and months are compacted continuously, and that process is killed with the job.
         words += ["--compact-interval", "0.5", "--compact-settled", "0"]
     job: Running | None = None
     killed = {"job": 0, "jvm": 0, "broker": 0}
@@ -115,7 +115,7 @@ def test_nothing_is_lost_or_doubled_for_any_reader(
         for _ in range(KILLS):
             if job is None or job.process.poll() is not None:
                 job = history(servers, out, *words)
-            # Somewhere between its start and a few seconds of work.
+            # A moment between the start and a few seconds of work.
             time.sleep(dice.uniform(0.5, 12 if engine == "spark" else 3))
             victim = dice.choice(["job", "job", "broker", *(["jvm"] if engine == "spark" else [])])
             if victim == "broker":
@@ -125,7 +125,7 @@ def test_nothing_is_lost_or_doubled_for_any_reader(
                 jvm = child_jvm(job.process.pid)
                 if jvm is not None:
                     os.kill(jvm, signal.SIGKILL)
-                # Without its JVM the job can not go on; whoever supervises it starts it again.
+                # Without its JVM the job cannot continue; its supervisor would start it again.
                 time.sleep(1)
                 job.close()
             else:
@@ -146,7 +146,7 @@ def test_nothing_is_lost_or_doubled_for_any_reader(
                 for row in batch.select(["kafka_partition", "kafka_offset", "id"]).to_pylist()
             ]
             assert sorted(found) == expected
-            # For readers that know nothing of the manifest, what a kill left is removed.
+            # Clean up after kills, for readers that do not use the manifest.
             assert main(["history", "compact", "--out", str(out), "--all"]) == 0
     finally:
         if job is not None:

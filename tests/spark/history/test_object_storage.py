@@ -1,4 +1,4 @@
-"""The history on an S3-compatible server and on HDFS: the same files, the same answers."""
+"""The history on an S3-compatible server and on HDFS: the same files, the same results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from waylog.history.storage import Storage
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    """The URL of an empty bucket; `{}` in it is where a path goes."""
+    """Yield the URL of an empty bucket, with `{}` in place of the path."""
     pytest.importorskip("moto", reason="pip install 'waylog[test]' brings moto, an S3 server")
     from moto.server import ThreadedMotoServer
 
@@ -45,7 +45,7 @@ def s3() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    """A NameNode and two DataNodes."""
+    """Yield an HDFS with one NameNode and two DataNodes."""
     cluster = Hdfs(tmp_path_factory.mktemp("hdfs"))
     yield cluster
     cluster.close()
@@ -55,7 +55,7 @@ def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     params=["file", "s3", pytest.param("hdfs", marks=[pytest.mark.long, pytest.mark.timeout(900)])]
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A URL for each kind of storage; `{}` in it is where a path goes."""
+    """Return a URL for each kind of storage, with `{}` in place of the path."""
     if request.param == "file":
         return f"{tmp_path}/{{}}"
     if request.param == "s3":
@@ -125,7 +125,7 @@ def test_a_data_node_dies_and_nothing_is_lost(hdfs_cluster: Hdfs) -> None:
     for start in range(0, 1000, 250):
         append(url, table.slice(start, 250), start)
     hdfs_cluster.kill_data_node()
-    # The NameNode goes on naming the dead one.
+    # The NameNode keeps naming the dead DataNode.
     for start in range(1000, 2000, 250):
         append(url, table.slice(start, 250), start)
     assert rows_of(url) == table.to_pylist()

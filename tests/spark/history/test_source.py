@@ -1,4 +1,4 @@
-"""How a batch is cut."""
+"""The ends of batches."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_batches_never_go_back_nor_beyond_the_log_and_always_end(
     else:
         taken = sum(end - starts.get(partition, 0) for partition, end in result.items())
         assert taken <= rows + len(result)
-    # A partition that has something moves: nobody waits for ever behind a larger one.
+    # Each partition with waiting records advances: none starves behind a larger one.
     for partition, end in ends.items():
         assert end <= starts.get(partition, 0) or result[partition] > starts.get(partition, 0)

@@ -13,7 +13,7 @@ from tests.spark.running import Running
 
 @pytest.fixture
 def slow_java(tmp_path: Path) -> Path:
-    """A Java home whose Java takes for ever to start, and says that it has been called."""
+    """Create a Java home whose Java never finishes its start, and reports that it was called."""
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     (home / "release").write_text(

@@ -1,4 +1,4 @@
-"""Places of people whose places are known."""
+"""Places of synthetic people, compared with their known places."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark.places.stays import Stays, join_stays, stays_of
 from tests.spark.scores import Scores, distance_m, labelled
 from tests.spark.synthetic import BASE, HARD, START_MS, Person, Profile, make_person
 
-# Seeds that nothing was tuned on.
+# Seeds that were not used for tuning.
 SEEDS = range(7000, 7040)
 
 
@@ -55,7 +55,7 @@ def test_people_are_found_where_phones_measure_badly_and_places_are_close() -> N
     assert shares["home"] >= 0.99, shares
     assert shares["work"] >= 0.97, shares
     assert shares["invented work"] <= 0.2, shares
-    # Two visits measured with an error of 50 m do not always tell a place to 50 m.
+    # Two visits measured with an error of 50 m do not always locate a place to within 50 m.
     assert shares["favourites"] >= 0.975, shares
     assert shares["seen favourites"] >= 0.985, shares
     assert shares["favourites precision"] >= 0.98, shares
@@ -95,7 +95,7 @@ def test_visits_and_trips_follow_each_other() -> None:
         assert sum(place.profile) == pytest.approx(place.dwell_ms / 60_000, abs=84)
     home = labelled(found.places, "home")
     assert home is not None
-    # Monday 3:00 is a time to be at home; nobody works there.
+    # At Monday 3:00 everybody is at home, and nobody works.
     assert home.profile[3] == 60
     assert home.confidence is not None
     assert 0 < home.confidence <= 1
@@ -147,7 +147,7 @@ def test_linked_points_are_those_that_can_be_reached_in_steps(
 
 
 def stays_at(north_m: list[float], fixes: list[int], apart_ms: int = 2 * HOUR_MS) -> Stays:
-    """Stays of half an hour, one after the other, along a meridian."""
+    """Return stays of half an hour, one after the other, along a meridian."""
     start = np.arange(len(north_m), dtype=np.int64) * apart_ms
     return Stays(
         start,
@@ -180,7 +180,7 @@ def test_two_places_that_bad_stays_join_are_two() -> None:
 def test_how_far_apart_two_places_are_depends_on_how_well_the_device_measures(
     error_m: float, places: int
 ) -> None:
-    # Home, which tells the error, and two spots of few fixes 110 m apart.
+    # Home, which reveals the error, and two spots with few fixes, 110 m apart.
     dice = np.random.default_rng(3)
     home = (1000 + dice.normal(0, error_m, 40)).tolist()
     stays = stays_at([*home, 0.0, 110.0, 0.0, 110.0], [10] * 40 + [4] * 4)

@@ -1,4 +1,4 @@
-"""The places job on Spark and without it, and the commands around it."""
+"""The places job with and without Spark, and its commands."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def rows_of(person: Person, device: str) -> pa.Table:
 
 
 def table_of(people: dict[str, Person]) -> pa.Table:
-    """The fixes of all people, as they happened."""
+    """Return the fixes of all people, in the order of time."""
     tables = [rows_of(person, device) for device, person in people.items()]
     return numbered(pa.concat_tables(tables).sort_by("time"))
 
@@ -76,7 +76,7 @@ def numbered(table: pa.Table) -> pa.Table:
 
 
 def write_history(out: Path, table: pa.Table, start: int = 0, end: int | None = None) -> None:
-    """As the job writes records start..end-1 of the log."""
+    """Write the files that the job writes for records start..end-1 of the log."""
     storage = Storage(str(out))
     files = HistoryFiles(storage)
     files.open()
@@ -111,7 +111,7 @@ def test_the_job_finds_for_every_device_what_its_fixes_alone_give(
     assert table.schema.equals(PLACES_SCHEMA)
     for device, person in people.items():
         rows = [row for row in table.to_pylist() if row["device"] == device]
-        # Time zones do not matter here: Berlin's winter is the sun's time.
+        # Time zones do not matter here: Berlin's winter time is the solar time zone.
         expected = find_places(device, stays_of(person.fixes)).places
         assert [(row["lat"], row["lon"], row["label"], row["visits"]) for row in rows] == [
             (place.lat, place.lon, place.label, place.visits) for place in expected
@@ -140,7 +140,7 @@ def test_the_job_finds_for_every_device_what_its_fixes_alone_give(
 @pytest.mark.parametrize("cuts", [9, 2])
 def test_increments_give_what_one_run_gives(tmp_path: Path, cuts: int) -> None:
     people = {f"u{seed}/p": make_person(seed, days=14) for seed in range(4)}
-    # One phone is switched off for days, one is new.
+    # One phone is switched off for days, and one is new.
     people["u0/p"].fixes = people["u0/p"].fixes.take(slice(0, 4000))
     people["u1/p"].fixes = people["u1/p"].fixes.take(slice(9000, None))
     table = table_of(people)
@@ -151,12 +151,12 @@ def test_increments_give_what_one_run_gives(tmp_path: Path, cuts: int) -> None:
         write_history(history, table, start, end)
         write_places(LocalEngine(1), str(history), str(out))
         now = {row["place_id"] for row in tables_of(out)["places"]}
-        # A place that was found stays, under its id.
+        # A place that was found remains, with its id.
         assert len(ids - now) <= 1
         ids = now
     write_places(LocalEngine(1), str(history), str(whole))
     assert tables_of(out) == tables_of(whole)
-    # What earlier runs left is gone.
+    # The files of earlier runs were removed.
     assert len(list((out / "_state").glob("*-stays.parquet"))) == 2
 
 
@@ -199,7 +199,7 @@ def test_a_run_that_was_cut_short_is_done_again(tmp_path: Path) -> None:
     assert state is not None
     write_history(history, table, half, table.num_rows)
     write_places(LocalEngine(1), str(history), str(out))
-    # All is written but the state's file, and nothing was cleaned up.
+    # All is written except the state file, and nothing was cleaned up.
     for name, content in kept.items():
         (out / "_state" / name).write_bytes(content)
     write_places(LocalEngine(1), str(history), str(out))
@@ -239,7 +239,7 @@ def test_what_the_user_says_of_a_place_counts_and_stays(tmp_path: Path) -> None:
             name="Grandma",
             label="none",
         ),
-        # Its id is of another computation; the spot is right.
+        # The id is of another computation, but the position is right.
         PlaceEdit(
             device="u0/p", place_id="x", lat=second["lat"], lon=second["lon"], time=6, label="home"
         ),
@@ -272,9 +272,9 @@ def test_a_place_that_moved_a_little_keeps_its_id() -> None:
     ]
     places = [
         place_at("x", 50.0005),  # 56 m away
-        place_at("y", 50.0006),  # another place: the id is taken
+        place_at("y", 50.0006),  # near another place, but the id is taken
         place_at("z", 50.01),  # too far
-        place_at("b", 52.0),  # its first stay is the same
+        place_at("b", 52.0),  # the same first stay
     ]
     from spark.places.finding import DevicePlaces
 

@@ -1,4 +1,4 @@
-"""The stay-point kernel against trackintel's answers and against a plain reference."""
+"""The stay-point kernel compared with trackintel's results and with a simple implementation."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ def test_stays_are_linked_to_the_places_that_trackintel_has(
         stays = Stays.of(finder.take_open())
         lat = np.array([float(row["lat"]) for row in own])
         lon = np.array([float(row["lon"]) for row in own])
-        # trackintel's middle leaves repeated coordinates out; ours is the mean of all fixes.
+        # trackintel's centre ignores repeated coordinates; ours is the mean of all fixes.
         apart = [haversine_m(*each) for each in zip(lat, lon, stays.lat, stays.lon, strict=True)]
         assert max(apart) < 50
-        # On its own middles the same stays are one place, once latitude and longitude change places
-        # as they do in trackintel 1.4.2: it hands (x, y) to a metric that takes (y, x).
+        # With trackintel's own centres, the same stays are one place if latitude and longitude are
+        # swapped, as in trackintel 1.4.2: it passes (x, y) to a metric that takes (y, x).
         linked = link_places(lon, lat, 100.0)
         ids = [int(row["location_id"]) for row in own]
         assert len(set(zip(linked.tolist(), ids, strict=True))) == len(set(ids)) == max(linked) + 1
@@ -107,7 +107,7 @@ def reference_stays(
     duration_ms: int,
     gap_ms: int,
 ) -> list[tuple[int, int, int]]:
-    """The algorithm word for word, without any short cut: start, end and number of fixes."""
+    """Run the algorithm literally, without optimisations: start, end and number of fixes."""
 
     def distance(i: int, j: int) -> float:
         a, b = math.radians(lat[i]), math.radians(lat[j])
@@ -166,7 +166,7 @@ def test_stays_are_those_of_the_plain_algorithm_everywhere_on_earth(
     fixes = Fixes(
         np.array(time, np.int64), to_units(np.array(lat)), to_units(np.array(lon)), nowhere
     )
-    # In pieces, each time by a finder that knows nothing but the state.
+    # In chunks, each with a new finder that gets only the state.
     found = []
     for start in range(0, len(time), cut):
         state = finder.state_bytes()
@@ -200,7 +200,7 @@ def test_cleaned_stays_are_the_same_in_pieces(cut: int) -> None:
 
 
 def cleaned(*rows: tuple[int, float, float, float]) -> list[tuple[int, int, int]]:
-    """Stays in fixes (time in s, m to the north, accuracy, m to the east)."""
+    """Return the stays in fixes (time in s, m to the north, accuracy, m to the east)."""
     time = np.array([row[0] * 1000 for row in rows], np.int64)
     lat = to_units(np.array([50 + row[1] / 111_195 for row in rows]))
     lon = to_units(np.array([10 + row[3] / 71_475 for row in rows]))
@@ -231,11 +231,11 @@ def test_a_device_that_left_in_a_silence_left_half_way_within_twice_the_time_it_
     nan = math.nan
     home = [(60 * minute, 0.0, nan, 0.0) for minute in range(61)]
     there = [(10_800 + 60 * minute, 3000.0, nan, 0.0) for minute in range(61)]
-    # Silent from 3600 to 10800; 3 km take 300 s: 3450 s for each of the two.
+    # Silent from 3600 to 10800; 3 km take 300 s, which leaves 3450 s for each of the two places.
     assert cleaned(*home, *there) == [(0, 7050, 61), (7350, 14_400, 61)]
-    # Seen for ten minutes: believed for twenty more.
+    # Observed for ten minutes: assumed to last twenty more.
     assert cleaned(*home[:11], *there)[0] == (0, 1800, 11)
-    # Back at the same place, it never left.
+    # The device is found at the same place, so it never left.
     assert cleaned(*home, *[(time, 0.0, nan, 0.0) for time, *_ in there]) == [(0, 14_400, 122)]
 
 

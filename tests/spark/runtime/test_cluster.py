@@ -1,4 +1,4 @@
-"""A cluster of Spark's own: master, worker and executors are processes of their own."""
+"""The jobs on a standalone Spark cluster: master, worker and executors in separate processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    """The URL of a standalone master with one worker."""
+    """Yield the URL of a standalone master with one worker."""
     import pyspark
 
     java = find_java(os.environ) / "bin" / "java"
@@ -30,7 +30,7 @@ def master(tmp_path: Path) -> Iterator[str]:
     environment = os.environ | {
         "JAVA_HOME": str(java.parents[1]),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        # What the start scripts of a Spark distribution find out.
+        # The start scripts of a Spark distribution determine this value.
         "SPARK_SCALA_VERSION": "2.13",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(tmp_path),

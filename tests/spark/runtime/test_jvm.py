@@ -1,4 +1,4 @@
-"""Finding a Java, and the shim for one that lacks a module."""
+"""The search for a Java, and the shim for one that lacks a module."""
 
 from __future__ import annotations
 

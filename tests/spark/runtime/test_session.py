@@ -1,4 +1,4 @@
-"""What a session of Spark opens to other accounts of the machine."""
+"""The protection of a Spark session against other accounts of the machine."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-#: A serialised string: what stands for any object that a stranger may choose.
+#: A serialised string, which stands for any object that an attacker may send.
 _OBJECT = b"\xac\xed\0\5t\0\7mallory"
 
 
-#: A job that says where its workers are, and of what.
+#: A job that prints where its workers run, and with which Python.
 _JOB: Final = """
 import json, os, sys, tempfile
 
@@ -61,8 +61,10 @@ def _text(value: bytes) -> bytes:
 
 
 def _request(port: int, endpoint: bytes) -> bytes:
-    """Spark's RPC: a frame with a request (type 3) that names its sender and one of the driver's
-    endpoints, and has an object for it.
+    """Return a frame of Spark's RPC.
+
+    It is a request (type 3) that names its sender and one of the driver's endpoints, and contains
+    an object for it.
     """
     body = b"\0\1" + _text(b"127.0.0.1") + struct.pack(">i", port) + _text(endpoint) + _OBJECT
     message = struct.pack(">bqi", 3, 7, len(body)) + body
@@ -70,7 +72,7 @@ def _request(port: int, endpoint: bytes) -> bytes:
 
 
 def _answer(port: int, request: bytes) -> bytes:
-    """The frame that comes, or Py4J's line; nothing where the connection is just closed."""
+    """Return the answer: a frame, or Py4J's line; empty if the connection is just closed."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         connection.sendall(request + b"\n")  # Py4J waits for the end of a line
         received = b""
@@ -88,10 +90,10 @@ def _answer(port: int, request: bytes) -> bytes:
 
 
 def _listening(*, java: bool) -> dict[int, set[tuple[str, int]]]:
-    """Where the JVM's process listens, or Python's that Spark has started, by process id."""
+    """Return the listening addresses by process id, of the JVM or of Spark's Python processes."""
     found: dict[int, set[tuple[str, int]]] = {}
     for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has ended meanwhile
+        with suppress(psutil.Error):  # the process may have ended
             is_java = process.name() == "java"
             if is_java == java and "pyspark" in " ".join(process.cmdline()):
                 connections = process.net_connections("tcp")
@@ -104,7 +106,7 @@ def _listening(*, java: bool) -> dict[int, set[tuple[str, int]]]:
 
 
 def test_spark_takes_nothing_from_strangers(session: SparkSession) -> None:
-    """Driver and block manager ask for a secret before they look at an object."""
+    """Driver and block manager require a secret before they deserialise an object."""
     assert session.range(10).count() == 10
     (places,) = _listening(java=True).values()
     assert {host.removeprefix("::ffff:") for host, _ in places} <= {"127.0.0.1", "::1"}
@@ -152,7 +154,7 @@ def test_a_start_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_job_runs_by_its_own_python_and_packages_and_leaves_nothing(tmp_path: Path) -> None:
-    """Also where another Python is found first, and a temporary folder has a long name."""
+    """This works also if the PATH has another Python, and with a long temporary path."""
     root = Path(__file__).resolve().parents[3]
     for package in ("spark", "waylog"):
         shutil.copytree(

@@ -80,7 +80,7 @@ def test_replicas_may_be_moved_at_a_rate(terminal: Terminal) -> None:
 def test_a_stopped_broker_is_missed_and_leads_again_when_asked(
     terminal: Terminal, cluster: ClusterProcesses
 ) -> None:
-    # What was moved before may be led by the replica that it came from.
+    # Partitions that an earlier test has moved may still be led by the former replica.
     until(lambda: "led by its preferred replica" in terminal.run("cluster", "elect"))
     led = brokers(terminal.rows("cluster", "describe"))
     cluster.brokers[3].stop()
@@ -103,7 +103,7 @@ def test_a_broker_that_hangs_is_named_at_once_and_holds_nothing_up(
     hanging = cluster.brokers[2]
     os.kill(hanging.pid, signal.SIGSTOP)
     try:
-        # It is asked first.
+        # The broker that hangs is asked first.
         servers = sorted(cluster.bootstrap_servers.split(","), key=hanging.bootstrap_servers.__ne__)
         asked = Terminal(",".join(servers))
         took_s: list[float] = []
@@ -113,7 +113,7 @@ def test_a_broker_that_hangs_is_named_at_once_and_holds_nothing_up(
             began = time.monotonic()
             try:
                 rows[:] = asked.rows("cluster", "describe")
-            except AssertionError:  # it says what it could not learn in its few seconds
+            except AssertionError:  # it has printed what it could not learn in its few seconds
                 return False
             finally:
                 took_s.append(time.monotonic() - began)
@@ -128,7 +128,7 @@ def test_a_broker_that_hangs_is_named_at_once_and_holds_nothing_up(
         3: True,
     }
     assert [row for row in rows if "topic" in row and "2" in row["replicas"].split(",")]
-    assert max(took_s) < 15  # it asks for four seconds; the rest is this machine's
+    assert max(took_s) < 15  # it asks for four seconds; the rest is a slow machine
 
 
 def test_nobody_there_is_said_in_one_line() -> None:

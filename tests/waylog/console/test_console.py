@@ -34,7 +34,7 @@ class Terminal:
         return done.stdout + done.stderr
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Run a command that goes on."""
+        """Start a command that keeps running."""
         return subprocess.Popen(
             [sys.executable, "-m", "waylog.cli", *words, "--bootstrap-servers",
              self.bootstrap_servers],
@@ -52,7 +52,7 @@ class Terminal:
 def terminal(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Terminal]:
-    """A terminal for our broker, and one for Apache Kafka (-m kafka)."""
+    """Give a terminal for our broker, and one for Apache Kafka (-m kafka)."""
     if request.param == "apache-kafka":
         with apache_kafka() as servers:
             yield Terminal(servers)
@@ -245,7 +245,7 @@ def test_a_member_of_a_share_group_prints_what_it_is_given(terminal: Terminal, t
             terminal.rows("groups", "list")
         ):
             assert time.monotonic() < deadline and reader.poll() is None
-        # A group begins at the end of a topic, which its member has looked for by now or soon.
+        # A group begins at the end of a topic, once its member has looked that up.
         printed = ""
         while reader.poll() is None:
             terminal.run("produce", topic, stdin="a\n")
@@ -326,7 +326,7 @@ def test_a_running_groups_offsets_are_not_set_and_that_is_said(
     member = terminal.start("consume", topic, "--group", group)
     try:
         assert member.stdout is not None
-        assert member.stdout.readline()  # it is in the group
+        assert member.stdout.readline()  # it has joined the group
         assert "is running, with 1 members" in terminal.run(*reset, status=1)
     finally:
         member.terminate()

@@ -26,7 +26,7 @@ def test_all_rows_come_in_their_order(file: Path) -> None:
     batches = list(read_row_groups(pq.ParquetFile(file), ["a"], rows=7_500))
 
     assert pa.Table.from_batches(batches)["a"].to_pylist() == list(range(ROWS))
-    # Eight groups are the first that are 7,500 rows.
+    # A batch ends at the first row group with which it has 7,500 rows: after eight groups.
     assert {batch.num_rows for batch in batches} == {8_000}
 
 
@@ -57,5 +57,5 @@ def test_a_file_ten_times_as_large_takes_no_more_memory(tmp_path: Path) -> None:
         batches = read_row_groups(parquet, rows=5 * GROUP)
         peaks.append(max(pa.total_allocated_bytes() - before for _ in batches))
 
-    # Arrow's own iterator: ten times as much.
+    # With Arrow's own iterator it would be ten times as much.
     assert peaks[1] <= 1.5 * peaks[0]

@@ -69,7 +69,7 @@ def read_all(servers: str, topic: str, count: int) -> list[Message]:
             "bootstrap.servers": servers,
             "group.id": "test",
             "enable.auto.commit": False,
-            # Every batch's checksum, as strict clients check it.
+            # Check every batch's checksum, as strict clients do.
             "check.crcs": True,
         }
     )
@@ -216,7 +216,7 @@ async def test_what_waits_while_the_broker_is_away_is_appended_once_and_in_order
 
 
 class CuttingProxy:
-    """Passes bytes between a producer and a broker, and loses answers to Produce."""
+    """A proxy between a producer and a broker that can drop answers to Produce."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._target = target

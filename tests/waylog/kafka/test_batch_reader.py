@@ -292,7 +292,7 @@ def test_a_batch_that_was_changed_anywhere_is_refused_or_reads_as_it_was(data: A
         records, _, _ = read_batches(bytes(changed), 0, 0, no_aborts())
     except MalformedAnswer:
         return
-    # Before the checksum stand the offset, the length and the leader's epoch.
+    # The checksum does not cover what comes before it: offset, length and leader epoch.
     assert at < 17
     assert [record.value() for record in records] in ([], values) or at < 8
 

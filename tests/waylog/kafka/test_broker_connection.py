@@ -1,4 +1,4 @@
-"""A connection to something that may be no broker, or one that says nothing."""
+"""A connection to a server that may be no broker, or one that does not answer."""
 
 from __future__ import annotations
 

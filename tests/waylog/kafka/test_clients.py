@@ -54,7 +54,7 @@ async def test_records_of_a_key_are_acknowledged_in_the_order_they_were_given(
 async def test_a_log_that_refuses_to_store_is_told_of_soon_and_no_more_when_there_is_room(
     tmp_path: Path,
 ) -> None:
-    """librdkafka itself says nothing for as long as it tries again."""
+    """librdkafka itself reports nothing while it repeats requests."""
     with small_disk(tmp_path / "disk", 16 * 1024 * 1024) as disk:
         properties = {
             "listeners": "PLAINTEXT://127.0.0.1:0",

@@ -1,4 +1,4 @@
-"""Errors of Kafka's clients in words."""
+"""Errors of Kafka clients as text."""
 
 from __future__ import annotations
 

@@ -38,14 +38,14 @@ def topic(servers: str) -> str:
 
 
 def config(servers: str, topic: str, **more: Any) -> dict[str, Any]:
-    """For a member of the group that is called like its topic."""
+    """Return the configuration of a member of the group that has the topic's name."""
     return consumer_config(servers, "test", topic, heartbeat_interval_ms=200, **more)
 
 
 def await_assigned_by(servers: str, topic: str, member: Consumer) -> None:
-    """Wait until the group has given the member everything, and the member knows, without a poll.
+    """Wait until the group has assigned everything to the member, and the member has been told.
 
-    What it asks its coordinator is answered behind that.
+    The member is not polled. Its request to the coordinator is answered after the assignment.
     """
     admin = AdminClient({"bootstrap.servers": servers})
     deadline = time.monotonic() + 30

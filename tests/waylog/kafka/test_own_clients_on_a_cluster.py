@@ -46,7 +46,7 @@ async def test_nothing_acknowledged_is_lost_or_doubled_when_brokers_are_killed(
             await asyncio.sleep(1.0)
             before = len(futures)
             await loop.run_in_executor(None, cluster.brokers[node].kill)
-            # It is served again while the broker is away.
+            # Producing goes on while the broker is away.
             await asyncio.wait_for(asyncio.gather(*futures[: before + 1]), 60)
             await loop.run_in_executor(None, cluster.start, node)
         await asyncio.sleep(1.0)

@@ -1,4 +1,4 @@
-"""Properties of Java's clients become those of librdkafka."""
+"""Properties of Java clients are translated to those of librdkafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is at an address, when no Kafka cluster is."""
+"""Reports about an address at which no Kafka cluster answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from waylog.kafka.reach import reach_cluster, what_is_at
 
 @contextmanager
 def serving(answer: Callable[[bytes], bytes | None]) -> Iterator[str]:
-    """Answers what comes, and hangs up where there is no answer."""
+    """Run a server that sends `answer(received)`, and closes the connection for None."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def converse(connection: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Reading a topic to its end, of a real broker."""
+"""Reading a topic of a real broker to its end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_has_come_is_not_held_until_more_does(servers: str) -> None:
     while len(found) < 20:
         found += [message.value() for message in next_messages(consumer, 1000, 100.0)]
     consumer.close()
-    # `consume(1000, 100)` would wait for the 980 others.
+    # `consume(1000, 100)` would wait for 980 more records.
     assert time.monotonic() - began < 50
     assert sorted(map(int, filter(None, found))) == list(range(20))
 

@@ -1,4 +1,4 @@
-"""What is promised as retention is what a reader finds, also where an earlier version began."""
+"""Readers find what the retention promises, also in topics of an earlier version."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_topics_of_an_earlier_version_come_to_todays_promise(tmp_path: Path) -> 
         admin = AdminClient({"bootstrap.servers": servers})
         older = [
             NewTopic(LOCATION, 4, config={"retention.ms": str(7 * DAY_MS)}),
-            # Chosen by somebody: it stays, and segments follow it.
+            # A setting that somebody has made stays, and segments follow it.
             NewTopic(PARAMETER, 1, config={"retention.ms": "7200000"}),
             NewTopic(PLACE, 4, config={"cleanup.policy": "compact"}),
         ]

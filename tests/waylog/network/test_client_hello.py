@@ -1,4 +1,4 @@
-"""A ClientHello is known to be whole however it comes, and takes no more than it may."""
+"""A ClientHello is recognised as complete in any pieces, and its size is bounded."""
 
 from __future__ import annotations
 

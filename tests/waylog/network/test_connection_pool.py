@@ -1,4 +1,4 @@
-"""Who finds room in a pool of connections."""
+"""The limits of a connection pool and of the parties in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def party_of(transport: asyncio.BaseTransport) -> str:
 
 
 def fill(pool: ConnectionPool, party: str) -> list[str]:
-    """Let a party connect until it is refused; what `leave` has to be told of each."""
+    """Let a party connect until it is refused; return the arguments for `leave`."""
     entered: list[str] = []
     while (told := pool.enter(Client(party))) is not None:
         entered.append(told)

@@ -41,7 +41,7 @@ def test_another_port_is_one_of_the_same_host() -> None:
 
 
 class Refusing(FreePorts):
-    """A machine that refuses the first addresses that it is asked for."""
+    """A machine that refuses the first addresses that are tried."""
 
     def __init__(self, *numbers: int) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def test_connections_that_are_over_do_not_take_a_port() -> None:
     endpoint = FreePorts().settle(ANY)
     with listening(endpoint) as server, socket.create_connection(address_of(endpoint)):
         connection, _ = server.accept()
-        connection.close()  # first: what is left of it is in TIME_WAIT
+        connection.close()  # closed first, so that it leaves a connection in TIME_WAIT here
     assert FreePorts().settle(endpoint) == endpoint
 
 

@@ -16,7 +16,7 @@ from waylog.network.listeners import listener_of
 
 
 def test_a_process_that_opens_and_closes_files_all_the_time_is_still_named() -> None:
-    """A descriptor that is closed between the listing and the look at it is left out alone."""
+    """A descriptor that is closed between listing and reading is skipped; the others are not."""
     over = threading.Event()
 
     def open_and_close() -> None:
@@ -26,7 +26,7 @@ def test_a_process_that_opens_and_closes_files_all_the_time_is_still_named() -> 
 
     low = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
     with socket.create_server(("127.0.0.1", 0)) as server:
-        # The thread gets the lowest numbers, which are looked at before the server's.
+        # The thread gets the lowest descriptors, which are read before the server's.
         for each in low:
             os.close(each)
         busy = threading.Thread(target=open_and_close)

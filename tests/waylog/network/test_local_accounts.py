@@ -67,7 +67,7 @@ def test_where_all_accounts_are_mapped_each_is_distinct() -> None:
     ("uid_map", "distinct", "alike"),
     [
         (f"0 {os.geteuid()} 1", "0", "1 4711 65534"),
-        # It maps the uid as which all others look.
+        # The mapping contains the overflow uid, which stands for all unmapped accounts.
         pytest.param("0 0 65536", "0 4711 65535", "65534 65536", marks=needs_root),
         pytest.param(
             "0 0 1\n1 100000 999", "0 1 999", "1000 65534 100000 100001", marks=needs_root

@@ -1,4 +1,4 @@
-"""Whom a connection counts for."""
+"""The party that a connection counts for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from waylog.network.peer_parties import OWN, PeerParties
 
 
 class Names(asyncio.BaseTransport):
-    """The addresses of a connection, as a transport tells them."""
+    """A transport that reports the given addresses of a connection."""
 
     def __init__(self, peer: Any, own: Any) -> None:
         super().__init__({"peername": peer, "sockname": own})
@@ -39,7 +39,7 @@ def test_the_account_of_this_process_is_not_counted(parties: PeerParties) -> Non
     ):
         names = Names(client.getsockname(), server.getsockname())
         assert parties.of(names) == OWN
-        # Root may be named as the owner of a socket that no process has any more.
+        # Root may be named as the owner of a socket that no process holds any more.
         client.close()
         assert parties.of(names) not in {OWN, f"uid {os.geteuid()}"}
 

@@ -1,4 +1,4 @@
-"""TLS begins on connections that are there already: in turns, in time, and nothing is lost."""
+"""TLS on accepted connections: handshakes take turns and end in time, and no data is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from waylog.network.tls_handshakes import TlsHandshake, TlsHandshakes
 
 
 class Echo(asyncio.Protocol):
-    """Says again what it is told."""
+    """A protocol that sends back what it gets."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -49,7 +49,7 @@ class Echo(asyncio.Protocol):
 
 
 class Server:
-    """Has counted what it has accepted."""
+    """A server that starts TLS on connections it has accepted and counted."""
 
     def __init__(self, timeout_s: float) -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

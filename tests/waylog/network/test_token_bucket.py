@@ -1,4 +1,4 @@
-"""How often something may happen."""
+"""The rate and bursts that a token bucket allows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_a_burst_is_allowed_and_then_so_many_a_second() -> None:
     assert taken(bucket, 1_000.0, 8) == [True] * 5 + [False] * 3
     assert bucket.refused == 3
     assert taken(bucket, 1_000.5, 4) == [True] * 2 + [False] * 2
-    # Half a unit was left over.
+    # Half a token was left over.
     assert taken(bucket, 1_000.75, 2) == [True, False]
     assert bucket.refused == 6
 

@@ -11,7 +11,7 @@ from waylog.observability.interceptors import parameter_logged, performance_logg
 
 
 class Records:
-    """Collects what interceptors record."""
+    """Collects the records of interceptors."""
 
     def __init__(self) -> None:
         self.records: list[tuple[str, dict[str, Any]]] = []

@@ -1,4 +1,4 @@
-"""The token of the metrics: one for all processes of a machine, and how it is shown."""
+"""The token for metrics: one for all processes of a machine, and how clients present it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_token_is_shown_as_bearer_or_as_password() -> None:
 
 def test_nothing_but_the_token_is_the_token() -> None:
     assert is_metrics_token("a-token-of-metrics", "a-token-of-metrics")
-    # What is no UTF-8 arrives as lone surrogates.
+    # Bytes that are not UTF-8 arrive as lone surrogates.
     for secret in ("", "a-token-of-metric", "A-token-of-metrics", "\udce4"):
         assert not is_metrics_token(secret, "a-token-of-metrics")
         assert not is_metrics_token(secret, None)

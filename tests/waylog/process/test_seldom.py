@@ -1,4 +1,4 @@
-"""Lines that are said every ten seconds at most."""
+"""Messages that are logged every ten seconds at most."""
 
 from __future__ import annotations
 

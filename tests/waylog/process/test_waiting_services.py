@@ -1,4 +1,4 @@
-"""Services that are started before their brokers: each says so early, and ends when it is told."""
+"""Services that start before their brokers: each soon says so, and ends when it is told to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.consumers.running import Process
 
-#: Command, and the line by which it says that nobody answers.
+#: Each command, with the message by which it reports that no broker answers.
 SERVICES = (
     (("gateway", "--http", "127.0.0.1:0", "--mqtt", "none"), "no broker can be reached at"),
     (("bridge", "--mqtt", "{closed}"), "no broker can be reached at"),
@@ -35,12 +35,12 @@ def _started_and_stopped(words: tuple[str, ...], line: str, closed: str) -> tupl
 def ended(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, Future[tuple[str, str, int]]]]:
-    """All of them at once: most of the time they wait."""
+    """Run all services at once, since most of their time is waiting."""
     folder = tmp_path_factory.mktemp("services")
     with pytest.MonkeyPatch.context() as patch, socket.socket() as taken:
         patch.chdir(folder)
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-        taken.bind(("127.0.0.1", 0))  # and not listened on
+        taken.bind(("127.0.0.1", 0))  # not listening, so that connections are refused
         closed = f"127.0.0.1:{taken.getsockname()[1]}"
         with ThreadPoolExecutor(len(SERVICES)) as pool:
             yield {

@@ -1,4 +1,4 @@
-"""Values on their way into the log, sealed; a real broker, and two processes' worth of clients."""
+"""Sealed values on their way into the log, with a real broker and the clients of two processes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_two_that_make_a_key_at_once_are_both_read_in_order(servers: str) 
         own = [value for value in opened[b"ada/phone"] if value.startswith(b"%d " % which)]
         assert own == [b"%d %d" % (which, number) for number in range(50)]
 
-    # Both keys go, and what comes afterwards has a new one.
+    # Both keys are destroyed, and later values have a new one.
     destroyed = await asyncio.to_thread(destroy_keys, servers, ["ada/phone"])
     assert destroyed.keys == 2
     for ring in rings:

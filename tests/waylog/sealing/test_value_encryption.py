@@ -1,4 +1,4 @@
-"""Sealed values: who can read them, and what is noticed."""
+"""Sealed values: who can read them, and whether changes are detected."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Mistakes of people at a terminal: each ends soon, with one line that helps and a status.
+"""Mistakes of people at a terminal: each ends soon, with a helpful line and an exit status.
 
 The goal is five seconds. On a busy machine Python alone needs that long, so the test allows more;
-what it guards against waited for 40 s, for five minutes or for ever.
+the bugs that it guards against waited for 40 s, for five minutes or for ever.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NOBODY: Final = r"no Kafka broker answers at 127\.0\.0\.1:\d+: connection refus
 _LIST: Final = r"--bootstrap-servers nonsense: HOST:PORT,HOST:PORT... is expected"
 
 MISTAKES: Final = (
-    # Words that are none
+    # Wrong commands and options
     Mistake("uzer add ada", _USAGE, r"there is no command uzer; did you mean user\?"),
     Mistake("up --htpp 127.0.0.1:1", _USAGE, r"waylog up: error: .*did you mean --http\?"),
     Mistake("topics list --jsn", _USAGE, r"waylog topics list: error: .*did you mean --json"),
@@ -78,7 +78,7 @@ MISTAKES: Final = (
     Mistake(_UP + "--data {new} --history {file}", _FAILED, r"--history \S+: nothing can be"),
     Mistake(_UP + "--data {new} --brokers 0", _USAGE, r"must be at least 1"),
     Mistake(_UP + "--data {new} --gateway-options '\"'", _USAGE, r"--gateway-options: No closing"),
-    # What its processes would refuse is refused before any of them is started
+    # Options that its processes would refuse are refused before any of them starts
     Mistake(
         _UP + "--data {new} --no-history --resolver-options='--movment 3'",
         _USAGE,
@@ -220,7 +220,7 @@ MISTAKES: Final = (
 
 
 class Ended(NamedTuple):
-    """How a command ended; status None: it did not."""
+    """The exit status and output of a command; status None means that it did not end."""
 
     status: int | None
     printed: str
@@ -250,7 +250,7 @@ def _run(mistake: Mistake, names: dict[str, str], folder: Path) -> Ended:
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Addresses where nobody listens or answers, and files that are not as they should be."""
+    """Give addresses where nobody listens or answers, and files with wrong content."""
     folder = tmp_path_factory.mktemp("there")
     (folder / "file").write_text("neither this nor that\n")
     (folder / "track.gpx").write_text(_GPX)
@@ -262,7 +262,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     (folder / "damaged").mkdir()
     (folder / "damaged" / "users.db").write_bytes(b"this is not SQLite" * 200)
     with socket.socket() as closed, socket.create_server(("127.0.0.1", 0)) as silent:
-        closed.bind(("127.0.0.1", 0))  # taken, and not listened on
+        closed.bind(("127.0.0.1", 0))  # taken, but not listening
         yield {
             "closed": f"127.0.0.1:{closed.getsockname()[1]}",
             "silent": f"127.0.0.1:{silent.getsockname()[1]}",
@@ -279,7 +279,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 def ended(
     there: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[Mistake, concurrent.futures.Future[Ended]]]:
-    """How all of them ended. Several run at once: most of the time they wait."""
+    """Run all mistakes, several at once, since most of their time is waiting."""
     folder = tmp_path_factory.mktemp("mistakes")
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
         yield {

@@ -27,7 +27,7 @@ def address_of(endpoint: Endpoint) -> tuple[str, int]:
 
 
 def listening(endpoint: Endpoint) -> socket.socket:
-    """A process of the platform, as asyncio has it listen."""
+    """Listen as asyncio does in a process of the platform."""
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -42,7 +42,7 @@ def test_processes_of_the_same_account_share_a_held_port_one_after_the_other() -
         for _ in range(3):
             with listening(endpoint) as server, socket.create_connection(address_of(endpoint)):
                 connection, _ = server.accept()
-                # The server closes first: what is left of the connection is in TIME_WAIT.
+                # The server closes first, so that it leaves a connection in TIME_WAIT.
                 connection.close()
 
 
@@ -115,7 +115,7 @@ def test_all_addresses_of_a_name_are_held() -> None:
 
 
 def in_namespaces(kind: str, setup: str, program: str) -> tuple[str, str]:
-    """What a program prints on a machine that a shell command has changed for it alone."""
+    """Run a program in namespaces that a shell command has set up; return what it prints."""
     if shutil.which("unshare") is None or shutil.which("ip") is None:
         pytest.skip("there is no unshare (util-linux) or no ip (iproute2)")
     done = subprocess.run(

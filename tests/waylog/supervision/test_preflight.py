@@ -1,4 +1,4 @@
-"""What is refused before anything starts, and what is not."""
+"""Mistakes that are refused before anything starts, and settings that are accepted."""
 
 from __future__ import annotations
 

@@ -48,14 +48,14 @@ async def until(condition: Any, timeout_s: float = 20.0) -> None:
 
 
 def executable(path: Path) -> ProcessSpec:
-    """A process of its own executable file, which a test can take away."""
+    """Write a program to an executable file of its own, which a test can remove."""
     path.write_text(f"#!{sys.executable}\n" + textwrap.dedent(READY_THEN_WAIT))
     path.chmod(0o755)
     return ProcessSpec("one", [str(path)])
 
 
 def children() -> set[int]:
-    """Processes that this one has started and that live."""
+    """Return the living processes that this one has started."""
     return set(child_processes.children())
 
 
@@ -147,7 +147,8 @@ async def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path: Path)
         async def main():
             folder = Path({str(tmp_path)!r})
             supervisor = Supervisor(folder, folder / "logs")
-            program = "import signal; from waylog.process.notify import *; notify_ready(); signal.pause()"
+            program = "import signal; from waylog.process.notify import *; notify_ready(); \
+signal.pause()"
             supervisor.start(ProcessSpec("one", [sys.executable, "-c", program]))
             await supervisor.wait_ready("one")
             print("up", flush=True)
@@ -204,7 +205,7 @@ async def test_a_supervisor_without_descriptors_starts_its_process_when_it_has_s
     assert "Too many open files" in caplog.text
     await until(lambda: state(tmp_path, "one")["pid"] not in {None, first})
     await until(lambda: state(tmp_path, "one")["ready"])
-    assert descriptors() <= before  # the collector may have closed some of other tests
+    assert descriptors() <= before  # the garbage collector may have closed some of other tests
     await supervisor.stop()
 
 
@@ -410,7 +411,7 @@ async def test_a_full_disk_is_named_once_and_ends_no_supervision(
         await until(lambda: f"no room left in {disk.folder}: 0 B free" in caplog.text)
         await until(lambda: f"no room left in {disk.folder / 'logs'}: 0 B free" in caplog.text)
         await until(lambda: children() - others - {first})
-        await asyncio.sleep(0.3)  # some thirty lines that cannot be written
+        await asyncio.sleep(0.3)  # time for some thirty lines that cannot be written
         assert caplog.text.count("no room left") == 2
         disk.free()
         await until(lambda: f"{disk.folder / 'logs'} can be written again" in caplog.text)

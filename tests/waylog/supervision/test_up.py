@@ -1,4 +1,4 @@
-"""What `waylog up` tells the processes that it starts."""
+"""The options that `waylog up` passes to the processes it starts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Finds out to which account of this machine the peer of a connection belongs."""
+"""Finds the local account to which the peer of a connection belongs."""

@@ -1,4 +1,4 @@
-"""Both ends of a TCP connection, as the kernel's tables have them."""
+"""Both ends of a TCP connection, in the form of the kernel's tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ESTABLISHED: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEnds:
-    """Addresses and ports; IPv4 is IPv4 also where a socket of IPv6 is used for it."""
+    """The addresses and ports of a connection; IPv4 also for an IPv6 socket that carries it."""
 
     family: int
     peer: bytes
@@ -25,7 +25,7 @@ class ConnectionEnds:
 
     @classmethod
     def of_names(cls, peer: tuple[Any, ...], own: tuple[Any, ...]) -> ConnectionEnds:
-        """From what `getpeername` and `getsockname` return."""
+        """Build it from the results of `getpeername` and `getsockname`."""
         peer_address, own_address = packed(peer[0]), packed(own[0])
         return cls(
             socket.AF_INET if len(own_address) == 4 else socket.AF_INET6,
@@ -38,7 +38,7 @@ class ConnectionEnds:
 
     @property
     def is_of_this_machine(self) -> bool:
-        """Tell whether the addresses alone say that the peer is on this machine."""
+        """True if the addresses alone show that the peer is on this machine."""
         return self.peer == self.own or is_loopback(self.peer) or is_loopback(self.own)
 
 
@@ -47,15 +47,15 @@ _IPV6_LOOPBACK: Final = b"\0" * 15 + b"\x01"
 
 
 def packed(host: str) -> bytes:
-    """The bytes of an address; of one that is mapped to IPv6 those of IPv4."""
+    """Return the bytes of an address; an IPv4-mapped one gives those of IPv4."""
     return unmapped(ipaddress.ip_address(host.partition("%")[0]).packed)
 
 
 def unmapped(address: bytes) -> bytes:
-    """The four bytes of an IPv4-mapped address (RFC 4291, 2.5.5.2); any other as it is."""
+    """Return the four bytes of an IPv4-mapped address (RFC 4291, 2.5.5.2), any other unchanged."""
     return address[12:] if address.startswith(_MAPPED_PREFIX) and len(address) == 16 else address
 
 
 def is_loopback(address: bytes) -> bool:
-    """Tell whether it is one of 127.0.0.0/8, or ::1."""
+    """Return whether the address is in 127.0.0.0/8, or ::1."""
     return address[0] == 127 if len(address) == 4 else address == _IPV6_LOOPBACK

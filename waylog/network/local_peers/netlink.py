@@ -1,7 +1,7 @@
-"""Questions to the kernel by netlink: whose a TCP socket is, and whether an address is our own.
+"""Netlink questions to the kernel: who owns a TCP socket, and whether an address is our own.
 
-sock_diag(7), linux/inet_diag.h and rtnetlink(7). Each is one message, and its answer is there when
-the question has been sent: the kernel answers in the system call of whoever asks.
+sock_diag(7), linux/inet_diag.h and rtnetlink(7). Each question is one message. The kernel answers
+within the system call that sends it, so the answer is there when `send` returns.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ERROR: Final = struct.Struct("=i")
 _QUESTION: Final = struct.Struct("=BBBxI")
 #: source port, destination port, source, destination (inet_diag_sockid)
 _ENDS: Final = struct.Struct(">HH16s16s")
-#: interface, cookie (the same)
+#: interface, cookie (also inet_diag_sockid)
 _INTERFACE: Final = struct.Struct("=III")
 #: family, state, timer, retransmissions (inet_diag_msg); the ends and the interface follow
 _ANSWER: Final = struct.Struct("=BBBB")
-#: expires, bytes to read, bytes to send, uid, inode (the same)
+#: expires, bytes to read, bytes to send, uid, inode (also inet_diag_msg)
 _OWNER: Final = struct.Struct("=IIIII")
 #: family, destination and source length, tos, table, protocol, scope, type, flags (rtmsg)
 _ROUTE: Final = struct.Struct("=BBBBBBBBI")
@@ -47,17 +47,17 @@ _ATTRIBUTE: Final = struct.Struct("=HH")
 _ANY_STATE: Final = 2**32 - 1
 _NO_COOKIE: Final = 2**32 - 1
 _ANSWER_BYTES_MAX: Final = 8192
-#: Answers to other questions that are passed over: to one whose answer came too late, at most.
+#: The most answers that are skipped because they belong to an earlier question.
 _STRAYS_MAX: Final = 8
 
 
 class MalformedAnswerError(ValueError):
-    """What came is no answer to the question."""
+    """The received message is not an answer to the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class SocketOwner:
-    """What the kernel says of a socket. One that no process has any more has inode 0.
+    """The state and owner of a socket. A socket that no process holds any more has inode 0.
 
     The uid of such a socket, or of one in TIME_WAIT, says nothing: it may be 0.
     """
@@ -68,7 +68,7 @@ class SocketOwner:
 
 
 def encode_owner_question(ends: ConnectionEnds, sequence: int) -> bytes:
-    """Ask for the peer's socket, by its addresses and ports."""
+    """Encode the question for the peer's socket, by its addresses and ports."""
     body = (
         _QUESTION.pack(ends.family, socket.IPPROTO_TCP, 0, _ANY_STATE)
         + _ENDS.pack(ends.peer_port, ends.own_port, ends.peer, ends.own)
@@ -78,10 +78,10 @@ def encode_owner_question(ends: ConnectionEnds, sequence: int) -> bytes:
 
 
 def decode_owner(answer: bytes, ends: ConnectionEnds, sequence: int) -> SocketOwner | None:
-    """The peer's socket; None if the kernel knows none.
+    """Decode the peer's socket; return None if the kernel does not know it.
 
-    Where there is none with both addresses, the kernel answers with a socket that listens at the
-    peer's port: that is somebody else's. Raises OSError, MalformedAnswerError.
+    If no socket has both addresses, the kernel answers with a socket that listens at the peer's
+    port, which is not the peer's. Raises OSError, MalformedAnswerError.
     """
     kind, body = _body(answer, sequence)
     if kind != _SOCK_DIAG_BY_FAMILY or len(body) < _ANSWER.size + 48 + _OWNER.size:
@@ -100,7 +100,7 @@ def decode_owner(answer: bytes, ends: ConnectionEnds, sequence: int) -> SocketOw
 
 
 def encode_route_question(address: bytes, sequence: int) -> bytes:
-    """Ask how the kernel reaches an address."""
+    """Encode the question how the kernel reaches an address."""
     family = socket.AF_INET if len(address) == 4 else socket.AF_INET6
     body = _ROUTE.pack(family, 8 * len(address), 0, 0, 0, 0, 0, 0, 0)
     body += _ATTRIBUTE.pack(_ATTRIBUTE.size + len(address), _RTA_DST) + address
@@ -108,7 +108,7 @@ def encode_route_question(address: bytes, sequence: int) -> bytes:
 
 
 def decode_is_own(answer: bytes, sequence: int) -> bool:
-    """Tell whether the address is one of this machine's; raises OSError, MalformedAnswerError."""
+    """Return whether the address is one of this machine's; raises OSError, MalformedAnswerError."""
     kind, body = _body(answer, sequence)
     if kind != _RTM_NEWROUTE or len(body) < _ROUTE.size:
         raise MalformedAnswerError(f"type {kind} with {len(body)} bytes")
@@ -120,7 +120,7 @@ def _message(kind: int, sequence: int, body: bytes) -> bytes:
 
 
 def _body(answer: bytes, sequence: int) -> tuple[int, bytes]:
-    """(type, body) of a message; raises OSError for one that tells an error."""
+    """Return the type and body of a message; raises OSError for an error message."""
     if len(answer) < _HEADER.size:
         raise MalformedAnswerError(f"{len(answer)} bytes")
     length, kind, _, answered, _ = _HEADER.unpack_from(answer)
@@ -136,7 +136,7 @@ def _body(answer: bytes, sequence: int) -> tuple[int, bytes]:
 
 
 class _Conversation:
-    """One netlink socket, on which one question is asked at a time."""
+    """A netlink socket, on which one question is asked at a time."""
 
     def __init__(self, protocol: int) -> None:
         """Open the socket; raises OSError."""
@@ -147,34 +147,34 @@ class _Conversation:
         self.sequence = 0
 
     def ask(self, question: bytes) -> bytes:
-        """The answer to a question with `sequence`; raises OSError."""
+        """Send a question and return its answer; raises OSError."""
         self._socket.send(question)
         for _ in range(_STRAYS_MAX):
             answer, (port, _) = self._socket.recvfrom(_ANSWER_BYTES_MAX)
-            # Port 0 is the kernel: processes can send one another messages, too.
+            # Port 0 is the kernel's: other processes can send messages to this socket, too.
             if port == 0 and answer[8:12] == question[8:12]:
                 return answer
         raise OSError(errno.EBADMSG, "answers to other questions")
 
     def next_sequence(self) -> int:
-        """A number that the answer has to repeat."""
+        """Return a new sequence number, which the answer has to repeat."""
         self.sequence = (self.sequence + 1) % 2**32
         return self.sequence
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Close the netlink socket."""
         self._socket.close()
 
 
 class SocketDiagnosis:
-    """Asks whose a socket is, in constant time."""
+    """Asks the kernel who owns a socket, in constant time."""
 
     def __init__(self) -> None:
-        """Raises OSError where the kernel has no such socket."""
+        """Raises OSError if the kernel does not offer such a socket."""
         self._conversation = _Conversation(_NETLINK_SOCK_DIAG)
 
     def peer_of(self, ends: ConnectionEnds) -> SocketOwner | None:
-        """The peer's socket, None if there is none; raises OSError, MalformedAnswerError."""
+        """Return the peer's socket, None if there is none; raises OSError, MalformedAnswerError."""
         sequence = self._conversation.next_sequence()
         try:
             answer = self._conversation.ask(encode_owner_question(ends, sequence))
@@ -185,29 +185,29 @@ class SocketDiagnosis:
             raise
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Close the netlink socket."""
         self._conversation.close()
 
 
 class Routes:
-    """Asks whether an address is one of this machine's."""
+    """Asks the kernel whether an address is one of this machine's."""
 
     def __init__(self) -> None:
-        """Raises OSError where the kernel has no such socket."""
+        """Raises OSError if the kernel does not offer such a socket."""
         self._conversation = _Conversation(_NETLINK_ROUTE)
 
     def is_own(self, address: bytes) -> bool:
-        """Tell it; raises OSError, MalformedAnswerError."""
+        """Return whether the address is this machine's; raises OSError, MalformedAnswerError."""
         sequence = self._conversation.next_sequence()
         try:
             answer = self._conversation.ask(encode_route_question(address, sequence))
             return decode_is_own(answer, sequence)
         except OSError as error:
-            # No way to an address is certain knowledge: nobody of this machine has it.
+            # Without a route to the address, it is certainly not this machine's.
             if error.errno in {errno.ENETUNREACH, errno.EHOSTUNREACH}:
                 return False
             raise
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Close the netlink socket."""
         self._conversation.close()

@@ -1,4 +1,4 @@
-"""Finds out which account of this machine a connection comes from, by what the kernel offers."""
+"""Finds the local account a connection comes from, with what the kernel offers for it."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ logger = logging.getLogger(__name__)
 
 
 class LocalAddresses:
-    """Tells which peers are on this machine. `open` makes it, `close` ends it."""
+    """Tells which peers are on this machine. Create it with `open`."""
 
     def __init__(self, routes: Routes | None) -> None:
-        """Without `routes` any peer may be on this machine."""
+        """Without `routes` any peer counts as possibly local."""
         self._routes = routes
 
     @classmethod
     def open(cls) -> LocalAddresses:
-        """Find out what this system answers."""
+        """Create it, with the kernel's routes if this system lets them be asked."""
         try:
             return cls(Routes())
         except OSError:
             return cls(None)
 
     def may_have(self, ends: ConnectionEnds) -> bool:
-        """Tell whether the peer may be on this machine; where that cannot be told, it may."""
+        """Return whether the peer may be on this machine; True if that cannot be determined."""
         if ends.is_of_this_machine or self._routes is None:
             return True
         try:
@@ -46,13 +46,13 @@ class LocalAddresses:
             return True
 
     def close(self) -> None:
-        """Answer nothing more."""
+        """Close the netlink socket."""
         if self._routes is not None:
             self._routes.close()
 
 
 class LocalPeers:
-    """What the listeners of a broker ask. `open` makes it, `close` ends it."""
+    """Looks up the peers of a broker's listeners. Create it with `open`."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class LocalPeers:
         tables: SocketTables | None,
         addresses: LocalAddresses,
     ) -> None:
-        """One of `diagnosis`, `tables` is there."""
+        """Either `diagnosis` or `tables` is given."""
         self._diagnosis = diagnosis
         self._tables = tables
         self._addresses = addresses
 
     @classmethod
     def open(cls) -> LocalPeers:
-        """Find out what this system answers; raises ConfigError where it tells nobody's account."""
+        """Use what this system offers; raises ConfigError if it does not tell accounts."""
         diagnosis = working_diagnosis()
         if diagnosis is not None:
             return cls(diagnosis, None, LocalAddresses.open())
@@ -83,13 +83,13 @@ class LocalPeers:
         return cls(None, tables, LocalAddresses.open())
 
     def is_local(self, ends: ConnectionEnds) -> bool:
-        """Tell whether the peer may be on this machine; where that cannot be told, it may."""
+        """Return whether the peer may be on this machine; True if that cannot be determined."""
         return self._addresses.may_have(ends)
 
     def peer_of(
         self, ends: ConnectionEnds
     ) -> SocketOwner | asyncio.Future[SocketOwner | None] | None:
-        """The socket at the other end, at once or soon; None if there is none.
+        """Return the socket at the other end or a future of it; None if there is none.
 
         Raises OSError, MalformedAnswerError.
         """
@@ -99,7 +99,7 @@ class LocalPeers:
         return self._tables.peer_of(ends)
 
     async def close(self) -> None:
-        """Answer nothing more."""
+        """Close sockets; cancel look-ups under way."""
         if self._diagnosis is not None:
             self._diagnosis.close()
         if self._tables is not None:
@@ -108,7 +108,7 @@ class LocalPeers:
 
 
 def working_diagnosis() -> SocketDiagnosis | None:
-    """Sock_diag, if it knows a connection that there is: without its module it knows none."""
+    """Return sock_diag if it knows an existing connection: without its module it knows none."""
     try:
         diagnosis = SocketDiagnosis()
     except OSError:

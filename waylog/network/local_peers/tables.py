@@ -1,7 +1,7 @@
-"""Finds the owner of a TCP socket in the kernel's tables, where netlink cannot be asked.
+"""Finds the owner of a TCP socket in the kernel's tables, for systems without netlink.
 
-All sockets of the machine are read for each look, by a thread; who asks meanwhile is answered by
-the look after. See proc_net_tcp(5).
+Each look-up reads all sockets of the machine, in a thread; questions that come meanwhile are
+answered by the next one. See proc_net_tcp(5).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from waylog.process.background import spawn
 TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 
 _MAPPED_PREFIX: Final = b"\0" * 10 + b"\xff\xff"
-#: A table that changes while it is read may leave out a socket.
+#: Attempts for a socket: a table that changes while it is read may leave it out.
 _LOOKS: Final = 3
 
 Asked = list[tuple[ConnectionEnds, "asyncio.Future[SocketOwner | None]"]]
@@ -28,7 +28,7 @@ Asked = list[tuple[ConnectionEnds, "asyncio.Future[SocketOwner | None]"]]
 def find_owners(
     wanted: Iterable[ConnectionEnds], tables: Iterable[Path] = TABLES
 ) -> dict[ConnectionEnds, SocketOwner]:
-    """The peers' sockets, as far as the tables have them; raises OSError if none can be read."""
+    """Return the peers' sockets that the tables have; raises OSError if none can be read."""
     keys = {key: ends for ends in wanted for key in _keys(ends)}
     found: dict[ConnectionEnds, SocketOwner] = {}
     read = 0
@@ -50,7 +50,7 @@ def find_owners(
 
 
 def _keys(ends: ConnectionEnds) -> list[tuple[bytes, bytes]]:
-    """Local and remote address as the peer's line has them, in either family's table."""
+    """Return the local and remote address of the peer's line, for the tables of both families."""
     keys = [(_text(ends.peer, ends.peer_port), _text(ends.own, ends.own_port))]
     if len(ends.peer) == 4:
         peer, own = _MAPPED_PREFIX + ends.peer, _MAPPED_PREFIX + ends.own
@@ -59,24 +59,24 @@ def _keys(ends: ConnectionEnds) -> list[tuple[bytes, bytes]]:
 
 
 def _text(address: bytes, port: int) -> bytes:
-    """Words of four bytes as the processor has them, and the port."""
+    """Format an address as in the tables: words of four bytes in host byte order, and the port."""
     words = (address[at : at + 4] for at in range(0, len(address), 4))
     host = "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
     return f"{host}:{port:04X}".encode()
 
 
 class SocketTables:
-    """Answers one look at the tables at a time."""
+    """Reads the tables for all waiting questions, one read at a time."""
 
     def __init__(self) -> None:
-        """Raises OSError where there are no tables."""
+        """Raises OSError if there are no tables."""
         find_owners(())
         self._loop = asyncio.get_running_loop()
         self._asked: Asked = []
         self._looking: asyncio.Task[None] | None = None
 
     def peer_of(self, ends: ConnectionEnds) -> asyncio.Future[SocketOwner | None]:
-        """The peer's socket, soon; None if there is none, OSError where it cannot be told."""
+        """Return a future: the peer's socket, None if there is none, or OSError."""
         answer: asyncio.Future[SocketOwner | None] = self._loop.create_future()
         self._asked.append((ends, answer))
         if self._looking is None:
@@ -101,10 +101,10 @@ class SocketTables:
                 answer.set_result(None)
         finally:
             for _, answer in asked:
-                answer.cancel()  # nothing, unless the look was not finished
+                answer.cancel()  # no effect, unless the look-up was not finished
 
     async def _look_once(self, asked: Asked) -> Asked:
-        """Answer whom the tables have; returns the others."""
+        """Answer the questions that the tables can answer; return the others."""
         try:
             found = await asyncio.to_thread(find_owners, [ends for ends, _ in asked])
         except OSError as error:
@@ -120,7 +120,7 @@ class SocketTables:
         return missing
 
     async def close(self) -> None:
-        """Answer nobody any more."""
+        """Cancel all questions."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

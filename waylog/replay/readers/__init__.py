@@ -1,1 +1,4 @@
-"""Readers of recorded tracks, one file a format; see waylog.replay.readers.detection for the table."""
+"""Readers of recorded tracks, one module for each format.
+
+waylog.replay.readers.detection has the table of all.
+"""

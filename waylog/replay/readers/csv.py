@@ -1,7 +1,7 @@
-"""CSV with a header, in the dialects that trackers and data sets use.
+"""Reads CSV with a header, in the dialects that trackers and data sets use.
 
 Columns are found by their names, in any order and case. A GeoLife table (`uid,lat,lon,alt_ft,ts`)
-is such a file, each `uid` a device.
+is such a file, in which each `uid` is a device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from waylog.replay.readers.times import parse_time
 _FOOT: Final = 0.3048  # m
 _KNOT: Final = 1852 / 3600  # m/s
 
-#: In each list the better name comes first; a name in two units stands under each.
+#: In each list the better name comes first; a name for another unit has a list of its own.
 _ALIASES: Final[dict[str, tuple[str, ...]]] = {
     "lat": ("lat", "latitude", "y", "lat_deg", "position_lat"),
     "lon": ("lon", "lng", "long", "longitude", "x", "lon_deg", "position_long"),
@@ -52,14 +52,14 @@ class _Columns(NamedTuple):
 
 
 def has_header(head: bytes) -> bool:
-    """Tell whether the first line names latitude, longitude and time."""
+    """Return whether the first line names latitude, longitude and time."""
     line = head.split(b"\n", 1)[0].decode("utf-8-sig", "replace")
     names = next(csv.reader([line], delimiter=_delimiter(line)), [])
     return _columns(names) is not None
 
 
 def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
-    """Yield a fix a row, as the rows come; raises UnreadableTrack."""
+    """Yield a fix for each row, in the order of the file; raises UnreadableTrack."""
     try:
         with (
             source.open() as stream,
@@ -98,7 +98,7 @@ def _columns(names: list[str]) -> _Columns | None:
         if any(alias in normal for alias in aliases)
     }
     if "time" not in found:
-        # As in `ais_pos_timestamp`.
+        # For example `ais_pos_timestamp`.
         similar = [name for name in normal if name.endswith(("timestamp", "_time", "datetime"))]
         if similar:
             found["time"] = normal.index(similar[0])
@@ -108,7 +108,7 @@ def _columns(names: list[str]) -> _Columns | None:
 
 
 def _use_id_as_device(columns: _Columns, names: list[str], rows: list[list[str]]) -> None:
-    """A column `id` may number the devices or the rows; numbers that repeat are devices."""
+    """Use a column `id` as the device if its values repeat; else it numbers the rows."""
     normal = [name.strip().lower() for name in names]
     column = next((normal.index(name) for name in _ROW_NUMBER_NAMES if name in normal), None)
     if column is None or "device" in columns.optional:

@@ -1,4 +1,4 @@
-"""Which reader reads a file, found by its content (DEVICE_FORMATS.md section 11)."""
+"""Selects the reader of a file by the file's content."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READERS: Final[dict[str, Reader]] = {
 _ROOT_ELEMENT: Final = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_]\w*)[\s/>]")
 _RECORDER_LINE: Final = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z\t")
 
-# The first that matches decides: what is special comes before what is general.
+# The first match decides, so specific signs come before general ones.
 _JSON_SIGNS: Final = (
     ("google-semantic", re.compile(rb'^\{\s*"timelineObjects"')),
     ("google-android", re.compile(rb'"(semanticSegments|rawSignals|userLocationProfile)"\s*:')),
@@ -43,7 +43,7 @@ _JSON_SIGNS: Final = (
 
 
 def detect(head: bytes) -> str | None:
-    """The name of the format whose file begins like this; a key of READERS, or None."""
+    """Return the name of the format whose files begin like this; a key of READERS, or None."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"<"):
         root = _ROOT_ELEMENT.search(re.sub(rb"<[!?].*?>", b"", text, flags=re.DOTALL))
@@ -59,7 +59,7 @@ def detect(head: bytes) -> str | None:
 
 
 def reader_of(source: Source) -> Reader:
-    """The reader for a file; raises UnreadableTrack where none knows it."""
+    """Return the reader for a file; raises UnreadableTrack for an unknown format."""
     name = detect(source.head())
     if name is None:
         raise UnreadableTrack(

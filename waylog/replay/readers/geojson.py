@@ -1,7 +1,7 @@
-"""GeoJSON (RFC 7946), a file a collection or a line a feature; and Overland's batches of it.
+"""Reads GeoJSON (RFC 7946), as one collection or as a feature a line, and Overland's batches.
 
 A point needs a time among its properties; a line needs `coordTimes` (or the `times` of
-`coordinateProperties`), one for each of its points.
+`coordinateProperties`), with one time for each of its points.
 """
 
 from __future__ import annotations

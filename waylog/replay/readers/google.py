@@ -1,6 +1,6 @@
-"""Google's exports of a person's timeline, old and new.
+"""Reads Google's exports of a person's timeline, old and new.
 
-Visits become two fixes, at their start and at their end; times of activities and paths likewise.
+A visit becomes two fixes, at its start and at its end; so does an activity.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAIR: Final = re.compile(r"(?:geo:)?\s*(-?\d+(?:\.\d+)?)\s*°?\s*,\s*(-?\d+(?:\
 
 
 def read_records(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
-    """Records.json of the old Takeout."""
+    """Yield the fixes of Records.json of the old Takeout."""
     for location in objects(source, "locations.item"):
         place = _e7(location.get("latitudeE7"), location.get("longitudeE7"))
         time = location.get("timestamp", location.get("timestampMs"))
@@ -41,7 +41,7 @@ def read_records(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
 
 
 def read_semantic_history(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
-    """The monthly files of Semantic Location History."""
+    """Yield the fixes of a monthly file of Semantic Location History."""
     for each in objects(source, "timelineObjects.item"):
         visit, segment = mapping(each.get("placeVisit")), mapping(each.get("activitySegment"))
         duration = mapping((visit or segment).get("duration"))
@@ -51,7 +51,7 @@ def read_semantic_history(source: Source, skipped: Skipped) -> Iterator[Recorded
             place = _e7_of(visit.get("location"))
             yield from _fixes([(start, place), (end, place)], skipped)
             continue
-        # Where the ends of an activity are not told, its way points tell them.
+        # An activity without start or end location takes them from its way points.
         way = [
             _e7_of(point)
             for point in sequence(mapping(segment.get("waypointPath")).get("waypoints"))
@@ -73,7 +73,7 @@ def read_semantic_history(source: Source, skipped: Skipped) -> Iterator[Recorded
 
 
 def read_android(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
-    """The export from an Android phone: segments, and the raw positions of the last weeks."""
+    """Yield the fixes of an Android phone's export: segments, and raw positions of recent weeks."""
     for segment in objects(source, "semanticSegments.item"):
         start, end = segment.get("startTime"), segment.get("endTime")
         yield from _fixes(
@@ -109,7 +109,7 @@ def read_android(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
 
 
 def read_ios(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
-    """The export from an iPhone: an array of segments."""
+    """Yield the fixes of an iPhone's export, an array of segments."""
     for segment in objects(source, "item"):
         start, end = segment.get("startTime"), segment.get("endTime")
         if visit := mapping(segment.get("visit")):
@@ -156,7 +156,7 @@ def _e7_of(location: object) -> Place | None:
 def _e7(lat: object, lon: object) -> Place | None:
     if not isinstance(lat, int) or not isinstance(lon, int):
         return None
-    # Some years of exports have 32 bit integers that were read as unsigned.
+    # Exports of some years have signed 32-bit integers that were read as unsigned.
     return (
         (lat - _E7_WRAP if lat > 900_000_000 else lat) / 1e7,
         (lon - _E7_WRAP if lon > 1_800_000_000 else lon) / 1e7,

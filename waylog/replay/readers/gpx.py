@@ -1,6 +1,6 @@
-"""GPX 1.0 and 1.1: the track points that have a time.
+"""Reads GPX 1.0 and 1.1: the track points that have a time.
 
-Waypoints and routes are not where a device was, and are left out.
+Waypoints and routes are left out, since they do not say where a device was.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from waylog.replay.readers.xml import elements, number
 
 
 def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
-    """Yield the points of all tracks and segments as they come."""
+    """Yield the points of all tracks and segments, in the order of the file."""
     for point in elements(source, "trkpt"):
         fix = _fix(point, skipped)
         if fix is not None:
@@ -24,7 +24,7 @@ def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
 
 def _fix(point: Any, skipped: Skipped) -> RecordedFix | None:
     members: dict[str, str] = {}
-    # In any name space, and also what 1.1 keeps under <extensions>; the first of a name wins.
+    # In any namespace, with those that 1.1 has under <extensions>; the first of a name wins.
     for element in point.iter("{*}*"):
         text = element.text
         if text and not text.isspace():

@@ -1,4 +1,4 @@
-"""Streaming over the objects of a JSON file that may be larger than the memory."""
+"""Reads the objects of a JSON file that may be larger than memory, as a stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINE_BYTES_MAX = 4 * 1024 * 1024
 
 
 def objects(source: Source, prefix: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects at a path of ijson's (`features.item`); raises UnreadableTrack."""
+    """Yield the objects at a path as ijson writes it (`features.item`); raises UnreadableTrack."""
     import ijson
 
     with source.open() as stream:
@@ -27,7 +27,7 @@ def objects(source: Source, prefix: str) -> Iterator[dict[str, Any]]:
 
 
 def lines(source: Source) -> Iterator[bytes]:
-    """Yield the lines that are not empty; raises UnreadableTrack for a line beyond all reason."""
+    """Yield the lines that are not empty; raises UnreadableTrack for a line that is too long."""
     with source.open() as stream:
         try:
             while line := stream.readline(_LINE_BYTES_MAX):
@@ -42,7 +42,7 @@ def lines(source: Source) -> Iterator[bytes]:
 
 
 def number(value: object) -> float | None:
-    """A finite number, also when it is written as text, or None."""
+    """Return a finite number, which may be written as text, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -53,10 +53,10 @@ def number(value: object) -> float | None:
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def sequence(value: object) -> list[Any]:
-    """The value if it is an array, else an empty one."""
+    """Return the value if it is an array, else an empty one."""
     return value if isinstance(value, list) else []

@@ -1,6 +1,6 @@
-"""KML and KMZ: `gx:Track` (pairs of `when` and `gx:coord`) and placemarks with a time.
+"""Reads KML and KMZ: `gx:Track` (pairs of `when` and `gx:coord`) and placemarks with a time.
 
-Lines without times say where somebody went, but not when; their points are counted and left out.
+Lines without times do not say when a device was there; their points are counted as skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
 
 
 def _track(track: Any, skipped: Skipped) -> Iterator[RecordedFix]:
-    # The standard allows all times before all coordinates as well as pairs.
+    # The standard allows pairs, and also all times before all coordinates.
     times = [element.text for element in track.iterfind("{*}when")]
     places = [(element.text or "").split() for element in track.iterfind("{*}coord")]
     skipped["no time"] += max(0, len(places) - len(times))

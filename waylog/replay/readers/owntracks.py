@@ -1,4 +1,4 @@
-"""The OwnTracks Recorder's `.rec` files (time, tab, kind, tab, JSON), and bare JSON lines."""
+"""Reads the OwnTracks Recorder's `.rec` files (time, tab, kind, tab, JSON) and bare JSON lines."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _fix(message: dict[str, Any], skipped: Skipped) -> RecordedFix | None:
 
 
 def _device(message: dict[str, Any]) -> str | None:
-    """The device's level of `owntracks/user/device`, else the tracker id."""
+    """Return the device's level of `owntracks/user/device`, else the tracker id."""
     topic = message.get("topic")
     levels = topic.split("/") if isinstance(topic, str) else []
     if len(levels) >= 3 and levels[2]:

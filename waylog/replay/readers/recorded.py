@@ -1,4 +1,4 @@
-"""What a reader of recorded tracks yields."""
+"""The fixes that readers of recorded tracks yield."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from waylog.replay.readers.source import Source
 
 
 class RecordedFix(msgspec.Struct, gc=False, array_like=True):
-    """A fix as a file has it. SI units, degrees WGS84, milliseconds since 1970-01-01 UTC."""
+    """A fix as in the file. SI units, degrees WGS84, milliseconds since 1970-01-01 UTC."""
 
     time: int
     lat: float
     lon: float
-    device: str | None = None  # what the file says; None: the file is one device's track
+    device: str | None = None  # as named in the file; None: the file is one device's track
     accuracy: float | None = None  # m
     altitude: float | None = None  # m
     vertical_accuracy: float | None = None  # m
@@ -26,17 +26,17 @@ class RecordedFix(msgspec.Struct, gc=False, array_like=True):
     charging: bool | None = None
 
 
-#: Counts, by reason, what a file has and a device would not send.
+#: Counts, by reason, the entries of a file that are not sent.
 Skipped = Counter[str]
 
 Reader = Callable[[Source, Skipped], Iterator[RecordedFix]]
 
 
 def on_earth(lat: float, lon: float) -> bool:
-    """Tell whether these are coordinates (False for NaN, too)."""
+    """Return whether these are coordinates (False for NaN, too)."""
     return -90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0
 
 
 def not_negative(value: float | None) -> float | None:
-    """None for what apps write when they do not know (any negative number), and for NaN."""
+    """Replace NaN and negative numbers, which apps write for unknown values, by None."""
     return value if value is not None and value >= 0 else None

@@ -1,4 +1,4 @@
-"""Files with tracks, plain or compressed."""
+"""Track files, plain or compressed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _ZIP_MAGIC: Final = b"PK\x03\x04"
 
-#: Suffixes that say how a file is packed, not what it holds.
+#: Suffixes of the compression, not of the format.
 _PACKING: Final = frozenset({".gz", ".zip"})
 
 
 class UnreadableTrack(ValueError):
-    """A file is not what it seems to be, or damaged; the message says where."""
+    """A file is damaged or not of the format it seems to have; the message says where."""
 
 
 class Source:
-    """A file that can be opened any number of times; compression is found by content.
+    """A file that can be opened any number of times; compression is detected by content.
 
-    A zip archive (KMZ, too) is its one track file: the first KML if there is one, else the largest
-    member.
+    Of a zip archive (or KMZ) only the track file is read: the first KML, else the largest member.
     """
 
     HEAD_BYTES: Final = 64 * 1024
@@ -49,7 +48,7 @@ class Source:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The uncompressed bytes from their beginning.
+        """Yield a stream of the uncompressed bytes.
 
         Raises OSError, and UnreadableTrack for damage that shows only while reading.
         """
@@ -68,11 +67,11 @@ class Source:
             except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
                 raise UnreadableTrack(f"{self.path}: {error}") from error
             except (RuntimeError, NotImplementedError) as error:
-                # zipfile's way of saying that an archive is encrypted or packed unusually.
+                # zipfile raises these for archives that are encrypted or packed unusually.
                 raise UnreadableTrack(f"{self.path}: {error}") from error
 
     def head(self) -> bytes:
-        """The first bytes, for detection."""
+        """Return the first bytes, for detection."""
         with self.open() as stream:
             return stream.read(self.HEAD_BYTES)
 

@@ -1,4 +1,4 @@
-"""Times as tracks write them."""
+"""Parses and formats times as track files write them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-#: Larger than any second count of our era, smaller than any millisecond count after 1973.
+#: Larger than any present time in seconds, smaller than any time after 1973 in milliseconds.
 _MILLISECONDS_FROM: Final = 1e11
 _MICROSECONDS_FROM: Final = 1e14
 _NANOSECONDS_FROM: Final = 1e17
@@ -16,15 +16,15 @@ _DAY_FIRST: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?([eE][+]?\d+)?")
 
-#: Years 1 to 9999, which datetime and ISO 8601 can say.
+#: The years 1 to 9999, the range of datetime and ISO 8601.
 _TIME_MIN_MS: Final = -62_135_596_800_000
 _TIME_MAX_MS: Final = 253_402_300_799_999
 
 
 def parse_time(value: object) -> int:
-    """Milliseconds since 1970-01-01 UTC.
+    """Parse a time; return milliseconds since 1970-01-01 UTC.
 
-    Takes seconds, milliseconds, microseconds or nanoseconds (told apart by their size), ISO 8601
+    Takes seconds, milliseconds, microseconds or nanoseconds (distinguished by their size), ISO 8601
     with or without an offset, and DD/MM/YYYY HH:MM[:SS] with any of `/`, `.`, `-`. A time without
     an offset is UTC. Raises ValueError.
     """
@@ -46,7 +46,7 @@ def parse_time(value: object) -> int:
 
 
 def format_time(time_ms: int) -> str:
-    """ISO 8601 in UTC, with milliseconds only where there are any; raises ValueError."""
+    """Format as ISO 8601 in UTC, with milliseconds only if there are any; raises ValueError."""
     if not _TIME_MIN_MS <= time_ms <= _TIME_MAX_MS:
         raise ValueError(f"outside the years 1 to 9999: {time_ms} ms")
     seconds, milliseconds = divmod(time_ms, 1000)

@@ -1,4 +1,4 @@
-"""Streaming over the elements of an XML file that may be larger than the memory."""
+"""Reads the elements of an XML file that may be larger than memory, as a stream."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from waylog.replay.readers.source import Source, UnreadableTrack
 
 
 def elements(source: Source, *names: str) -> Iterator[Any]:
-    """Yield each complete element with one of these local names, in any name space.
+    """Yield each complete element with one of these local names, in any namespace.
 
-    Entities are not resolved and nothing is loaded from elsewhere. Raises UnreadableTrack.
+    Entities are not resolved and nothing external is loaded. Raises UnreadableTrack.
     """
     from lxml import etree
 
@@ -29,7 +29,7 @@ def elements(source: Source, *names: str) -> Iterator[Any]:
             for _, element in events:
                 yield element
                 element.clear(keep_tail=False)
-                # The parents keep empty elements otherwise: 100 bytes for each of millions.
+                # Otherwise the parents keep empty elements: 100 bytes for each of millions.
                 while element.getprevious() is not None:
                     parent = element.getparent()
                     if parent is None:
@@ -40,7 +40,7 @@ def elements(source: Source, *names: str) -> Iterator[Any]:
 
 
 def number(text: str | None) -> float | None:
-    """A finite number, or None."""
+    """Return a finite number, or None."""
     if text is None:
         return None
     try:

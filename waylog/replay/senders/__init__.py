@@ -1,1 +1,1 @@
-"""Ways into the platform: HTTP, MQTT, or straight into the log."""
+"""Ways of sending fixes into the platform: HTTP, MQTT, or directly into the log."""

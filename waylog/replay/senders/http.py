@@ -1,4 +1,4 @@
-"""Sending over HTTP: each device in its order, several devices at once."""
+"""Sends over HTTP: the fixes of a device in order, several devices at once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from waylog.replay.senders.tally import Tally
 from waylog.replay.senders.wire import Outgoing
 
 _LANES: Final = 32
-#: Deep enough that a device that falls behind does not hold up those after it in the file.
+#: Fixes; large enough that a device that falls behind does not delay those after it in the file.
 _QUEUE_FIXES: Final = 500
-#: A device that waits for each answer must not hold up the reading of the others' fixes.
+#: Fixes; a device that waits for each answer must not delay the reading of others' fixes.
 _LANE_FIXES: Final = 2000
 _BATCH_FIXES: Final = {"positions": 200, "overland": 200, "owntracks": 1, "osmand": 1}
 _PATHS: Final = {
@@ -33,10 +33,10 @@ _REQUEST_TIMEOUT_S: Final = 60.0
 
 
 class HttpSender:
-    """Sends to a gateway, and again until each fix is acknowledged or refused for good.
+    """Sends fixes to a gateway, and repeats each until it is acknowledged or refused for good.
 
-    A device always takes the same lane; a lane has one request under way, so that nothing
-    overtakes anything of its device.
+    All fixes of a device take the same lane. A lane has one request in flight at a time, so that
+    the fixes of a device stay in order.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class HttpSender:
         self._lane_of: dict[str, int] = {}
 
     async def run(self, fixes: AsyncIterator[Outgoing]) -> None:
-        """Send all; returns when all are answered. Raises CommandError when refused at the door."""
+        """Send all; returns when all are answered. Raises CommandError for bad credentials."""
         queues: list[asyncio.Queue[Outgoing | None]] = [
             asyncio.Queue(_LANE_FIXES) for _ in range(_LANES)
         ]
@@ -135,7 +135,7 @@ class HttpSender:
         }
 
     def _refuse(self, status: int, answer: bytes) -> None:
-        """Raise for an answer that will not change when the same is sent again."""
+        """Raise CommandError for an answer that a repetition will not change."""
         if status in (408, 425, 429) or status >= 500:
             return
         text = answer[:200].decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""Writing straight into topic `location`, past the gateway: the fastest way for large archives."""
+"""Writes directly into topic `location`, without the gateway: fastest for large archives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BACKOFF_S: Final = 0.5
 
 
 class KafkaSender:
-    """Appends records, each until the log has acknowledged it."""
+    """Appends records, and repeats each until the log has acknowledged it."""
 
     def __init__(self, bootstrap_servers: str, tally: Tally) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -80,7 +80,7 @@ class KafkaSender:
         future.add_done_callback(answered)
 
     async def _append_later(self, producer: LogProducer, fix: Outgoing) -> None:
-        # A producer that can never append again has no more answers: the silence is noticed.
+        # A producer that failed for good gives no more answers: `Tally.watch` notices the silence.
         while producer.fatal is None:
             await asyncio.sleep(_BACKOFF_S)
             try:

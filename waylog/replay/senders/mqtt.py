@@ -1,4 +1,4 @@
-"""Sending over MQTT 3.1.1 with QoS 1, as phones do."""
+"""Sends over MQTT 3.1.1 with QoS 1, as phones do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _CONNECTIONS_MAX: Final = 50
 _WINDOW: Final = 100  # unacknowledged messages a connection; OwnTracks on Android has 500
-_SILENCE_S: Final = 20.0  # after which a connection that owes an acknowledgement is made anew
+_SILENCE_S: Final = 20.0  # a connection is made anew if an acknowledgement is overdue this long
 _BACKOFF_MIN_S: Final = 0.1
 _BACKOFF_MAX_S: Final = 5.0
 _REFUSED: Final = frozenset(
@@ -34,9 +34,9 @@ _REFUSED: Final = frozenset(
 
 
 class _Connection:
-    """One device's connection (or that of several). paho runs it in a thread of its own.
+    """The connection of one device, or of several. paho runs it in a thread of its own.
 
-    paho keeps what is not acknowledged, connects again by itself and then sends it again.
+    paho keeps unacknowledged messages, reconnects by itself and sends them again.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class _Connection:
         self._failed = failed
         self._waiting: dict[int, Outgoing] = {}
         self._window = asyncio.Semaphore(_WINDOW)
-        # paho sends what it was given before CONNACK after what it was given later.
+        # Messages given to paho before CONNACK would be sent after those given later.
         self._ready = asyncio.Event()
         self._connected_before = False
         self._last_answer = time.monotonic()
@@ -74,13 +74,13 @@ class _Connection:
         self._client.loop_start()
 
     async def publish(self, fix: Outgoing, topic: str, body: bytes) -> None:
-        """Send when there is a connection and room in its window."""
+        """Send once there is a connection and room in its window."""
         await self._window.acquire()
         await self._ready.wait()
         self._tally.fix_sent(fix)
         if not self._waiting:
             self._last_answer = time.monotonic()
-        # Acknowledgements come through call_soon_threadsafe, hence never before this line is done.
+        # Acknowledgements arrive through call_soon_threadsafe, so never before the next line ends.
         self._waiting[self._client.publish(topic, body, qos=1).mid] = fix
 
     async def drained(self) -> None:
@@ -89,13 +89,13 @@ class _Connection:
             await self._window.acquire()
 
     def renew_if_silent(self) -> None:
-        """Break the connection when the other side owes an acknowledgement for too long."""
+        """Break the connection if an acknowledgement is overdue."""
         if not self._waiting or time.monotonic() - self._last_answer < _SILENCE_S:
             return
         self._last_answer = time.monotonic()
         connection = self._client.socket()
         if isinstance(connection, socket.socket):
-            # What is broken already fails here, and paho is about to notice.
+            # On a connection that is broken already this fails, and paho will notice it.
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
@@ -145,7 +145,7 @@ class _Connection:
 
 
 class MqttSender:
-    """Sends over one connection a device, up to 50; more devices share these."""
+    """Sends over a connection for each device, up to 50; further devices share these."""
 
     def __init__(
         self, endpoint: Endpoint, user: str, token: str | None, wire_format: str, tally: Tally
@@ -160,7 +160,7 @@ class MqttSender:
         self._connections: list[_Connection] = []
 
     async def run(self, fixes: AsyncIterator[Outgoing]) -> None:
-        """Send all; returns when all are acknowledged. Raises CommandError when refused."""
+        """Send all; returns when all are acknowledged. Raises CommandError if refused."""
         loop = asyncio.get_running_loop()
         failed: asyncio.Future[None] = loop.create_future()
         try:

@@ -1,4 +1,4 @@
-"""The account of a replay: what was sent, and what the platform has taken."""
+"""Counters of a replay: what was sent, and what the platform has accepted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from waylog.replay.senders.wire import Outgoing
 
 
 class Tally:
-    """Counts, and writes a line of JSON for each acknowledged fix to a file if there is one."""
+    """Counts fixes; can also write each acknowledged fix to a file as a line of JSON."""
 
     def __init__(self, acknowledged_file: Path | None = None) -> None:
         self.sent = 0
@@ -23,7 +23,7 @@ class Tally:
         self.retries = 0
         self.devices: set[str] = set()
         self.last_answer = time.monotonic()
-        self.trouble: str | None = None  # why the newest attempt failed
+        self.trouble: str | None = None  # the reason why the last attempt failed
         self._encoder = msgspec.json.Encoder()
         self._file: IO[bytes] | None = None
         if acknowledged_file is not None:
@@ -33,12 +33,12 @@ class Tally:
                 raise CommandError(f"{acknowledged_file}: {error.strerror}") from error
 
     def fix_sent(self, fix: Outgoing) -> None:
-        """A fix goes out for the first time."""
+        """Count a fix that is sent for the first time."""
         self.sent += 1
         self.devices.add(fix.name)
 
     def fix_acknowledged(self, fix: Outgoing) -> None:
-        """The platform has said that it has the fix."""
+        """Count a fix that the platform has acknowledged."""
         self.acknowledged += 1
         self._answered()
         if self._file is not None:
@@ -52,27 +52,27 @@ class Tally:
             self._file.write(self._encoder.encode(line) + b"\n")
 
     def fix_rejected(self) -> None:
-        """The platform has said that it will never take the fix."""
+        """Count a fix that the platform has refused for good."""
         self.rejected += 1
         self._answered()
 
     def attempt_failed(self, reason: str, fixes: int = 1) -> None:
-        """These fixes have to be sent again."""
+        """Count fixes that have to be sent again."""
         self.retries += fixes
         self.trouble = reason
 
     def flush(self) -> None:
-        """Hand what was written to the operating system."""
+        """Flush the file to the operating system."""
         if self._file is not None:
             self._file.flush()
 
     def close(self) -> None:
-        """Finish the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
     async def watch(self, patience_s: float) -> None:
-        """Runs for ever; raises CommandError after `patience_s` without any answer."""
+        """Run for ever; raises CommandError after `patience_s` without any answer."""
         while True:
             waiting = self.sent > self.acknowledged + self.rejected
             silence_s = time.monotonic() - self.last_answer
@@ -84,7 +84,7 @@ class Tally:
             await asyncio.sleep(min(1.0, patience_s / 4))
 
     def summary(self) -> dict[str, Any]:
-        """The counts, for `--json`."""
+        """Return the counters, for `--json`."""
         return {
             "sent": self.sent,
             "acknowledged": self.acknowledged,

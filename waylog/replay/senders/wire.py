@@ -1,7 +1,7 @@
-"""Fixes as the apps send them.
+"""Encodes fixes as the apps send them.
 
-Each format loses something (OwnTracks has whole seconds and km/h), so each says what the platform
-will make of it: the time and, from that, the id.
+Each format loses something (OwnTracks has whole seconds and km/h). So `outgoing` computes what the
+platform will make of a fix: its time and, from that, its id.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from waylog.replay.readers.times import format_time
 _KMH: Final = 3.6
 _KNOT: Final = 1852 / 3600  # m/s
 
-#: What the platform does not take in a device's name, which is a level of MQTT topics.
+#: Characters that are not allowed in a device's name, which is a level of MQTT topics.
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20/+#\x7f-\x9f\ud800-\udfff]")
 _NAME_CHARACTERS_MAX: Final = 128
 
-#: 1970-02-19 in milliseconds; as a number, anything smaller is taken for seconds.
+#: 1970-02-19 in milliseconds; the platform takes a smaller number for seconds.
 _SECONDS_BELOW: Final = 2**32
-#: An OwnTracks time before this is taken for seconds since 2001 unless `created_at` is there, too.
+#: An OwnTracks time below this is taken for seconds since 2001, as Overland writes them, unless
+#: `created_at` is given too.
 _OVERLAND_SECONDS_BELOW: Final = 10**9
 
 
 class Outgoing(NamedTuple):
-    """One fix on its way, and what the platform will know it by."""
+    """A fix to send, with the time and id that the platform will give it."""
 
     device: str  # user/device
     name: str  # the device alone
@@ -42,12 +43,12 @@ class Outgoing(NamedTuple):
 
 
 def device_name(text: str) -> str:
-    """The name as the platform will spell it."""
+    """Return the name as the platform will spell it."""
     return _FORBIDDEN.sub("_", text.strip())[:_NAME_CHARACTERS_MAX] or "device"
 
 
 def outgoing(recorded: RecordedFix, user: str, name: str, wire_format: str) -> Outgoing:
-    """Work out what the platform will know a fix by when it is sent in this format."""
+    """Compute the time and id that the platform will give a fix in this format."""
     time = recorded.time
     if wire_format == "owntracks":
         time = time // 1000 * 1000
@@ -58,7 +59,7 @@ def outgoing(recorded: RecordedFix, user: str, name: str, wire_format: str) -> O
 
 
 def owntracks(fix: Outgoing) -> bytes:
-    """`_type: location`. Without `_id` and `t`, so that the id is that of `outgoing`."""
+    """Encode as `_type: location`, without `_id` and `t`, so that the id is that of `outgoing`."""
     recorded = fix.recorded
     seconds = fix.time // 1000
     return msgspec.json.encode(
@@ -81,22 +82,22 @@ def owntracks(fix: Outgoing) -> bytes:
 
 
 def overland(fixes: Sequence[Outgoing]) -> bytes:
-    """One batch of features; all of them are of one device."""
+    """Encode a batch of features, all of one device."""
     return msgspec.json.encode({"locations": [_feature(fix) for fix in fixes]})
 
 
 def positions(fixes: Sequence[Outgoing]) -> bytes:
-    """An array in the platform's own format."""
+    """Encode an array in the platform's own format."""
     return msgspec.json.encode([_position(fix) for fix in fixes])
 
 
 def position(fix: Outgoing) -> bytes:
-    """One object in the platform's own format."""
+    """Encode one object in the platform's own format."""
     return msgspec.json.encode(_position(fix))
 
 
 def osmand_query(fix: Outgoing) -> str:
-    """The query of a request as Traccar's protocol has it: knots, and seconds or milliseconds."""
+    """Encode a query of Traccar's OsmAnd protocol: speed in knots, time in s or as ISO 8601."""
     recorded = fix.recorded
     seconds, milliseconds = divmod(fix.time, 1000)
     return urlencode(
@@ -116,7 +117,7 @@ def osmand_query(fix: Outgoing) -> str:
 
 
 def message(fix: Outgoing, received: int) -> Fix:
-    """The record of topic `location` for a fix that takes no device's way."""
+    """Return the record of topic `location` for a fix that does not pass through a gateway."""
     recorded = fix.recorded
     return Fix(
         id=fix.id,
@@ -137,7 +138,7 @@ def message(fix: Outgoing, received: int) -> Fix:
     )
 
 
-#: How each format goes into the body of an MQTT message.
+#: The function that encodes the body of an MQTT message, by format.
 MQTT_BODIES: Final[dict[str, Callable[[Outgoing], bytes]]] = {
     "owntracks": owntracks,
     "positions": position,
@@ -145,7 +146,7 @@ MQTT_BODIES: Final[dict[str, Callable[[Outgoing], bytes]]] = {
 
 
 def mqtt_topic(fix: Outgoing, wire_format: str) -> str:
-    """Where a device publishes in this format."""
+    """Return the topic to which a device publishes in this format."""
     if wire_format == "owntracks":
         return f"owntracks/{fix.device}"
     return f"devices/{fix.device}/position"

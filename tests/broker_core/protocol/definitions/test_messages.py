@@ -1,4 +1,4 @@
-"""Requests in, responses out."""
+"""Decoding of requests, encoding of responses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def test_a_version_that_is_not_served_is_refused(version: int) -> None:
 def test_api_versions_of_the_future_is_answered_in_version_0() -> None:
     header, message = decode_request(request(18, 99, b"whatever"))
     assert message is None
-    answer = b"".join(encode_response(header, {"error_code": 35, "api_keys": []}))  # type: ignore[arg-type]
+    answer = b"".join(
+        encode_response(header, {"error_code": 35, "api_keys": []})  # type: ignore[arg-type]
+    )
     assert answer == struct.pack(">iihi", 10, 42, 35, 0)
 
 

@@ -1,4 +1,4 @@
-"""Every API is checked: with the right operation, the right error, for each resource apart."""
+"""Authorization of every API: the required operation, and the error for each refused resource."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def allow(
 
 
 def codes(answer: Any) -> Iterator[int]:
-    """All error codes inside of a response."""
+    """Yield all error codes in a response."""
     if isinstance(answer, dict):
         for name, value in answer.items():
             if name in {"error_code", "partition_error_code"}:
@@ -88,7 +88,7 @@ BATCH = bytes(build_batch([(1, b"k", b"v", ())]))
 PARTITION = [{"partition_index": 0, "timestamp": -1, "offset": 0, "committed_offset": 1}]
 RESOURCE = {"resource_type": 2, "resource_name": "closed", "configs": []}
 
-#: (API, version, request, the code that somebody without any right gets)
+#: (API, version, request, the error code for a user without any permission)
 REFUSALS: list[tuple[Api, int, dict[str, Any], int]] = [
     (api.PRODUCE, 9, produce_body("closed", BATCH), TOPIC),
     (api.FETCH, 11, fetch_body("closed", 0), TOPIC),
@@ -152,7 +152,7 @@ REFUSALS: list[tuple[Api, int, dict[str, Any], int]] = [
 
 
 def filled(plan: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """A request with its missing fields."""
+    """Return a request with default values for its missing fields."""
     message = dict(given)
     for field in plan.fields:
         if field.name not in message:
@@ -265,7 +265,7 @@ async def test_groups_that_one_may_not_describe_are_not_listed(
     allow(broker, Operation.DESCRIBE, ResourceType.GROUP, "mine")
     answer = await anna.call(api.LIST_GROUPS, 3, {})
     assert [group["group_id"] for group in answer["groups"]] == ["mine"]
-    # The group is seen, the topic is not.
+    # The group is visible, its topic is not.
     offsets = await anna.call(api.OFFSET_FETCH, 7,
         {"group_id": "mine", "topics": None, "require_stable": False})  # fmt: skip
     assert offsets == offsets | {"topics": [], "error_code": 0}

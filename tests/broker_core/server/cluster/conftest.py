@@ -1,4 +1,4 @@
-"""Three brokers with a quorum of their own, inside the test's event loop."""
+"""Fixtures that run three brokers with a quorum in the test's event loop."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TIMEOUT_S = 30.0
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The event loop that `waylog broker` uses."""
+    """Use the event loop of `waylog broker`."""
     return {"uvloop": uvloop.new_event_loop}
 
 
 class Trio:
-    """Three brokers, by node id."""
+    """Three brokers by node id."""
 
     def __init__(self, folder: Path, **properties: str) -> None:
         self._folder = folder
@@ -33,7 +33,7 @@ class Trio:
         self.brokers: dict[int, Broker] = {}
 
     def properties(self, node_id: int) -> dict[str, str]:
-        """The property file of a node."""
+        """Return the properties of a node."""
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self._controllers.items())
         return {
             "node.id": str(node_id),
@@ -52,7 +52,7 @@ class Trio:
         } | self._properties
 
     async def start(self, *node_ids: int) -> None:
-        """Start nodes, all of them if none is named."""
+        """Start nodes, all of them by default."""
         wanted = node_ids or (1, 2, 3)
         async with asyncio.timeout(TIMEOUT_S):
             started = await asyncio.gather(
@@ -64,7 +64,7 @@ class Trio:
         self.brokers |= dict(zip(wanted, started, strict=True))
 
     async def stop(self, *node_ids: int) -> None:
-        """Stop nodes in order."""
+        """Stop nodes one after the other."""
         for node_id in node_ids:
             await self.brokers.pop(node_id).close()
 
@@ -78,7 +78,7 @@ class Trio:
         )
 
     async def until(self, condition: Callable[[Broker], bool]) -> None:
-        """Wait until something holds on all brokers that run."""
+        """Wait until a condition is true on all running brokers."""
         async with asyncio.timeout(TIMEOUT_S):
             while not all(condition(broker) for broker in self.brokers.values()):
                 await asyncio.sleep(0.01)
@@ -89,7 +89,7 @@ StartTrio = Callable[..., Awaitable[Trio]]
 
 @pytest.fixture
 async def start_trio(tmp_path: Path) -> AsyncIterator[StartTrio]:
-    """Starts three brokers with properties of the test's; they are stopped after it."""
+    """Start three brokers with the given properties; stop them after the test."""
     trios: list[Trio] = []
 
     async def start(**properties: str) -> Trio:

@@ -259,7 +259,7 @@ async def test_describe_cluster_names_all_brokers(start_trio: StartTrio, connect
 async def test_clients_are_told_of_a_broker_until_a_moment_after_it_has_gone(
     trio: Trio, connect: Connect
 ) -> None:
-    """librdkafka gives up one that is no longer named before it looks who leads now."""
+    """librdkafka drops a broker that is no longer named before it looks for new leaders."""
     asked = trio.brokers[trio.active]
     assert asked.cluster is not None
     asked.cluster.farewell_s = 0.5

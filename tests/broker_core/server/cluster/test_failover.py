@@ -19,14 +19,14 @@ from tests.broker_core.server.cluster.test_cluster import create
 from tests.broker_core.server.cluster.test_kill import Processes
 
 PARTITIONS = 6
-#: Only the end of its connections tells of a death within this time, on however busy a machine;
-#: alone it takes some 0.2 s either way, 1 s at worst (`python -m load_tests.benches.failover`).
+#: So long that only closed connections reveal a death in time, on however busy a machine. On an
+#: idle one a failover takes 0.2 s, 1 s at worst (`python -m load_tests.benches.failover`).
 SESSION_TIMEOUT_MS = 60_000
 INTERRUPTED_S_MAX = 30.0
 
 
 class Cluster(Processes):
-    """Three processes with a topic."""
+    """Three broker processes with a topic."""
 
     @property
     def servers(self) -> str:
@@ -83,7 +83,7 @@ def check(account: Account) -> None:
 
 
 async def kill_in_turn(cluster: Cluster, load: NumberedLoad, times: int) -> list[float]:
-    """Kill brokers, each when all are in sync again; how long some partition was not served."""
+    """Kill brokers in turn, each time with all in sync; return the seconds of each outage."""
     gaps = []
     for number in range(times):
         await cluster.all_in_sync()
@@ -126,7 +126,7 @@ async def test_brokers_may_be_killed_fifty_times(cluster: Cluster) -> None:
 
 @pytest.mark.long
 async def test_a_broker_that_freezes_and_wakes_harms_nothing(cluster: Cluster) -> None:
-    # A client of a frozen broker notices nothing but that there is no answer.
+    # To its clients a frozen broker is one that does not answer.
     impatient = {"socket.timeout.ms": 3000, "request.timeout.ms": 3000}
     with NumberedLoad(cluster.servers, PARTITIONS, settings=impatient) as load:
         for frozen in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""Nonsense on the listener of controllers stops nobody."""
+"""Hostile requests to the controllers' listener stop no node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from waylog.config import Endpoint
 
 
 async def send(endpoint: Endpoint, data: bytes) -> None:
-    """Send, and read until nothing more comes or the connection is closed."""
+    """Send data, and read until nothing more comes or the connection is closed."""
     reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
     try:
         writer.write(data)
@@ -42,7 +42,7 @@ async def test_random_requests_to_the_active_controller_do_no_harm(trio: Trio) -
             for _ in range(3):
                 frame[chance.randrange(4, len(frame))] = chance.randrange(256)
         await send(endpoint, bytes(frame))
-    # Epochs that were made up may have cost the leader its office; another takes it.
+    # Random epochs may have made the leader resign; another node becomes leader then.
     async with asyncio.timeout(TIMEOUT_S):
         while not any(each.cluster and each.cluster.is_active for each in trio.brokers.values()):
             await asyncio.sleep(0.02)

@@ -20,12 +20,12 @@ from tests.broker_core.server.raw_client import RawClient
 from waylog.config import Endpoint, save_properties
 
 PARTITIONS = 12
-#: On a machine that does many other things; alone it takes some 0.1 to 0.3 s.
+#: Seconds, on a busy machine; on an idle one a failover takes 0.1 to 0.3 s.
 FAILOVER_S_MAX = 2.0
 
 
 class Processes:
-    """The brokers of a trio as processes."""
+    """The brokers of a Trio, each in its own process."""
 
     def __init__(self, folder: Path, **properties: str) -> None:
         self.folder = folder
@@ -94,7 +94,7 @@ async def test_others_lead_within_two_seconds_when_a_broker_is_killed(
     await processes.until_in_sync(client)
     active = await controller_of(client)
     await client.close()
-    # First one whose controller is not active, then the one whose is.
+    # First a broker whose controller is not active, then the one with the active controller.
     for killed in (next(node for node in (1, 2, 3) if node != active), active):
         survivor = next(node for node in (3, 2, 1) if node != killed)
         client = await processes.connect(survivor)

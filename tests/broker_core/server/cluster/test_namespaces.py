@@ -1,7 +1,7 @@
-"""Three brokers, each in a network of its own: cables are pulled, ways are blocked, a disk is full.
+"""Three brokers in network namespaces: cables are pulled, routes are blocked, a disk is full.
 
-Needs root, `ip` (iproute2) and a kernel with network namespaces. What happens to each record is
-known by its number.
+Needs root, `ip` (iproute2) and a kernel with network namespaces. Records are numbered, so that the
+fate of each one is known.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.long]
 PARTITIONS = 6
 NODES = (1, 2, 3)
 TIMEOUT_S = 60.0
-#: Silence is noticed after the session, here 2 s, or an answer that a client waits for, here 3 s.
+#: Seconds. A silent broker is noticed after its session (2 s), or a client's timeout (3 s).
 SERVED_AGAIN_S_MAX = 20.0
 CLIENT = {
     "socket.timeout.ms": 3000,
@@ -51,10 +51,10 @@ _NUMBERS = count()
 
 
 class Networks:
-    """A bridge, and on it a namespace for each broker."""
+    """A bridge with a namespace for each broker."""
 
     def __init__(self) -> None:
-        # A namespace that is deleted goes a little later, with its end of the cable.
+        # A new name each time: a deleted namespace disappears later, with its end of the cable.
         self._name = f"wl{os.getpid() % 10_000}{next(_NUMBERS) % 10}"
         self._subnet = f"10.213.{os.getpid() % 250}"
 
@@ -90,14 +90,14 @@ class Networks:
         return f"{self._name}v{node}"
 
     def pull(self, node: int) -> None:
-        """Cut a broker off from everybody."""
+        """Disconnect a broker from all others."""
         ip("link", "set", self._cable(node), "down")
 
     def plug_in(self, node: int) -> None:
         ip("link", "set", self._cable(node), "up")
 
     def block(self, node: int, other: int) -> None:
-        """What a broker sends to another is lost; what the other sends arrives."""
+        """Drop what a broker sends to another; the opposite direction still works."""
         ip("-n", self.space(node), "route", "add", "blackhole", f"{self.address(other)}/32")
 
     def unblock(self, node: int, other: int) -> None:
@@ -223,7 +223,7 @@ async def test_nothing_is_lost_when_a_way_is_blocked_in_one_direction(cluster: C
         for node, other in ((1, 2), (2, 3), (3, 1)):
             await cluster.all_in_sync()
             networks.block(node, other)
-            # Clients reach both: the partitions concerned wait until the ISR has shrunk.
+            # Clients reach both brokers; the affected partitions wait until the ISR has shrunk.
             await asyncio.sleep(3)
             networks.unblock(node, other)
             began = time.monotonic()

@@ -1,4 +1,4 @@
-"""A cluster whose only voter is one broker."""
+"""A cluster with one broker, which is the only voter."""
 
 from __future__ import annotations
 

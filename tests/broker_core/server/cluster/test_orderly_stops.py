@@ -1,4 +1,4 @@
-"""Brokers that are stopped in order while they are written to have nothing to repair."""
+"""Brokers that are stopped in order under load have nothing to repair at the next start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def appended(broker: Broker, topic: str) -> int:
 
 
 async def load(trio: Trio, topic: str) -> None:
-    """Append until the brokers are gone."""
+    """Append records until the task is cancelled."""
     producer = BatchProducer(
         ",".join(f"127.0.0.1:{port}" for port in trio.ports.values()),
         "load",

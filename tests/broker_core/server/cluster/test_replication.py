@@ -31,7 +31,7 @@ from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_b
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 NOW = 1_700_000_000_000
-#: The oldest versions in which consumers may read from followers, and leaders are named.
+#: The oldest versions in which fetches may go to followers, and responses name the leaders.
 FETCH_VERSION, PRODUCE_VERSION = 12, 10
 
 
@@ -205,7 +205,7 @@ async def test_with_too_few_in_sync_nothing_is_taken(
     _, metrics = renderer(leader_of(trio))()
     assert b"_under_min_isr_partitions 1.0" in metrics
     assert b"_under_replicated_partitions 1.0" in metrics
-    # Who does not ask for all may write, but nobody reads it before all are back.
+    # With acks=1 records are accepted, but become readable only when all replicas are back.
     assert result_of(await produce(client, batch("c"), acks=1))["error_code"] == errors.NONE
     assert replica(leader_of(trio)).high_watermark == 1
     await trio.start(gone)
@@ -298,7 +298,7 @@ async def test_brokers_replicate_over_tls_and_know_each_other_by_certificates(
 
 
 async def coordinator(trio: Trio, connect: Connect, group: str) -> RawClient:
-    """A connection to the broker that coordinates a group."""
+    """Return a connection to the broker that coordinates a group."""
     async with asyncio.timeout(TIMEOUT_S):
         while True:
             client = await connect(next(iter(trio.brokers.values())))

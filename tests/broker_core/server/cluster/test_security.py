@@ -1,4 +1,4 @@
-"""Who may ask whom for what, when everything is encrypted and a client may ask any broker."""
+"""Authorization in a cluster with TLS or SASL, in which clients may ask any broker."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_a_cluster_begins_with_the_users_that_were_stored_for_it(tmp_path:
 async def test_who_is_not_a_broker_is_no_controller_either(
     trio: Trio, certificates: Certificates
 ) -> None:
-    """The controllers' listener answers requests of the cluster's own nodes alone."""
+    """The controllers' listener answers only principals with the right CLUSTER_ACTION."""
 
     def peer(name: str) -> Peer:
         path = certificates.make("127.0.0.1", common_name=name)
@@ -205,7 +205,7 @@ async def test_brokers_and_controllers_log_in_to_each_other(tmp_path: Path, mech
         producer = Producer(settings | {"acks": "all", "log_level": 0})
         began = time.monotonic()
         failed: list[object] = []
-        # Logins are renewed several times meanwhile.
+        # Logins are renewed several times in this period.
         while time.monotonic() < began + 1.5:
             producer.produce("t", b"x", on_delivery=lambda error, _: failed.append(error))
             producer.poll(0.02)

@@ -1,4 +1,4 @@
-"""Share groups of a cluster: members at the partitions' leaders, state at the share coordinator."""
+"""Share groups in a cluster: members at the partitions' leaders, state at the share coordinator."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _GROUP_RESOURCE = 32
 async def call_until(
     client: RawClient, api: Any, version: int, body: dict[str, Any], *retried: type
 ) -> dict[str, Any]:
-    """Ask again while the answer is that it is not known yet."""
+    """Repeat a request while its error code is one of `retried`."""
     codes = {each.code for each in retried}  # type: ignore[attr-defined]
     async with asyncio.timeout(TIMEOUT_S):
         while (answer := await client.call(api, version, body)).get("error_code") in codes:
@@ -110,7 +110,7 @@ async def read_from_the_beginning(trio: Trio, connect: Connect, group_id: str) -
 
 
 async def prepare(trio: Trio, connect: Connect, count: int = 5) -> None:
-    """A topic with records, and a group that reads it from its beginning."""
+    """Create a topic with records, and a group that reads it from the beginning."""
     await make_topic(trio, connect)
     await read_from_the_beginning(trio, connect, "g")
     writer = await connect(leader_of(trio))
@@ -119,7 +119,7 @@ async def prepare(trio: Trio, connect: Connect, count: int = 5) -> None:
 
 
 async def fetch_some(member: Member, *acknowledged: tuple[int, int, int]) -> list[int]:
-    """The first records that a member is given."""
+    """Return the first records that a member acquires."""
     found: list[int] = []
     async with asyncio.timeout(TIMEOUT_S):
         while not found:
@@ -135,7 +135,7 @@ def place_of(broker: Broker, group_id: str = "g") -> SharePlace:
 
 
 def keeper_of(trio: Trio, place: SharePlace) -> Broker:
-    """The broker whose share coordinator has the state."""
+    """Return the broker whose share coordinator stores a state."""
     topic, index = next(iter(trio.brokers.values())).share_coordinator.place_of(place)
     return leader_of(trio, index, topic)
 
@@ -173,7 +173,7 @@ async def test_answers_are_kept_while_the_share_coordinator_moves(
     await prepare(trio, connect)
     leader = leader_of(trio)
     await fetch_some(Member(leader, await connect(leader), "one"))
-    # A group whose state another broker keeps: that one is stopped.
+    # A group whose state another broker stores: that broker is stopped.
     place = next(
         place
         for number in range(100)
@@ -195,7 +195,7 @@ async def test_a_group_is_known_wherever_it_is_coordinated(trio: Trio, connect: 
     client = await connect(coordinator)
     joined = await beat(client, 0, ["t"])
     assert joined["assignment"]["topic_partitions"][0]["partitions"] == [0]
-    # Who asks another broker is sent on.
+    # Another broker refuses the request.
     other = next(each for each in trio.brokers.values() if each is not coordinator)
     body = {"group_id": "g", "member_id": "m", "member_epoch": joined["member_epoch"]}
     body |= {"rack_id": None, "subscribed_topic_names": None}
@@ -204,7 +204,7 @@ async def test_a_group_is_known_wherever_it_is_coordinated(trio: Trio, connect: 
 
     await trio.stop(coordinator.node_id)
     client = await connect(await coordinator_of(trio, connect))
-    # It has to join again, into an epoch that is not older.
+    # The member has to join again, and gets a newer epoch.
     lost = await beat(client, joined["member_epoch"], None)
     assert lost["error_code"] == errors.UnknownMemberId.code
     again = await beat(client, 0, ["t"])
@@ -257,7 +257,7 @@ async def test_offsets_are_shown_set_and_forgotten(trio: Trio, connect: Connect)
     assert answer["responses"][0]["partitions"][0]["error_code"] == errors.NONE
     assert (await where())[0] == 1
 
-    # What the member still has is from before: it is told so, and the group begins anew.
+    # Records acquired before the reset cannot be acknowledged; the group starts again.
     assert await member.acknowledge((2, 2, ACCEPT)) in {
         errors.NotLeaderOrFollower.code,
         errors.InvalidRecordState.code,

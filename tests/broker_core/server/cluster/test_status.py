@@ -1,4 +1,4 @@
-"""What operators see of a cluster: metrics and the page beside them."""
+"""Metrics and status page of a cluster."""
 
 from __future__ import annotations
 

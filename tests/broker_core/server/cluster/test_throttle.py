@@ -1,4 +1,4 @@
-"""Replicas that catch up take no more than they may, and hold up nobody."""
+"""Throttled replicas catch up no faster than allowed, and delay no other replica."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ async def test_a_replica_that_is_moved_takes_its_time(
     )
     began = asyncio.get_running_loop().time()
     assert await reassign(client, "t", 0, [1, 2, 3]) == errors.NONE
-    # Who is in sync goes on as before meanwhile.
+    # Replicas in sync continue as before.
     await trio.until(lambda broker: 3 in partitions(broker, "t")[0].replicas)
     assert result_of(await produce(client, batch("y")))["error_code"] == errors.NONE
     acknowledged = asyncio.get_running_loop().time() - began
     await trio.until(lambda broker: len(partitions(broker, "t")[0].isr) == 3)
     took = asyncio.get_running_loop().time() - began
-    # 200 kB, of which a second's worth is free.
+    # 200 kB, of which one second's amount is not throttled.
     assert took > 0.8
     assert acknowledged < took / 2

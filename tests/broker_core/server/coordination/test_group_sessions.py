@@ -1,4 +1,4 @@
-"""Sessions of group members, and who asks about them before the broker's timer comes."""
+"""Sessions of group members, as seen by requests that come before the broker's timer fires."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SESSION_MS = 6000
 
 
 class SteppedClock:
-    """The system's clock, a little later: timers of the event loop do not know of the step."""
+    """The system's clock plus a step, of which the event loop's timers do not know."""
 
     def __init__(self) -> None:
         self.step_s = 0.0
@@ -39,7 +39,7 @@ class SteppedClock:
 
 
 async def join(client: RawClient) -> None:
-    """A static member, alone in group `g`."""
+    """Join group `g` as its only member, a static one."""
     asked: dict[str, Any] = {
         "group_id": "g",
         "session_timeout_ms": SESSION_MS,

@@ -1,4 +1,4 @@
-"""Transactions through a broker that is stopped, killed, or whose disk is full for a while."""
+"""Transactions while a broker is stopped and started again, or its disk is full for a while."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Connect = Callable[[Broker], Awaitable[RawClient]]
 
 
 class Transactor:
-    """A transactional producer of the newest protocol: the broker adds the partitions."""
+    """A transactional producer of the newest protocol, for which the broker adds partitions."""
 
     def __init__(self, client: RawClient) -> None:
         self.client = client
@@ -36,7 +36,7 @@ class Transactor:
         self.sequence = 0
 
     async def init(self) -> None:
-        """A new epoch."""
+        """Get a new epoch."""
         answer = await self.client.call(
             INIT_PRODUCER_ID, 4, {"transactional_id": "x", "transaction_timeout_ms": 60_000}
         )
@@ -45,7 +45,7 @@ class Transactor:
         self.sequence = 0
 
     async def write(self, topic: str) -> int:
-        """One record; returns its error code."""
+        """Write one record; return its error code."""
         batch = build_batch(
             [(1, b"k", b"v", ())],
             producer_id=self.identity[0],
@@ -68,7 +68,7 @@ class Transactor:
         }
 
     async def commit_offset(self, group_id: str, topic: str, offset: int) -> int:
-        """TxnOffsetCommit as older clients do it; returns the error code."""
+        """Send TxnOffsetCommit as older clients do; return the error code."""
         added = await self.client.call(ADD_OFFSETS_TO_TXN, 3, self._fields | {"group_id": group_id})
         assert added["error_code"] == errors.NONE
         part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
@@ -86,11 +86,11 @@ class Transactor:
         return code
 
     def send_end(self, *, committed: bool) -> None:
-        """EndTxn, without waiting."""
+        """Send EndTxn without waiting for the response."""
         self.client.send(END_TXN, 5, self._fields | {"committed": committed})
 
     async def end(self, *, committed: bool) -> int:
-        """EndTxn; returns the error code."""
+        """Call EndTxn; return the error code."""
         answer = await self.client.call(END_TXN, 5, self._fields | {"committed": committed})
         if not answer["error_code"]:
             self.identity = answer["producer_id"], answer["producer_epoch"]
@@ -100,7 +100,7 @@ class Transactor:
 
 
 async def committed_offset(client: RawClient, group_id: str, *, stable: bool) -> tuple[int, int]:
-    """Error code and offset that a group has in partition 0 of t."""
+    """Return error code and committed offset of a group in partition 0 of t."""
     group = {"group_id": group_id, "topics": [{"name": "t", "partition_indexes": [0]}]}
     answer = await client.call(OFFSET_FETCH, 8, {"groups": [group], "require_stable": stable})
     part = answer["groups"][0]["topics"][0]["partitions"][0]
@@ -108,7 +108,7 @@ async def committed_offset(client: RawClient, group_id: str, *, stable: bool) ->
 
 
 async def stable_end(client: RawClient) -> int:
-    """The last stable offset of partition 0 of t."""
+    """Return the last stable offset of partition 0 of t."""
     answer = await client.call(FETCH, 12, fetch_body("t", 0, isolation_level=1))
     end: int = answer["responses"][0]["partitions"][0]["last_stable_offset"]
     return end
@@ -164,7 +164,7 @@ async def test_offsets_of_an_aborted_transaction_are_gone(start: Start, connect:
 
 
 class FullFile:
-    """A file whose disk may have no room."""
+    """A file whose disk may be full."""
 
     def __init__(self, file: File, disk: FullDisk, path: Path) -> None:
         self._file = file
@@ -181,7 +181,7 @@ class FullFile:
 
 
 class FullDisk(SystemDisk):
-    """A disk that has no room for some files."""
+    """A disk that is full for some files."""
 
     def __init__(self) -> None:
         self.is_full_for = ""

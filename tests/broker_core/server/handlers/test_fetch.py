@@ -1,4 +1,4 @@
-"""When a fetch is answered."""
+"""The time at which a fetch is answered."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ async def test_records_that_come_one_by_one_are_told_together(
         answer = await reader.fetch((0, offset), **WAITS)
         offset = answer["responses"][0]["partitions"][0]["high_watermark"]
         answers += 1
-    # At most one in two milliseconds, however quickly they come.
+    # At most one answer in two milliseconds, however fast records arrive.
     assert answers <= (loop.time() - began) / 0.002 + 2

@@ -1,4 +1,4 @@
-"""Produce: when it is acknowledged, and what is refused how."""
+"""Produce: when it is acknowledged, and which errors refuse it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Start = Callable[..., Awaitable[Broker]]
 
 
 def batch(*values: bytes) -> bytes:
-    """One batch."""
+    """Build one batch."""
     return bytes(build_batch([(1000 + i, b"k", value, ()) for i, value in enumerate(values)]))
 
 
 class GatedFile(SystemFile):
-    """A file whose fdatasync waits, and may fail."""
+    """A file whose fdatasync can be blocked, and can fail."""
 
     __slots__ = ("_disk",)
 
@@ -42,7 +42,7 @@ class GatedFile(SystemFile):
 
 
 class GatedDisk(SystemDisk):
-    """A disk that the test can stop, and break."""
+    """A disk that the test can block and break."""
 
     def __init__(self) -> None:
         self.open_gate = threading.Event()
@@ -60,13 +60,13 @@ class GatedDisk(SystemDisk):
 
 @pytest.fixture
 def disk() -> GatedDisk:
-    """A disk that works until told otherwise."""
+    """A disk that works until the test changes it."""
     return GatedDisk()
 
 
 @pytest.fixture
 async def gated(start: Start, disk: GatedDisk) -> Broker:
-    """A broker on such a disk."""
+    """A broker on the gated disk."""
     return await start(Environment(Environment.real().clock, disk))
 
 
@@ -80,7 +80,7 @@ async def test_acks_all_waits_for_the_disk_and_acks_1_does_not(
     answer = await hasty.call(PRODUCE, 8, produce_body("t", batch(b"b"), acks=1))
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
     assert topic.partitions[0].log.log_end_offset == 2
-    # Nobody may see what a power cut could still take back.
+    # Consumers must not see what a power cut could still take back.
     seen = await reader.call(FETCH, 11, fetch_body("t", 0, max_wait_ms=50))
     assert seen["responses"][0]["partitions"][0]["records"] == b""
     reader.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=10_000))
@@ -123,7 +123,7 @@ async def test_a_failed_flush_is_never_acknowledged_and_stops_the_broker(
     answer = await client.call(PRODUCE, 8, produce_body("t", batch(b"x")))
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 56
     assert gated.failed.done()
-    # And no later append is taken for granted either.
+    # A later append is not acknowledged either.
     answer = await client.call(PRODUCE, 8, produce_body("t", batch(b"y")))
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 56
     disk.failing = False
@@ -245,7 +245,7 @@ async def test_with_acks_0_there_is_no_answer_but_an_error_closes_the_connection
     topic = broker.create_topic("t", 1, {})
     client = await connect(broker)
     client.send(PRODUCE, 8, produce_body("t", batch(b"a"), acks=0))
-    # The next answer on the connection is that of the next request.
+    # The next response on the connection belongs to the next request.
     asked = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}]}
     answer = await client.call(LIST_OFFSETS, 4, asked)
     assert answer["topics"][0]["partitions"][0]["error_code"] == 0

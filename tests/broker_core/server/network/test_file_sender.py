@@ -1,4 +1,4 @@
-"""Records that go from the page cache to the socket."""
+"""Records that are sent from the page cache to the socket."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_a_consumer_that_reads_slowly_gets_all_bytes_and_the_answers_behin
     client.send(API_VERSIONS, 0, {})
     client.send(FETCH, 11, _body(_BATCHES // 2))
     client.send(API_VERSIONS, 0, {})
-    # More than a socket holds is on its way by now; others are served meanwhile.
+    # More bytes are on their way than a socket buffer holds; other clients are served meanwhile.
     assert (await (await connect(broker)).call(API_VERSIONS, 0, {}))["error_code"] == 0
     stored = _stored(broker)
     _, whole = await client.receive(FETCH, 11)

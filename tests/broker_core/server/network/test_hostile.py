@@ -1,4 +1,4 @@
-"""Peers that want to harm: a broker in a process of its own, its CPU and memory watched.
+"""Hostile clients of a broker in its own process, whose CPU time and memory are measured.
 
 Apache Kafka 4.3.1 on the same machine allocates 100 MB for a frame that is only announced, and
 takes 0.3 to 1.3 s for requests with a hundred thousand to a million names.
@@ -66,7 +66,7 @@ def bomb() -> bytes:
 def test_a_gzip_bomb_is_not_opened_or_given_up_early(
     victim: Victim, bomb: bytes, topic: str
 ) -> None:
-    """In the first topic batches stay as they are, in the second they are packed anew."""
+    """The first topic stores batches as they are, the second one compresses them again."""
     memory = victim.resident_mib()
 
     def tell() -> None:
@@ -116,7 +116,7 @@ def _value(field: FieldPlan, number: int) -> object:
 
 
 def _message(plan: Plan, long: str | None, size: int, number: int = 0) -> dict[str, object]:
-    """A request whose array `long` has so many elements, all of them different."""
+    """Return a request whose array `long` has `size` elements, all different."""
     message: dict[str, object] = {}
     for field in plan.fields:
         if field.name == long:
@@ -140,7 +140,7 @@ _ARRAYS = [
 def test_the_cost_of_a_request_grows_with_its_length_and_not_faster(
     victim: Victim, key: int, field: str
 ) -> None:
-    """10,000 elements in a time that a quadratic search among them would not keep."""
+    """Send 10,000 elements, and allow less time than a quadratic search would take."""
     api = APIS[key]
     version = api.versions[1]
     body = encode(api.request_plan(version), _message(api.request_plan(version), field, 10_000))
@@ -149,7 +149,7 @@ def test_the_cost_of_a_request_grows_with_its_length_and_not_faster(
     def ask() -> None:
         with victim.connect() as connection:
             connection.sendall(hostile_peers.frame(header + body))
-            # Behind it, so that the end of the work is seen whether or not there is an answer.
+            # A second connection waits behind the request: the work ends with or without answer.
             assert victim.serves()
 
     assert victim.least_cpu_s(ask, 0.6) < 0.6

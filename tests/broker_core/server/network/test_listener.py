@@ -1,4 +1,4 @@
-"""Connections: order, limits, and what a hostile peer gets."""
+"""Connections: order of responses, limits, hostile clients."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Start = Callable[..., Awaitable[Broker]]
 
 
 def resident_kib() -> int:
-    """Resident memory of this process."""
+    """Return the resident memory of this process in KiB."""
     match = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
     assert match is not None
     return int(match[1])
 
 
 async def serves(broker: Broker) -> None:
-    """The broker answers somebody who speaks properly."""
+    """Check that the broker answers a well-behaved client."""
     client = await RawClient.connect(broker.endpoint)
     answer = await client.call(API_VERSIONS, 0, {})
     assert answer["error_code"] == 0
@@ -59,7 +59,7 @@ async def test_an_api_versions_request_of_the_future_is_answered_in_version_0(
 async def test_pipelined_requests_are_answered_in_order(broker: Broker, connect: Connect) -> None:
     broker.create_topic("t", 1, {})
     client = await connect(broker)
-    # The first waits for its time, the others are ready at once and wait behind it.
+    # The first request waits for its timeout; the others are ready at once and wait behind it.
     client.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=200))
     client.send(METADATA, 1, {"topics": []})
     batch = bytes(build_batch([(1, b"k", b"v", ())]))
@@ -91,7 +91,7 @@ async def test_garbage_over_and_over_fills_no_log(
         while "more were not logged" not in lines()[-1]:
             await send_garbage()
         while "more were not logged" in lines()[-1]:
-            # What was not logged is said once.
+            # The number of suppressed lines is logged once.
             await send_garbage()
             await asyncio.sleep(0.1)
     await serves(broker)

@@ -1,4 +1,4 @@
-"""Certificates and keys that are exchanged while a listener is open."""
+"""Certificates and keys that change while a listener is open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Start = Callable[..., Awaitable[Broker]]
 
 
 async def until(check: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something that happens soon."""
+    """Wait until a check succeeds."""
     deadline = time.monotonic() + 10
     while not await check():
         assert time.monotonic() < deadline
@@ -34,7 +34,7 @@ async def until(check: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def tls_client(endpoint: Endpoint, authority: Path, own: Path | None = None) -> RawClient:
-    """A connection over TLS."""
+    """Open a connection over TLS."""
     context = ssl.create_default_context(cafile=str(authority))
     if own is not None:
         context.load_cert_chain(own)
@@ -45,7 +45,7 @@ async def tls_client(endpoint: Endpoint, authority: Path, own: Path | None = Non
 
 
 async def serial_shown(endpoint: Endpoint, authority: Path) -> int:
-    """The number of the certificate that new connections see."""
+    """Return the serial number of the certificate that a new connection sees."""
     client = await tls_client(endpoint, authority)
     found = client.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     await client.close()
@@ -68,7 +68,7 @@ async def test_a_new_certificate_is_shown_and_open_connections_stay(
     endpoint = broker.network.endpoints["TLS"]
     stays = await tls_client(endpoint, certificates.authority)
     before = await serial_shown(endpoint, certificates.authority)
-    # Half a file is no certificate: the one that was read stays.
+    # Half a file is no certificate: the broker keeps the former one.
     store.write_text("-----BEGIN CERTIFICATE-----\n")
     await asyncio.sleep(0.1)
     assert await serial_shown(endpoint, certificates.authority) == before
@@ -126,7 +126,7 @@ async def test_a_new_authority_is_believed_and_the_old_one_is_not(
 
 @pytest.fixture
 def key_server() -> Any:
-    """An authorization server's key set over HTTP; `answer` is what it says, None an error."""
+    """An authorization server's key set over HTTP; it sends `answer`, or an error for None."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -169,11 +169,11 @@ async def test_keys_are_read_when_they_are_there_and_again_when_they_change(
         await client.close()
         return answer["auth_bytes"] == b"" and not answer["error_code"]
 
-    # The authorization server is not up yet: nobody is let in, and the broker serves.
+    # The authorization server has no keys yet: logins are refused, and the broker serves.
     assert not await lets_in()
     key_server.answer = mint.key_set()
     await until(lets_in)
-    # A token of a key that is not known has the keys read again.
+    # A token with an unknown key makes the broker fetch the keys again.
     mint.new_key()
     key_server.answer = mint.key_set()
     await until(lets_in)

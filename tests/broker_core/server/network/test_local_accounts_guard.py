@@ -1,4 +1,4 @@
-"""Accounts that may connect, by netlink and by /proc/net/tcp."""
+"""Accounts that may connect, as found by netlink and by /proc/net/tcp."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ async def judged(
     leave: bool = False,
     reset: bool = False,
 ) -> list[bool]:
-    """What is decided about connections of this process, which may leave before it is.
+    """Return the decisions about connections of this process, which may close before them.
 
-    Of one that has been reset the system knows no names any more.
+    The system has no addresses for a connection that was reset.
     """
     guard = LocalAccountsGuard("L", "somebody", allowed, peers)
     decisions: list[bool | asyncio.Future[bool]] = []
@@ -176,7 +176,7 @@ async def test_who_has_gone_already_is_not_let_in(open_peers: OpenPeers, reset: 
 
 
 class Kernel:
-    """Answers all questions about sockets alike, or refuses to."""
+    """Gives the same answer to all questions about sockets, or raises it."""
 
     def __init__(self, answer: SocketOwner | OSError | None) -> None:
         self._answer = answer
@@ -191,7 +191,7 @@ class Kernel:
 
 
 class SlowKernel:
-    """The same, a little later."""
+    """A Kernel whose answer comes a little later."""
 
     def __init__(self, answer: SocketOwner | OSError | None) -> None:
         self._answer = answer
@@ -220,7 +220,7 @@ FIN_WAIT_2 = 5
     [
         (SocketOwner(ESTABLISHED, 4711, 1), True),
         (SocketOwner(ESTABLISHED, 4712, 1), False),
-        # Nobody has the socket any more, and the uid may be root's without a reason.
+        # No process has the socket any more, so the uid may be root's without a reason.
         (SocketOwner(ESTABLISHED, 4711, 0), False),
         (SocketOwner(FIN_WAIT_2, 4711, 1), False),
         (None, False),

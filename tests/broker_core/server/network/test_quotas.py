@@ -1,4 +1,4 @@
-"""Quotas and limits at work."""
+"""Client quotas and connection limits in a running broker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_producer_over_its_quota_is_told_and_made_to_wait(
     assert 300 < answer["throttle_time_ms"] < 900
     waited, _ = await seconds(client.call(METADATA, 1, {"topics": []}))
     assert waited > 0.2
-    # Nobody else waits with it.
+    # Other clients do not wait.
     waited, _ = await seconds(other.call(METADATA, 1, {"topics": []}))
     assert waited < 0.2
 
@@ -108,7 +108,7 @@ async def test_a_request_that_does_not_arrive_is_given_up(start: Start, connect:
     polite, silent, slow = [await connect(broker) for _ in range(3)]
     await polite.call(API_VERSIONS, 0, {})
     await slow.call(API_VERSIONS, 0, {})
-    # A byte now and then keeps it from being idle.
+    # Single bytes keep the connection from being idle.
     slow.writer.write((1000).to_bytes(4, "big"))
     trickle = asyncio.create_task(_trickle(slow))
     assert await silent.is_closed_by_peer()

@@ -1,4 +1,4 @@
-"""Requests that are well-formed and make no sense: each has an answer, none an exception."""
+"""Well-formed requests with random content: none of them causes an exception."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROPERTIES = {
         "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     },
 }
-#: Answered when time has come or not at all: a client that waits is no exception.
+#: Seconds to wait for an answer: some requests are answered later, or not at all.
 _PATIENCE_S = 0.05
 
 

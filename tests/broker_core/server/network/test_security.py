@@ -1,4 +1,4 @@
-"""TLS and SASL listeners, with the clients that people use."""
+"""TLS and SASL listeners, with commonly used clients."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 async def broker(start: Start, certificates: Certificates) -> Broker:
-    """A broker with a listener of each kind, and anna, who has a password for each mechanism."""
+    """A broker with a listener of each kind, and a user anna with a password for each mechanism."""
     broker = await start(
         ssl_keystore_location=str(certificates.broker),
         ssl_truststore_location=str(certificates.authority),
@@ -137,7 +137,7 @@ async def test_aiokafka_logs_in(broker: Broker, certificates: Certificates, mech
         assert (await consumer.getone()).value == b"hello"
 
 
-#: In a process of its own: kafka-python leaves sockets to the garbage collector.
+#: Runs in its own process, because kafka-python leaves sockets to the garbage collector.
 _KAFKA_PYTHON = """
 import json, sys
 from kafka import KafkaConsumer, KafkaProducer

@@ -1,6 +1,6 @@
-"""kill -9 again and again, under load, with torn writes: nothing acknowledged is lost or doubled.
+"""Repeated kill -9 under load, with torn writes: nothing acknowledged is lost or duplicated.
 
-WAYLOG_CRASHES says how often the broker is killed (100).
+WAYLOG_CRASHES is the number of kills (100).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 CRASHES = int(os.environ.get("WAYLOG_CRASHES", "100"))
 PARTITIONS = 3
-#: A client that is back as soon as the broker is, and says nothing of it.
+#: A client that reconnects quickly and logs nothing.
 CLIENT: dict[str, Any] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 50,
@@ -47,7 +47,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 class Writer(threading.Thread, ABC):
-    """Writes numbers until it is told to stop; knows which were acknowledged."""
+    """Writes numbers until it is stopped, and records which were acknowledged."""
 
     def __init__(self, servers: str) -> None:
         super().__init__(daemon=True)
@@ -68,7 +68,7 @@ class Writer(threading.Thread, ABC):
         """Write until `stopping`."""
 
     def wait_for_more(self, count: int) -> None:
-        """Until so many more are acknowledged."""
+        """Wait until `count` more numbers are acknowledged."""
         wanted = len(self.acknowledged) + count
         deadline = time.monotonic() + 60
         while len(self.acknowledged) < wanted:
@@ -76,7 +76,7 @@ class Writer(threading.Thread, ABC):
             time.sleep(0.002)
 
     def stop(self) -> None:
-        """End, with everything acknowledged."""
+        """Stop, after everything has been acknowledged."""
         self.stopping.set()
         self.join(120)
         assert not self.is_alive()
@@ -85,7 +85,7 @@ class Writer(threading.Thread, ABC):
 
 
 class IdempotentWriter(Writer):
-    """One number a record, as fast as they are taken."""
+    """Writes one number in each record, as fast as the broker takes them."""
 
     def write(self) -> None:
         """See Writer."""
@@ -119,7 +119,7 @@ class IdempotentWriter(Writer):
 
 
 class TransactionalWriter(Writer):
-    """One number a transaction, in all partitions; every third is aborted."""
+    """Writes one number in each transaction, to all partitions; aborts every third."""
 
     def __init__(self, servers: str) -> None:
         super().__init__(servers)
@@ -144,7 +144,7 @@ class TransactionalWriter(Writer):
                     producer.commit_transaction(60)
                     self.acknowledged.append(number)
             except KafkaException:
-                # Whether it counts is not known: a new producer's start decides about it.
+                # It is unknown whether the transaction counts: the next producer's start decides.
                 self.undecided.append(number)
                 producer = None
             number += 1
@@ -167,7 +167,7 @@ class TransactionalWriter(Writer):
 
 
 def read_all(servers: str, topic: str) -> list[list[int]]:
-    """What a consumer of committed records sees of each partition."""
+    """Return what a read_committed consumer sees in each partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -195,7 +195,7 @@ def read_all(servers: str, topic: str) -> list[list[int]]:
 
 
 def tear(folder: Path, randomness: random.Random) -> None:
-    """What a crash in the middle of a write leaves behind the last batch."""
+    """Append to logs what a crash in the middle of a write may leave."""
     for log in folder.glob("logs/*-*/*.log"):
         newest = max(log.parent.glob("*.log"))
         if log != newest or randomness.random() < 0.5:
@@ -208,7 +208,7 @@ def tear(folder: Path, randomness: random.Random) -> None:
             elif kind == 1:
                 file.write(randomness.randbytes(randomness.randrange(1, 500)))
             else:
-                # The beginning of a batch that was there before, as if it were sent again.
+                # The beginning of an earlier batch, as if it were sent again.
                 file.write(content[: randomness.randrange(1, 300)])
 
 

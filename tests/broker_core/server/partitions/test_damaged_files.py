@@ -1,4 +1,4 @@
-"""Files of a broker that somebody has damaged: it says which, and never begins without them."""
+"""Damaged files: the broker names the file, and does not start as if it were absent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_a_damaged_file_is_named_and_nothing_is_changed(
         await start()
     assert sorted(each.name for each in logs.iterdir()) == before
     assert (logs / name).read_bytes() == content
-    # Put back, all is as it was: the directory is not held either.
+    # With the file restored the broker starts: the failed start released its directory lock.
     (logs / name).write_bytes(right)
     again = await start()
     assert again.topics.get("t") is not None

@@ -1,4 +1,4 @@
-"""What is left after the process was killed, or stopped, and started again."""
+"""The state after the broker process was killed, or stopped, and started again."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def create_topic(broker: BrokerProcess, name: str, **config: str) -> None:
-    """Create a topic of three partitions."""
+    """Create a topic with three partitions."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     settings = {key.replace("_", "."): value for key, value in config.items()}
     admin.create_topics([NewTopic(name, PARTITIONS, 1, config=settings)])[name].result(10)
 
 
 def read_all(broker: BrokerProcess, topic: str) -> list[bytes]:
-    """Everything in a topic, partition by partition."""
+    """Return all values of a topic, partition by partition."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader", "log_level": 0}
     )
@@ -60,7 +60,7 @@ def read_all(broker: BrokerProcess, topic: str) -> list[bytes]:
 
 
 class PacedProducer:
-    """Sends numbered records from a thread, and keeps which were acknowledged."""
+    """Sends numbered records from a thread, and records which were acknowledged."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self.acknowledged: list[int] = []
@@ -102,14 +102,14 @@ class PacedProducer:
             self.acknowledged.append(int(message.value()))  # type: ignore[attr-defined]
 
     def wait_for(self, count: int) -> None:
-        """Until so many records are acknowledged."""
+        """Wait until `count` records are acknowledged."""
         deadline = time.monotonic() + 30
         while len(self.acknowledged) < count:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """Send what is queued, and end."""
+        """Send what is queued, and stop."""
         self._stopping.set()
         self._thread.join()
         assert self._producer.flush(30) == 0
@@ -130,7 +130,7 @@ def test_every_acknowledged_record_is_there_exactly_once_after_kill_9(
     stored = [int(value) for value in read_all(broker, "t")]
     assert len(stored) == len(set(stored)), "a record is there twice"
     assert set(stored) == set(producer.acknowledged)
-    # And each partition has them in the order in which they were sent.
+    # And each partition has its records in the order in which they were sent.
     for partition in range(PARTITIONS):
         mine = [number for number in stored if number % PARTITIONS == partition]
         assert mine == sorted(mine)
@@ -173,7 +173,7 @@ def test_producer_ids_are_never_given_twice(broker: BrokerProcess) -> None:
             }
         )
         producer.produce("t", b"%d" % i, partition=0)
-        # With an id that another producer had, its sequence 0 would be taken for a duplicate.
+        # With the id of a former producer, sequence 0 would be taken for a duplicate.
         assert producer.flush(10) == 0
         broker.kill()
         broker.start()

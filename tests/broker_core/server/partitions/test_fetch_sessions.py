@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what is asked once, what is left out, and who is turned away."""
+"""Fetch sessions (KIP-227): incremental requests and responses, refusals, eviction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Connect = Callable[[Broker], Awaitable[RawClient]]
 
 
 class Reader:
-    """A consumer that keeps to a session."""
+    """A consumer with a fetch session."""
 
     def __init__(self, client: RawClient) -> None:
         self.client = client
@@ -29,7 +29,7 @@ class Reader:
     async def fetch(
         self, *partitions: tuple[int, int], forget: list[int] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Fetch (partition, offset) pairs; returns the answer."""
+        """Fetch (partition, offset) pairs; return the response."""
         asked = [
             {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
             for index, offset in partitions
@@ -55,7 +55,7 @@ class Reader:
 
 
 def places(answer: dict[str, Any]) -> list[int]:
-    """The partitions that an answer speaks of."""
+    """Return the partitions of a response."""
     return [
         each["partition_index"] for topic in answer["responses"] for each in topic["partitions"]
     ]
@@ -63,13 +63,13 @@ def places(answer: dict[str, Any]) -> list[int]:
 
 @pytest.fixture
 async def reader(broker: Broker, connect: Connect) -> Reader:
-    """A reader, and a topic of three partitions."""
+    """A reader, and a topic with three partitions."""
     broker.create_topic("t", 3, {})
     return Reader(await connect(broker))
 
 
 def append(broker: Broker, index: int) -> None:
-    """Write one record that is visible at once."""
+    """Append one record, visible at once."""
     partition = broker.topics.partition("t", index)
     assert partition is not None
     partition.append(build_batch([(1, b"k", b"v", ())]), 1)
@@ -102,7 +102,7 @@ async def test_who_was_read_waits_for_the_others(broker: Broker, reader: Reader)
         append(broker, index)
     one: dict[str, Any] = {"max_bytes": 1}
     assert places(await reader.fetch((0, 0), (1, 0), (2, 0), **one)) == [0, 1, 2]
-    # Offsets stay where they are: every partition still has its record.
+    # The offsets in the session do not change: every partition still has its record.
     seen = [places(await reader.fetch(**one)) for _ in range(3)]
     assert sorted(index for answer in seen for index in answer) == [0, 1, 2]
 
@@ -129,7 +129,7 @@ async def test_an_error_is_told_until_it_is_gone(broker: Broker, reader: Reader)
 
 
 def request(session_id: int, epoch: int, *indexes: int) -> dict[str, Any]:
-    """The members of a request that matter for its session."""
+    """Return the fields of a request that matter for its session."""
     partitions = [{"partition": index} for index in indexes]
     return {
         "session_id": session_id,

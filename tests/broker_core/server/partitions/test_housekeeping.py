@@ -1,4 +1,4 @@
-"""Retention and compaction through the running broker."""
+"""Housekeeping in a running broker: retention, compaction, flushes, idle files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Start = Callable[..., Awaitable[Broker]]
 
 
 def append(broker: Broker, partition: Partition, key: bytes, value: bytes, time_ms: int) -> None:
-    """One record in a batch of its own."""
+    """Append one record in its own batch."""
     partition.append(build_batch([(time_ms, key, value, ())]), broker.now_ms())
     broker.flusher.request(partition)
 
@@ -71,7 +71,7 @@ async def test_files_of_idle_logs_are_closed(broker: Broker) -> None:
 
 
 def contents(partition: Partition) -> list[tuple[int, int, bytes | None, bytes | None, object]]:
-    """All records of a partition."""
+    """Return all records of a partition."""
     found: list[tuple[int, int, bytes | None, bytes | None, object]] = []
     offset = partition.log.log_start_offset
     while offset < partition.high_watermark:

@@ -1,4 +1,4 @@
-"""The registry of topics, on disk and through restarts."""
+"""The topic registry: topics on disk, after restarts, and in Metadata."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_a_large_topic_is_deleted_without_holding_anybody_up(start: Start)
     broker.delete_topic(topic)
     assert loop.time() - began < 0.2
     assert broker.topics.get("large") is None
-    # The next one of the same name begins empty.
+    # A new topic of the same name is empty.
     again = broker.create_topic("large", 2, {})
     assert again.partitions[0].log.log_end_offset == 0
     broker.delete_topic(again)
@@ -155,7 +155,7 @@ async def test_a_large_topic_is_deleted_without_holding_anybody_up(start: Start)
 
 
 class CountingDisk(SystemDisk):
-    """Counts how often the list of topics is made durable; that can fail."""
+    """Counts how often the list of topics is made durable, which can fail."""
 
     def __init__(self) -> None:
         self.saves = 0

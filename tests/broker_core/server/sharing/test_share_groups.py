@@ -1,4 +1,4 @@
-"""Share groups: members that are given records one by one, and answer them."""
+"""Share groups: members acquire and acknowledge single records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ACCEPT, RELEASE = 1, 2
 
 
 class Member:
-    """One member of a group, which reads the first partition of topic `t`."""
+    """A member of a group that reads the first partition of topic `t`."""
 
     def __init__(self, broker: Broker, client: RawClient, name: str, group_id: str = "g") -> None:
         topic = broker.topics.get("t")
@@ -67,13 +67,13 @@ class Member:
         return body
 
     async def fetch(self, *acknowledged: tuple[int, int, int], **more: Any) -> list[int]:
-        """The offsets that it is given."""
+        """Fetch; return the offsets of the acquired records."""
         answer = await self.client.call(SHARE_FETCH, 2, self.body(*acknowledged, **more))
         assert answer["error_code"] == 0
         return offsets(answer)
 
     async def acknowledge(self, *acknowledged: tuple[int, int, int]) -> int:
-        """The error code."""
+        """Acknowledge; return the error code."""
         answer = await self.client.call(SHARE_ACKNOWLEDGE, 2, self.body(*acknowledged))
         if answer["error_code"]:
             return int(answer["error_code"])
@@ -81,7 +81,7 @@ class Member:
 
 
 def offsets(answer: dict[str, Any]) -> list[int]:
-    """The offsets that a ShareFetch gives; their records are in it."""
+    """Return the offsets that a ShareFetch acquires, whose records it must contain."""
     found = []
     for topic in answer["responses"]:
         for each in topic["partitions"]:
@@ -159,7 +159,7 @@ async def test_a_lock_ends_by_itself(start: Start, connect: Connect) -> None:
     two = Member(broker, await connect(broker), "two")
     assert await one.fetch() == [0]
     assert await two.fetch(max_wait_ms=8_000) == [0]
-    assert await one.acknowledge((0, 0, ACCEPT)) == 121  # it is not its own any more
+    assert await one.acknowledge((0, 0, ACCEPT)) == 121  # its acquisition lock has ended
 
 
 async def test_a_restart_keeps_what_has_been_answered(start: Start, connect: Connect) -> None:

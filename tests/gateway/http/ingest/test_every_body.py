@@ -1,4 +1,4 @@
-"""Whatever is sent to whichever path: what is answered with success is in the log."""
+"""Any body sent to any path: whatever is answered with success is in the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRAMS = "/v1/positions"
 
 
 class Body(NamedTuple):
-    """One request's body, and by what it is found again."""
+    """The body of a request, and the marks by which it is found in the log."""
 
     data: bytes
     kind: str
@@ -34,7 +34,7 @@ class Body(NamedTuple):
 
 
 def bodies(number: int) -> Iterator[Body]:
-    """One of each kind, all different from those of any other number."""
+    """Yield one body of each kind; bodies of different numbers all differ."""
     count = itertools.count(number * 100)
 
     def body(kind: str, data: Any, headers: dict[str, str] | None = None) -> Body:
@@ -117,7 +117,7 @@ async def test_no_path_throws_a_body_away_that_it_answers_with_success(
                     return answer.status
 
             of_path = list(bodies(number))
-            # At once: each waits until the log has its fix.
+            # Concurrently, because each waits until the log has its fix.
             answers = await asyncio.gather(*map(status, of_path))
             sent += [(path, *each) for each in zip(of_path, answers, strict=True)]
     fixes = {
@@ -167,7 +167,7 @@ async def test_a_program_learns_that_its_json_is_malformed(
     gateway: Gateway, user: Login, body: bytes
 ) -> None:
     async with gateway.client(user) as client:
-        for headers in ({}, {"Cookie": "x=y"}):  # the plain way, and aiohttp's
+        for headers in ({}, {"Cookie": "x=y"}):  # the fast path for plain requests, and aiohttp's
             answer = await client.post(PROGRAMS, data=body, headers=headers)
             assert "JSON" in (await json_of(answer, 400))["error"]
 

@@ -1,4 +1,4 @@
-"""Sending over HTTP, format by format, with the answer that each app expects."""
+"""Sending over HTTP, format by format, with the response that each app expects."""
 
 from __future__ import annotations
 

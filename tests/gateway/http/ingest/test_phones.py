@@ -1,4 +1,4 @@
-"""Queues of phones, as their apps keep them, against a log that fails now and then."""
+"""Queues of phones, as their apps keep them, against a log that fails sometimes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIME_S = 1_795_000_000
 
 
 class MoodyLog(MemoryLog):
-    """Fails every third append, and acknowledges the others in the next turn of the loop."""
+    """A log that fails every third append, and acknowledges the others in the next loop turn."""
 
     def send(self, *arguments: object) -> None:
         super().send(*arguments)  # type: ignore[arg-type]
@@ -33,7 +33,7 @@ class MoodyLog(MemoryLog):
 
 
 def queue() -> deque[Any]:
-    """Ten fixes, and among them what no server can ever take."""
+    """Return ten fixes and, among them, messages that no server can accept."""
     waiting: deque[Any] = deque()
     for number in range(10):
         waiting.append(
@@ -59,7 +59,7 @@ async def test_a_queue_drains_in_order_whatever_happens(
         waiting = queue()
         async with http_session(url) as client, asyncio.timeout(30):
             while waiting:
-                # The head stays at the head until it has been taken.
+                # The head of the queue is sent until it has been accepted.
                 answer = await client.post(
                     "/owntracks", data=json.dumps(waiting[0]), headers={"X-Limit-D": "phone"}
                 )

@@ -1,4 +1,4 @@
-"""The log over HTTP, as clients of Confluent's REST proxy (version 2) ask for it."""
+"""The log over HTTP, as used by clients of Confluent's REST proxy (version 2)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
 
 @pytest.fixture
 def admin(gateway: Gateway, user: Login) -> Login:
-    # A topic of their own: what these tests write is nothing that others could read.
+    # Topics of their own: no other test should read the records of these tests.
     ensure_topics(gateway.bootstrap_servers, [Topic("rest", 1), Topic("rest-large", 1)])
     return gateway.user(f"{user.name}-admin", admin=True)
 
 
 async def read(client: aiohttp.ClientSession, instance: str, count: int) -> list[dict[str, Any]]:
-    """The next records, at least so many."""
+    """Return the next records, at least `count`."""
     found: list[dict[str, Any]] = []
     for _ in range(30):
         found += await json_of(await client.get(f"{instance}/records?timeout=1000"))

@@ -27,7 +27,7 @@ async def listening(
 
 
 async def exchange(server: HttpServer, *sent: bytes) -> bytes:
-    """Send; returns everything that comes until the connection is closed."""
+    """Send the parts; return everything received until the connection is closed."""
     reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
     try:
         for part in sent:

@@ -26,7 +26,7 @@ TIME = 1_795_000_000_000
 
 
 class AcknowledgingLog(MemoryLog):
-    """Acknowledges what it gets in the next turn of the loop."""
+    """A log that acknowledges appends in the next turn of the event loop."""
 
     def send(self, *arguments: object) -> None:
         super().send(*arguments)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def post(number: int, more: bytes = b"", path: bytes = b"/v1/positions") -> byte
 
 
 async def answers(reader: asyncio.StreamReader, count: int) -> list[tuple[int, bytes]]:
-    """The next answers: status and body."""
+    """Return status and body of the next responses."""
     found: list[tuple[int, bytes]] = []
     async with asyncio.timeout(10):
         for _ in range(count):
@@ -73,7 +73,7 @@ async def test_a_pipeline_is_answered_in_order(tmp_path: Path) -> None:
         writer.write(b"".join(post(number) for number in range(50)))
         while len(log.appended) < 50:
             await asyncio.sleep(0)
-        # The last is acknowledged first: it has to wait for its turn.
+        # The last is acknowledged first, and has to wait for its turn.
         log.deliveries.reverse()
         log.acknowledge()
         found = await answers(reader, 50)
@@ -222,14 +222,14 @@ async def test_a_proxy_says_whom_it_passes_on(tmp_path: Path) -> None:
         )
         closing.close()
         writer.close()
-        # Nobody reads without credentials, on this machine or behind a proxy.
+        # Nobody can read without credentials, from this machine or through a proxy.
         services.authenticator.open_mode = False
         third, asking = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
         asking.write(header.replace(b".7", b".9"))
         asking.write(b"GET /v1/devices HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await answers(third, 1))[0][0] == 401
         asking.close()
-        # No header: no service.
+        # A connection without the header is closed.
         fourth, without = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
         without.write(post(2))
         assert await fourth.read() == b""

@@ -1,4 +1,4 @@
-"""Which heads are plain, and what is read from them."""
+"""Recognition of plain request heads, and the values read from them."""
 
 from __future__ import annotations
 

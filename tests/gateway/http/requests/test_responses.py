@@ -1,4 +1,4 @@
-"""Each app's own request and the answer it expects: the device formats, line by line."""
+"""Each app's own request and the response it expects, for all device formats."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRACCAR = {
 }
 SENTENCE = "$GPRMC,110005,A,0100.0000,N,00200.0000,E,1.0,141.0,011125,,*0A"
 
-#: Method, path with the token of the device, body, and the answer to the letter (None: any 2xx).
+#: Method, path with the device's token, body, and the exact response body (None: any).
 APPS: list[tuple[str, str, object, str | None]] = [
     ("POST", "/owntracks/{token}",
      {"_type": "location", "lat": 1, "lon": 2, "tst": 1761994805}, "[]"),
@@ -86,8 +86,8 @@ async def test_each_app_reads_what_it_expects_and_its_fix_is_stored_once(
             form = isinstance(body, str)
             data = body if isinstance(body, str | None) else json.dumps(body)
             kind = "application/x-www-form-urlencoded" if form else "application/json"
-            # Sent twice, as a phone does that has not heard the answer. Home Assistant's app says
-            # no time: its repeat is another fix.
+            # Sent twice, as by a phone that has not received the response. Home Assistant's app
+            # sends no time, so its repeat is another fix.
             for _ in range(1 if "webhook" in path else 2):
                 answer = await client.request(
                     method, path.format(token=token), data=data, headers={"Content-Type": kind}
@@ -135,7 +135,7 @@ async def test_ulogger_signs_in_begins_a_track_and_sends(gateway: Gateway, user:
         assert track["error"] is False
         position["trackid"] = str(track["trackid"])
         assert await json_of(await client.post(path, data=position)) == {"error": False}
-        # What can never be accepted is kept, so that the app goes on with the next one.
+        # A fix that can never be accepted is kept, so that the app continues with the next one.
         poison = position | {"lat": "north"}
         assert await json_of(await client.post(path, data=poison)) == {"error": False}
     (fix,) = stored(gateway, user)
@@ -189,7 +189,7 @@ async def test_friends_come_in_owntracks_answers_with_their_tid(
         await json_of(await client.get(f"/v1/devices/{friend.name}%2Fphone"))
         await json_of(await client.get(f"/v1/devices/{stranger.name}%2Fphone"), 403)
     async with gateway.client(friend) as client:
-        # To show oneself is not to see the other.
+        # A friendship works in one direction only.
         await json_of(await client.get(f"/v1/devices/{user.name}%2Fmine"), 403)
 
 
@@ -253,7 +253,7 @@ async def test_quotas_and_roles_hold(gateway: Gateway, user: Login) -> None:
         answer = await client.post("/v1/positions", json=batch)
         assert "5 fixes a minute" in (await json_of(answer, 429))["error"]
         assert int(answer.headers["Retry-After"]) > 0
-        # An app would delete what is answered with 4xx.
+        # An app may delete what is answered with 4xx, so it gets 503.
         named = FEATURE["properties"] | {"device_id": "a"}  # type: ignore[operator]
         points = [FEATURE | {"properties": named}] * 4
         answer = await client.post("/overland", json={"locations": points})

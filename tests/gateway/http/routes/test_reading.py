@@ -1,4 +1,4 @@
-"""Reading over HTTP: who may, and what comes back."""
+"""Reading over HTTP: permissions and results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = now_ms()
 
 
 async def send(gateway: Gateway, user: Login, *positions: dict[str, object]) -> None:
-    """Send fixes, and wait until they can be read."""
+    """Send fixes and wait until they can be read."""
     async with gateway.client(user) as client:
         await json_of(await client.post("/v1/positions", json=list(positions)))
         device = str(positions[-1]["device"])
@@ -218,7 +218,7 @@ async def test_nothing_else_leaves_the_folder_of_the_page(gateway: Gateway, path
 
 @pytest.fixture
 async def geocoder() -> AsyncIterator[str]:
-    """Answers what it was asked."""
+    """Run a geocoder that answers with the request it received; yield its URL."""
 
     async def answer(request: web.Request) -> web.Response:
         body = await request.read()
@@ -294,7 +294,7 @@ async def test_who_reads_is_asked_for_credentials_until_they_are_revoked(gateway
 async def test_a_late_fix_is_not_told_beside_the_address_of_a_newer_one(
     gateway: Gateway, user: Login
 ) -> None:
-    # The newest fix is not known: the log has lost it, or has not been read so far.
+    # The newest fix is unknown: the log has lost it, or has not been read so far.
     late = {"device": "phone", "lat": 1, "lon": 2, "time": NOW - 3_600_000}
     await send(gateway, user, late)
     gateway.publish(address(f"{user.name}/phone", NOW))

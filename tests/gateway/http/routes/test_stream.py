@@ -34,7 +34,7 @@ class Event(dict[str, str]):
 
 
 async def events(answer: aiohttp.ClientResponse, count: int) -> list[Event]:
-    """The next events that carry data."""
+    """Return the next events that carry data."""
     found: list[Event] = []
     event = Event()
     async with asyncio.timeout(20):
@@ -54,7 +54,7 @@ async def events(answer: aiohttp.ClientResponse, count: int) -> list[Event]:
 async def stream(
     gateway: Gateway, user: Login | None, query: str = "", **headers: str
 ) -> AsyncIterator[aiohttp.ClientResponse]:
-    """A connected stream: everything from now on comes."""
+    """Connect a stream; all events from now on are received."""
     async with (
         gateway.client(user) as client,
         client.get(
@@ -168,7 +168,7 @@ async def websocket(
 
 
 async def receive(connection: aiohttp.ClientWebSocketResponse, *types: str) -> list[dict[str, Any]]:
-    """One message of each of these types, in any order."""
+    """Return one message of each of these types, received in any order."""
     found: dict[str, dict[str, Any]] = {}
     while found.keys() != set(types):
         message = await connection.receive_json(timeout=20)
@@ -314,7 +314,7 @@ async def test_a_viewer_that_does_not_read_does_not_fill_the_memory(
     sent = 0
     async with gateway.client(user) as client, gateway.client(gateway.admin) as watching:
         metrics = ""
-        # Until the kernel's buffers are full as well, and events are left out.
+        # Until the kernel's buffers are full as well, and events are skipped.
         while not re.search(r"^waylog_gateway_viewers 1\.0$", metrics, re.MULTILINE) or sent < 8000:
             fixes = [
                 {"lat": 1, "lon": 2, "time": NOW + sent + n, "attributes": padding}
@@ -357,9 +357,9 @@ async def test_friends_are_seen_late_where_homes_are_not_known_at_once(
             async with stream(running, bob, Last_Event_ID=own["id"]) as resumed:
                 damaged.unlink()
                 async with running.client(bob) as client:
-                    # Somebody asks for places, which are there now.
+                    # A request for places makes the gateway read them.
                     await json_of(await client.get(f"/v1/devices/{bob.name}%2Fphone/places"))
-                # Of several the newest; who comes back gets all it has missed.
+                # A live viewer gets only the newest; a viewer that resumes gets all it has missed.
                 assert [each.body["lat"] for each in await events(answer, 1)] == [3]
                 missed = [each.body["lat"] for each in await events(resumed, 3)]
                 assert sorted(missed) == [2, 3, 4]

@@ -1,4 +1,4 @@
-"""Epochs grow whatever the clocks do, and by one clock for all workers."""
+"""Epochs grow whatever the clocks do, and follow one clock for all workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.mqtt.journal.epochs import Epochs
 
 @dataclass
 class Clocks:
-    """The wall clock (ms) and the monotonic one (s)."""
+    """A wall clock (ms) and a monotonic clock (s)."""
 
     wall: int = 1_000_000
     monotonic: float = 50.0
@@ -42,10 +42,10 @@ def test_epochs_are_microseconds_since_1970() -> None:
     assert epochs.after(0) == 1_000_000_000
     clocks.monotonic += 0.000_25
     assert epochs.after(0) == 1_000_000_250
-    # As after the machine has slept.
+    # The machine has slept: only the wall clock went on.
     clocks.wall += 60_000
     assert epochs.after(0) == 1_060_000_000
-    # Of a worker whose clock is ahead.
+    # Another worker's clock is ahead.
     assert epochs.after(2_000_000_000) == 2_000_000_001
 
 

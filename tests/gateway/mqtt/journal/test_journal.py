@@ -48,7 +48,7 @@ class Log:
         self.wall_ms = 1_761_994_800_000
 
     def erase(self, device: str) -> None:
-        """All workers that run hear of it."""
+        """Erase a device; all running workers read the erasure."""
         value = msgspec.json.encode(Erasure(device, self.wall_ms))
         self.erasures.append(Record(device.encode(), value, self.wall_ms))
         for worker in self.workers:
@@ -84,7 +84,7 @@ class Worker:
         log.workers.append(self)
 
     def turn(self) -> None:
-        """What is scheduled is done, and all read what was written."""
+        """Run what is scheduled, and have all workers read what was written."""
         scheduled, self.scheduled[:] = self.scheduled[:], []
         for callback in scheduled:
             callback()
@@ -102,7 +102,10 @@ class Worker:
         self.log.workers.remove(self)
 
     def client(self, *, clean: bool = False, name: str = "phone") -> tuple[Wire, bool]:
-        """A connected client, and whether its session was there; what came is in `first`."""
+        """Connect a client; return it, and whether its session was present.
+
+        `first` of the result are the packets after CONNACK.
+        """
         wire = Wire(self.router, self.now)
         received = wire.connect(name, ALICE, clean=clean)
         wire.first = received[4:]  # type: ignore[attr-defined]
@@ -164,7 +167,7 @@ def test_a_queue_that_is_too_long_for_one_record_survives_an_orderly_stop_whole(
             wire.send(encode_puback(identifier))
         data = wire.received() + wire.received()
     assert present and received == sent
-    # Once the session is written again, nothing of that is left.
+    # Once the session is written again, no part is left.
     second.turn()
     left = [record for record in log.compacted() if record.key().count(b"\0") == 3]
     assert len(left) == parts and not any(record.value() for record in left)
@@ -352,7 +355,7 @@ def test_a_client_that_comes_to_another_worker_is_taken_over() -> None:
     assert payloads(new.received()) == [b"to the new one"]
     publish(first.router, b"nobody is here")
     assert not payloads(old.received())
-    # And back, with the end of the session known everywhere.
+    # The client goes back when all workers know the end of its connection.
     _, present = first.client()
     assert present
     first.turn()
@@ -374,7 +377,7 @@ def test_a_client_whose_session_is_not_kept_is_taken_over_by_another_worker_all_
 
 
 def claimed(owner: Worker, claimer: str) -> bytes | None:
-    """What a worker hands over of the session of the client `phone`."""
+    """Return what a worker hands over of the session of the client `phone`."""
     answers: list[bytes | None] = []
     owner.router.handover.hand_over(
         ("alice", "phone"), (owner.journal.epochs.after(0), claimer), answers.append, 0.0
@@ -392,10 +395,10 @@ def test_a_session_is_its_claimers_in_whichever_order_the_log_has_the_news() -> 
     assert record is not None
     second.journal.claimed(("alice", "phone"), record)
     assert len(log.records) == 2
-    # Each worker appends by a connection of its own.
+    # Each worker appends over a connection of its own, so the order may be any.
     log.records.reverse()
     third.turn()
-    # The claimer alone writes it once more.
+    # Only the claimer writes the session once more.
     assert len(log.records) == 3
     assert [each.journal.owner_of(("alice", "phone")) for each in (first, second, third)] == [
         "b",
@@ -409,7 +412,7 @@ def test_a_session_is_handed_over_once() -> None:
     first = Worker(log, "a", shared=True)
     first.client()[0].subscribe(TOPIC)
     assert claimed(first, "b") is not None
-    # Asked by somebody who does not know that.
+    # The second claim comes from a worker that does not know of the first.
     assert claimed(first, "c") is None
     assert first.journal.owner_of(("alice", "phone")) == "b"
 
@@ -534,9 +537,9 @@ def test_all_workers_hear_of_the_end_of_a_session() -> None:
 
 
 def came_to_the_second() -> tuple[Log, Worker, Worker, Wire]:
-    """A client with a clean session at one of two, whose kept one at the other ends unclaimed.
+    """Have a clean session at one worker of two, while a kept one at the other ends unclaimed.
 
-    What the other has written of that is read by nobody yet.
+    No worker has read yet what the other has written of it.
     """
     log = Log()
     first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
@@ -572,7 +575,7 @@ def test_a_session_that_is_kept_stands_in_the_log_after_an_older_one() -> None:
     first.client()[0].subscribe(TOPIC)
     log.wall_ms += 1
     second.client()
-    # Each worker appends by a connection of its own.
+    # Each worker appends over a connection of its own, so the order may be any.
     second.journal.flush()
     first.turn()
     first.turn()
@@ -595,7 +598,7 @@ def test_a_session_that_was_claimed_stands_in_the_log_after_an_older_one() -> No
     wire.subscribe(TOPIC)
     record = claimed(first, "b")
     assert record is not None
-    # Its client is gone before it is connected there.
+    # Its client vanishes before it is connected there.
     second.journal.claimed(KEY, record)
     log.records.reverse()
     for _ in range(2):
@@ -621,8 +624,9 @@ def test_of_two_connections_of_the_same_microsecond_the_worker_with_the_greater_
 
 
 def handed_over() -> tuple[Log, Worker, Worker, bytes]:
-    """A session with a subscription that the first of two workers has handed over, as nobody else
-    has heard.
+    """Have the first of two workers hand over a session with a subscription.
+
+    No other worker knows of it yet.
     """
     log = Log()
     first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
@@ -664,7 +668,7 @@ def test_a_session_that_arrives_late_is_no_later_than_its_claim() -> None:
     log, _, second, record = handed_over()
     epoch = second.journal.next_epoch(KEY)
     log.wall_ms += 1
-    # Somebody else has one that nobody had to hand over.
+    # A third worker has a session that no worker had to hand over.
     third = Worker(log, "c", shared=True)
     third.client(clean=True)[0].lose()
     third.client()
@@ -711,7 +715,7 @@ def test_each_session_of_a_client_comes_after_the_one_before() -> None:
         worker.turn()
         epochs.append(worker.router.sessions[KEY].epoch)
         wire.lose()
-    # The clock stands still all the time; a session that goes on is the same.
+    # The clock stands still all the time; a session that is resumed is the same session.
     assert epochs == sorted(set(epochs))
 
 
@@ -784,7 +788,7 @@ def test_what_no_client_can_read_ends_at_the_next_start() -> None:
     wire, present = second.client()
     assert present
     assert payloads(wire.first) == []  # type: ignore[attr-defined]
-    # What was retained has been sent, too, and was not acknowledged.
+    # Retained messages were sent as well, and were not acknowledged.
     assert second.journal.purged == 3
     assert not any(each.value() for each in log.compacted() if each.key().startswith(b"retained"))
 
@@ -792,7 +796,7 @@ def test_what_no_client_can_read_ends_at_the_next_start() -> None:
 def test_what_is_retained_no_longer_is_gone_from_all_workers_and_others_know_whose_it_was() -> None:
     log = Log()
     first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
-    # By its topic nobody could tell.
+    # The topic does not tell the owner.
     topic = "sensors/hall"
     message = Message(topic, b"hello", 1, True, {38: [("key", "value")]})
     first.router.publish(message, None, 0.0, "alice")
@@ -910,7 +914,7 @@ def test_of_two_workers_that_have_begun_a_session_in_the_same_moment_not_both_gi
         each.journal.flush()
     workers[0].turn()
     assert any(wire.connection.state != CLOSED for wire in wires)
-    # Nor do they write against each other for ever.
+    # They do not overwrite each other's records for ever, either.
     written = len(log.records)
     for each in workers * 2:
         each.turn()
@@ -1036,7 +1040,7 @@ def test_what_a_stopped_worker_has_left_of_an_erased_device_is_not_taken_up() ->
     wire, _ = second.client()
     assert payloads(wire.first) == []  # type: ignore[attr-defined]
     assert len(second.router.retained) == 0
-    # What comes afterwards is new.
+    # Messages published after the erasure are new.
     log.wall_ms += 1
     publish(second.router, b"a new life", retain=True)
     second.stop()
@@ -1045,7 +1049,7 @@ def test_what_a_stopped_worker_has_left_of_an_erased_device_is_not_taken_up() ->
 
 
 def read_all(wire: Wire) -> list[bytes]:
-    """What a client gets that acknowledges everything."""
+    """Return what a client receives that acknowledges everything."""
     found: list[bytes] = []
     data = wire.first  # type: ignore[attr-defined]
     while data:
@@ -1075,7 +1079,7 @@ def test_much_that_waits_is_read_in_steps_before_its_client_is_connected() -> No
     second.journal.unprepare(KEY)
     assert present
     assert read_all(wire) == sent
-    # Nothing is left of it for the next one.
+    # Nothing is left for the next connection.
     wire.lose()
     assert not list(second.journal.prepare(KEY))
     assert payloads(second.client()[0].first) == []  # type: ignore[attr-defined]
@@ -1124,7 +1128,7 @@ def test_what_is_retained_and_not_sent_yet_is_sent_by_the_next_worker(is_lost: b
     assert present
     assert {each.decode() for each in read_all(wire)} == set(topics)
     second.turn()
-    # What was sent whole is not sent again.
+    # Retained messages that were all sent are not sent again.
     record = claimed(second, "a")
     assert record is not None
     first.journal.claimed(KEY, record)
@@ -1143,13 +1147,13 @@ def test_what_is_retained_and_not_sent_yet_is_sent_after_an_orderly_stop(is_lost
     assert 0 < len(sent) < len(topics)
     if is_lost:
         wire.lose()
-    for name in "bc":  # twice before the client is there again
+    for name in "bc":  # two restarts before the client is back
         worker.stop()
         worker = Worker(log, name)
     wire, present = worker.client()
     assert present
     assert {each.decode() for each in read_all(wire)} == set(topics)
-    # What was sent whole is not sent again.
+    # Retained messages that were all sent are not sent again.
     for name in "de":
         worker.stop()
         worker = Worker(log, name)

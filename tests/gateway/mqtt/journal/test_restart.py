@@ -1,4 +1,4 @@
-"""MQTT sessions over the end of a gateway process, and over several processes, on a real broker."""
+"""MQTT sessions across restarts and several processes of a gateway, on a real broker."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_session_outlives_its_gateway(gateway_broker: Broker, tmp_path: 
         assert (await phone.message()).payload == b"retained"
         await phone.close()
 
-        # A crash within milliseconds would bring the message again.
+        # A crash within the next milliseconds would deliver the message again.
         key = b"session\0ada\0phone"
         await eventually(lambda: b"waiting" not in dict(gateway.records("mqtt-state"))[key])
         gateway.kill()
@@ -120,7 +120,7 @@ async def test_all_that_waits_for_clients_outlives_an_orderly_stop(
             r"(\d+) MQTT sessions, with (\d+) messages that wait", gateway.process.output
         )
         assert written is not None
-        # The broker has sessions of other tests, too, and what waits in them.
+        # The broker also has sessions of other tests, with their waiting messages.
         assert int(written.group(1)) >= users * sessions
         assert int(written.group(2)) >= users * sessions * 1000
         gateway.start()

@@ -1,4 +1,4 @@
-"""Sessions of clients that are away, while the workers that have them are started again."""
+"""Sessions of clients that are away, while the workers that keep them are restarted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC = "devices/ada/phone/note"
 
 
 class Worker:
-    """A process that takes a seat, having read the log."""
+    """A process that has taken a seat and read the log."""
 
     def __init__(self, seat: Seat, records: list[StoredRecord]) -> None:
         self.scheduled: list[Callable[[], None]] = []
@@ -45,7 +45,7 @@ class Worker:
 
 
 def _away(seat: Seat, *names: str) -> list[StoredRecord]:
-    """The log after a worker was killed that had these clients, who had subscribed."""
+    """Return the log after a worker was killed with these subscribed clients away."""
     records: list[StoredRecord] = []
     worker = Worker(seat, records)
     for name in names:

@@ -1,7 +1,7 @@
-"""Attacks on the MQTT listener, and how those who behave fare meanwhile.
+"""Attacks on the MQTT listener, and how well-behaved clients are served meanwhile.
 
-As tests/gateway/http/test_attacks.py: one device sends a fix every few milliseconds while somebody
-attacks; its acknowledgements keep coming, and the memory of the process stays where it was.
+Like tests/gateway/http/test_attacks.py: one device sends a fix every few milliseconds during an
+attack. Its acknowledgements keep coming, and the memory of the process does not grow.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def subscribe(*filters: str) -> bytes:
 
 
 async def talk(port: int, *sent: bytes, pause_s: float = 0.0, wait_s: float = 1.5) -> bytes:
-    """Send, piece by piece, and read for a while; errors are the attacker's."""
+    """Send piece by piece, then read for a while; return the last piece read. Ignores errors."""
     received = b""
     with contextlib.suppress(OSError, TimeoutError):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -192,7 +192,7 @@ async def garbage(port: int) -> None:
 
 
 async def sessions_with_messages(port: int) -> None:
-    """2,000 clients that went away, and 1,000 messages for each."""
+    """Leave 2,000 sessions of absent clients behind, and publish 1,000 messages for each."""
     for start in range(0, 2_000, 100):
         await asyncio.gather(
             *(
@@ -213,7 +213,7 @@ async def sessions_with_messages(port: int) -> None:
 
 
 async def wildcards_over_retained_messages(port: int) -> None:
-    """As many retained messages as one may have, and subscriptions that look through them all."""
+    """Store as many retained messages as a user may have, and search them with wildcards."""
     for start in range(0, 10_000, 1_000):
         stored = b"".join(publish(f"devices/eve/{start + n}/x", b"x", 0, 0x31) for n in range(1000))
         await talk(port, connect("r"), stored, wait_s=0.2)
@@ -225,7 +225,7 @@ async def wildcards_over_retained_messages(port: int) -> None:
 
 
 async def wills_at_once(port: int) -> None:
-    """500 clients with a will that go at the same time."""
+    """Have 500 clients with a will vanish at the same time."""
     body = b"\0\4MQTT\4\xc6\0\0"
     clients = []
     for number in range(500):
@@ -247,11 +247,11 @@ ATTACKS: list[Attack] = [
 ]
 
 
-# --- the device that behaves --------------------------------------------------------------------
+# --- the well-behaved device --------------------------------------------------------------------
 
 
 async def served(port: int, until: asyncio.Event) -> list[float]:
-    """Publish one fix after the other; returns how long each PUBACK took, in seconds."""
+    """Publish one fix after the other; return how many seconds each PUBACK took."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(connect("phone", "ada"))
     assert await reader.readexactly(4) == b"\x20\2\0\0"
@@ -288,6 +288,6 @@ async def test_who_behaves_is_served_meanwhile(attack: Attack) -> None:
             f"{attack.__name__}: {len(times)} fixes, p99 {p99_ms:.0f} ms, "
             f"+{grown_mb:.0f} MB, {cpu_s:.1f} s of CPU"
         )
-        # The attacker runs in this very process: its own work is in these figures.
+        # The attacker runs in this very process: its own work is included in these figures.
         assert p99_ms < 2_000
         assert grown_mb < 64

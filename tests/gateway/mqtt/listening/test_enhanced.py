@@ -52,14 +52,14 @@ def packet(first: int, body: bytes) -> bytes:
 
 
 class Client:
-    """A client on a socket, packet by packet."""
+    """A client on a socket that handles single packets."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def answer(self) -> Answer:
-        """The next packet, which must have a code."""
+        """Return the next packet, which must have a code."""
         async with asyncio.timeout(10):
             head = await self._reader.readexactly(2)
             size, more = head[1], b""
@@ -95,7 +95,7 @@ class Client:
         return await self.ask(packet(AUTH, bytes([code]) + properties))
 
     async def prove(self, name: str, token: str) -> Answer:
-        """Connect by SCRAM; returns the last answer."""
+        """Connect with SCRAM; return the last answer."""
         scram = ScramClient([SCRAM], name, token)
         first = await self.connect(scram.get_client_first().encode())
         assert (first.packet_type, first.code, first.method) == (AUTH, 0x18, SCRAM)
@@ -125,7 +125,7 @@ def users(tmp_path: Path) -> Iterator[UserStore]:
 async def connected(
     users: UserStore, log: MemoryLog | None = None, settings: Settings | None = None
 ) -> AsyncIterator[Client]:
-    """A socket to a server with these users."""
+    """Connect a socket to a server with these users."""
     authenticator = Authenticator(users)
     server = await start_mqtt(
         Endpoint("127.0.0.1", 0),

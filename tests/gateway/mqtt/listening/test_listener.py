@@ -97,7 +97,7 @@ async def test_nothing_is_acknowledged_before_the_log_has_it(platform: Platform)
         await tablet.subscribe("owntracks/+/+")
         phone.client.publish(TOPIC, LOCATION, 1)
         await eventually(lambda: len(platform.log.waiting) == 1)
-        # A ping makes the round trip meanwhile, so an acknowledgement would have been seen.
+        # A SUBSCRIBE makes the round trip meanwhile: an acknowledgement would have been seen.
         await tablet.subscribe("owntracks/+/+/event")
         assert phone.published.empty()
         assert tablet.messages.empty()
@@ -255,7 +255,7 @@ async def test_a_persistent_session_gets_what_came_while_it_was_away(
     _, present = await tablet.connect("alice")
     assert present is (version == 4)  # CONNACK of MQTT 3.1 can't say it
     received = [await tablet.message() for _ in range(5)]
-    # Order is promised for messages of the same QoS (section 4.6).
+    # The order is guaranteed for messages of the same QoS (section 4.6).
     for qos, numbers in ((1, (0, 2, 4)), (2, (1, 3))):
         payloads = [message.payload for message in received if message.qos == qos]
         assert payloads == [LOCATION + b" " * number for number in numbers]
@@ -275,7 +275,7 @@ async def test_an_mqtt_5_session_lives_as_long_as_it_asked(platform: Platform) -
     await again.publish(TOPIC, LOCATION)
     async with client(platform) as phone:
         await phone.publish(TOPIC, LOCATION + b"\n")
-    # noLocal: not its own message, which was first.
+    # noLocal: its own message, which was the first, is not delivered.
     assert (await again.message()).payload == LOCATION + b"\n"
     await again.close()
 
@@ -455,7 +455,7 @@ def test_it_serves_on_uvloop_too() -> None:
             for qos in (1, 2):
                 assert await phone.publish(TOPIC, LOCATION, qos) == 0
                 assert (await phone.message()).payload == LOCATION
-            # The reason of a refusal is read although more was on its way.
+            # The client can read the reason of a refusal although more bytes were in flight.
             async with raw(platform, b"\x10\xff\xff\xff\x7f" + b"x" * 100_000) as (reader, _):
                 with contextlib.suppress(ConnectionError):
                     assert await reader.read() == b""
@@ -489,6 +489,6 @@ async def test_garbage_over_and_over_fills_no_log(
         while "more were not logged" not in lines()[-1]:
             await send_garbage()
         while "more were not logged" in lines()[-1]:
-            # What was not logged is said once.
+            # The number of lines that were not logged appears once.
             await send_garbage()
             await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Clients that are sent to another server (MQTT 5.0, section 4.13)."""
+"""Clients that are redirected to another server (MQTT 5.0, section 4.13)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OTHER = "other.example:1883 third.example"
 
 
 async def refused(port: int, version: int = 5) -> tuple[int, str | None]:
-    """Reason code and Server Reference of a client that is not let in."""
+    """Return reason code and Server Reference for a client that is refused."""
     client = PahoClient(port, "late", version=version)
     client.client.reconnect_delay_set(60, 60)
     code, _ = await client.connect("ada")

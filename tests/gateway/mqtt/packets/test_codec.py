@@ -1,4 +1,4 @@
-"""One table of bytes, packet and expected error; then what must hold for any bytes."""
+"""A table of bytes, packets and expected errors, then properties that hold for any bytes."""
 
 from __future__ import annotations
 
@@ -190,8 +190,8 @@ CASES = [
     Case(
         "5, all properties",
         5,
-        b"\x30\x2a\x00\x01t\x24\x01\x01\x02\x00\x00\x00\x09\x03\x00\x01c\x08\x00\x01r\x09\x00\x01\xff"
-        b"\x23\x00\x01\x26\x00\x01a\x00\x01b\x26\x00\x01a\x00\x01bhi",
+        b"\x30\x2a\x00\x01t\x24\x01\x01\x02\x00\x00\x00\x09\x03\x00\x01c\x08\x00\x01r"
+        b"\x09\x00\x01\xff\x23\x00\x01\x26\x00\x01a\x00\x01b\x26\x00\x01a\x00\x01bhi",
         Publish(
             "t",
             b"hi",
@@ -422,7 +422,7 @@ def test_a_length_that_is_only_announced_costs_nothing() -> None:
 
 
 def test_a_packet_before_connect_is_refused_by_its_first_byte() -> None:
-    # CVE-2023-0809: memory was taken for a first packet that is not CONNECT.
+    # CVE-2023-0809: memory was allocated for a first packet that is not CONNECT.
     decoder = Decoder()
     decoder.receive_data(b"\x30")
     with pytest.raises(RemoteProtocolError):

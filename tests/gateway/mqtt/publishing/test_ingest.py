@@ -24,7 +24,7 @@ LOCATION = {
 
 
 def submit(log: MemoryLog, topic: str, payload: Any, identity: User = ALICE) -> tuple[int, int]:
-    """Reason code, and how many appends have to be waited for."""
+    """Submit a message; return the reason code and the number of appends to wait for."""
     ingest = Ingest(log, AccessRules(), lambda: 1_761_994_806_000, Counter())
     body = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
     code, futures = ingest.submit(identity, ingest.route(identity, topic), body)

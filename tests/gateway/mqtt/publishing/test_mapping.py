@@ -32,7 +32,7 @@ POSITION = b'{"lat":50.73,"lon":7.1,"time":1761994805000}'
         ("fleet/+/gps=location", "fleet/van/gps", "ada/van"),
         ("fleet/+/+/gps=location:{2}/{3}", "fleet/bob/van/gps", "bob/van"),
         ("x/#=plant:{topic}={1}", "x", "x=x"),
-        # What stands in a topic is never looked at for places again.
+        # Placeholders that occur in the topic itself are not replaced.
         ("x/+=plant:{2}{user}", "x/{user}", "{user}ada"),
     ],
 )
@@ -68,7 +68,7 @@ async def test_a_position_of_another_topic_is_a_fix_of_the_users_device() -> Non
     route = ingest.route(ada, "devices/ada/van/gps")
     assert ingest.submit(ada, route, POSITION)[0] == 0
     assert [(fix.device, fix.user, fix.lat) for fix in log.fixes] == [("ada/van", "ada", 50.73)]
-    # What is plain goes to its record without a parser, to the same device.
+    # The fast parser assigns a plain position to the same device.
     made = route.record_of(POSITION, 1_761_994_806_000)
     assert made is not None and b'"device":"ada/van","user":"ada"' in made[0]
 
@@ -140,7 +140,7 @@ async def test_plain_data_is_in_the_log_before_it_is_acknowledged(
         topic = "devices/ada/oven/temperature"
         assert await phone.publish(topic, b"\xff180", properties=properties) == 0
         assert gateway.records("temperatures") == [(b"ada/oven", b"\xff180")]
-        # Other clients get it as they would get anything.
+        # Other clients receive it like any other message.
         assert (await phone.message()).payload == b"\xff180"
         consumer = Consumer(client_config(gateway_broker.address, "test", group_id="test"))
         consumer.assign([TopicPartition("temperatures", number, 0) for number in range(4)])

@@ -86,7 +86,7 @@ FILTER = (
 @given(FILTER, TOPIC)
 def test_a_narrowed_filter_matches_exactly_what_both_match(topic_filter: str, topic: str) -> None:
     narrowed = narrow(topic_filter, ("owntracks", "alice"))
-    # Below the owner's own levels: whether "owntracks/alice" itself is included does not matter.
+    # Only below the owner's own levels: "owntracks/alice" itself may be included or not.
     if len(topic.split("/")) <= 2:
         return
     both = matches(topic_filter, topic) and matches("owntracks/alice/#", topic)
@@ -128,7 +128,7 @@ def test_friends_and_grants_widen_what_somebody_may_do() -> None:
     assert not RULES.may_publish(alice, "plant/a/b")
     assert not RULES.may_publish(alice, "owntracks/bob/phone")
     phone = auth.Identity("alice", "phone", rights=rights)
-    # As OwnTracks shows friends on a phone; not the other devices of its owner.
+    # OwnTracks shows friends on a phone, but not the owner's other devices.
     assert RULES.granted_filters(phone, "owntracks/+/+") == (
         "owntracks/alice/phone",
         "owntracks/bob/+",

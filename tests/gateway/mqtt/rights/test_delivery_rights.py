@@ -1,4 +1,4 @@
-"""Rights of clients that are connected, away, or were known to a server before this one."""
+"""Rights of clients that are connected, away, or were known to an earlier server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.gateway.mqtt.journal.test_journal import Log, Worker
 
 
 def now_s() -> int:
-    """A time that is after everything so far, in whole seconds."""
+    """Return a time, in whole seconds, that is after everything so far."""
     return int(time.time()) + 1
 
 
@@ -66,7 +66,7 @@ class Server:
         places.on_change(lambda: self.router.right_changes.send_untold(0.0))
 
     def client(self, user: str, name: str = "c") -> tuple[Wire, bytes]:
-        """A client that stays known while it is away, and what it got at first."""
+        """Connect a client whose session is kept; return it, and what it received at once."""
         identity = self.permissions.now(Identity(user))
         assert identity is not None
         wire = Wire(self.router)
@@ -87,7 +87,7 @@ class Server:
         self.publish(47.0, f"owntracks/{device}/event", retain, lon=9.0, **members)
 
     def hand_over(self, key: tuple[str, str], other: Server) -> None:
-        """A client of this server comes to another one."""
+        """Hand over a session of this server to another one."""
         answers: list[bytes | None] = []
         journal = other.worker.journal
         came = journal.next_epoch(key), journal.worker
@@ -98,7 +98,7 @@ class Server:
 
 
 def lats(data: bytes) -> list[float]:
-    """Of the positions among the packets of a server."""
+    """Return the latitudes of the positions among the packets of a server."""
     return [
         json.loads(body[body.index(b"{") :])["lat"]
         for head, body in split_packets(data)
@@ -230,7 +230,7 @@ async def test_what_is_retained_of_friends_waits_until_it_is_known_where_they_li
     server.router.unsubscribe(server.router.sessions["bob", "gone"], "owntracks/+/+")
     gone.received()
     await places.refresh()
-    # What was there for everybody is not sent again.
+    # Messages for everybody were delivered before, and are not sent again.
     assert lats(bob.received()) == [47.0]
     assert lats(gone.received()) == []
     await places.refresh()
@@ -250,14 +250,14 @@ async def test_what_friends_send_before_it_is_known_where_they_live_is_told_late
     server.publish(1.0, "owntracks/bob/phone", retain=True)
     assert lats(bob.received()) == [1.0]
     await places.refresh()
-    # The newest stands for those before it.
+    # The newest position replaces the earlier ones.
     assert lats(bob.received()) == [47.0]
     await places.refresh()
     assert lats(bob.received()) == []
 
 
 def regions(data: bytes) -> list[str]:
-    """Of the transitions among the packets of a server."""
+    """Return the regions of the transitions among the packets of a server."""
     bodies = [body for head, body in split_packets(data) if head & 0xF0 == 0x30]
     return [json.loads(body[body.index(b"{") :])["desc"] for body in bodies]
 
@@ -285,7 +285,7 @@ async def test_transitions_of_friends_wait_until_it_is_known_where_they_live(
     late.subscribe("owntracks/+/+/event")
     await places.refresh()
     assert regions(bob.received()) == ["school", "shop"]
-    # Who subscribed afterwards has missed nothing.
+    # A client that subscribed afterwards has missed nothing.
     assert regions(late.received()) == []
     _, kept = server.client("bob", "away")
     assert regions(kept) == ["own", "school", "shop"]
@@ -316,7 +316,7 @@ async def test_what_friends_cannot_be_told_yet_goes_with_a_client_to_another_wor
     bob.lose()
     for region, device in (("school", "ada/phone"), ("home", "eve/phone"), ("shop", "ada/phone")):
         first.enters(region, device)
-    # To one after the other; at those in between its connection is lost before it is one.
+    # The session passes through all servers; between them its client is never fully connected.
     for server, other in pairwise(servers):
         server.hand_over(("bob", "c"), other)
     bob, received = last.client("bob")
@@ -325,7 +325,7 @@ async def test_what_friends_cannot_be_told_yet_goes_with_a_client_to_another_wor
         await places[-1].refresh()
         received = bob.received()
     assert sorted(regions(received)) == ["retained", "school", "shop"]
-    # Each of it once, here and there.
+    # Each message is sent once, over all servers.
     for each in places:
         await each.refresh()
     assert not bob.received()

@@ -1,4 +1,4 @@
-"""What is held of friends until it is known where they live: each user's share, and that of all."""
+"""Friends' messages held until homes are known: each user's share, and the bound for all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def bob() -> Session:
 
 
 def held(messages: HeldMessages) -> list[Message]:
-    """Everything, the oldest first."""
+    """Take all messages, the oldest first."""
     return [message for message, _ in messages.take()]
 
 
@@ -61,7 +61,7 @@ def test_a_users_large_messages_have_a_share_of_bytes_and_drive_out_nobody_elses
     for each in large:
         messages.hold(each, bob)
     assert held(messages) == [own, *large[-3:]]
-    # What is larger than a share is not held.
+    # A message that is larger than a share is not held.
     messages.hold(message("eve", size=USER_BYTES_MAX), bob)
     assert held(messages) == []
 

@@ -1,4 +1,4 @@
-"""Clients whose user or certificate is revoked while they are connected, or away."""
+"""Clients whose user or certificate is revoked while they are connected or away."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from waylog.config import Endpoint
 NOW = datetime.now(UTC)
 
 
-#: RFC 5280, section 4.2.1.3: what an authority's key is for. Python 3.13 wants it.
+#: RFC 5280, section 4.2.1.3: the key usage of an authority. Python 3.13 requires it.
 _SIGNS = x509.KeyUsage(
     digital_signature=False,
     content_commitment=False,
@@ -66,7 +66,7 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(NOW - timedelta(days=1))
             .not_valid_after(NOW + timedelta(days=1))
-            # Python 3.13 wants what RFC 5280 does: section 4.2.1.1.
+            # RFC 5280, section 4.2.1.1: the key identifiers. Python 3.13 requires them.
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False
             )
@@ -112,7 +112,7 @@ class Authority:
 
 @contextlib.asynccontextmanager
 async def listening(folder: Path) -> AsyncIterator[tuple[Platform, UserStore, Authority]]:
-    """A server with real users, who may also come with certificates."""
+    """Run a server with real users, who may also authenticate with certificates."""
     authority = Authority()
     (folder / "ca.pem").write_bytes(authority.certificate.public_bytes(serialization.Encoding.PEM))
     authority.issue(folder, "server")
@@ -133,7 +133,7 @@ async def listening(folder: Path) -> AsyncIterator[tuple[Platform, UserStore, Au
         stack.callback(authenticator.close)
         await stack.enter_async_context(platform.listening(permissions=permissions))
         await listen_with_tls(platform.server, options, stack, reuse_port=False, recheck_s=0.05)
-        # As `waylog user revoke` in another process does.
+        # `waylog user revoke` changes the database in another process.
         permissions.subscribe(platform.server.rights_changed)
         watching = asyncio.create_task(permissions.watch(0.05))
         stack.callback(watching.cancel)
@@ -142,7 +142,7 @@ async def listening(folder: Path) -> AsyncIterator[tuple[Platform, UserStore, Au
 
 
 def certified(platform: Platform, folder: Path, name: str, **options: Any) -> PahoClient:
-    """A client with a certificate."""
+    """Return a client with a certificate."""
     context = ssl.create_default_context(cafile=folder / "ca.pem")
     context.check_hostname = False
     context.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")

@@ -1,4 +1,4 @@
-"""What is counted for a user, and for whom it is."""
+"""Estimated sizes that are charged to users, and the users that are charged."""
 
 from __future__ import annotations
 

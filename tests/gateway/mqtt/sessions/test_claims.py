@@ -1,4 +1,4 @@
-"""Clients that come to another worker while something is still under way at the one before."""
+"""Clients that come to another worker while something is still in flight at the previous one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.gateway.mqtt.moving_clients import TOPIC, Client, MovingClients
 def world() -> Iterator[MovingClients]:
     """A client is at the first of three workers, which keeps a session for it.
 
-    The log has a message of QoS 2 of it, of which the client has not heard yet.
+    The log has a QoS 2 message of the client, which has no PUBREC for it yet.
     """
     world = MovingClients()
     world.come(0, 0)
@@ -27,7 +27,7 @@ def world() -> Iterator[MovingClients]:
 
 
 def at(world: MovingClients, client: Client) -> int:
-    """The worker that a client is connected to."""
+    """Return the number of the worker that a client is connected to."""
     assert client.connected and client.arrival is not None
     number = world.workers.index(client.arrival.worker)
     assert world.having(client) == [number]
@@ -35,7 +35,7 @@ def at(world: MovingClients, client: Client) -> int:
 
 
 def come_until_let_in(world: MovingClients, number: int) -> None:
-    """Try again where the server is busy; `world` sees to it that the session is there."""
+    """Connect again if the server is busy, and check that the session is there."""
     for _ in range(2):
         world.come(0, number)
         world.quiet()
@@ -65,7 +65,7 @@ def test_a_worker_that_is_getting_a_session_says_so_when_it_is_asked_for_it(
     owner.tell_crossing()
     world.come(0, 2)
     second.tell_crossing()
-    # The session, and the question for it.
+    # The frames are the session, and the claim for it.
     assert len(first.from_crossing) == 2
     while first.hear_crossing():
         pass
@@ -124,7 +124,7 @@ def test_a_session_that_is_over_is_not_found_again_before_the_log_tells_of_its_e
     world.come(0, 1)
     world.cross()
     assert at(world, client) == 1 and not client.discarded
-    # Nothing of the session before is taken for a repetition.
+    # No message of the earlier session is taken for a repetition.
     world.last_id = 0
     world.publish(0)
     world.stored.clear()
@@ -136,7 +136,7 @@ def test_a_session_that_a_clean_one_elsewhere_has_ended_is_handed_over_to_nobody
     world = MovingClients()
     world.come(0, 0)
     world.cross()
-    # Where nobody has read of the kept one yet.
+    # This worker has not read of the kept session yet.
     world.come(0, 2, clean=True)
     world.cross()
     owner, other, _ = world.workers
@@ -171,7 +171,7 @@ def test_what_waits_at_the_worker_that_took_the_seat_of_a_killed_one_goes_to_its
     keeper = world.workers[-1]
     assert world.having(client) == [world.workers.index(keeper)]
     keeper.router.publish(Message(TOPIC, b"news", 1), None, world.now)
-    # Where workers meet, it is not known who has which session.
+    # The new worker hub does not know which worker has which session.
     world.start_crossing_again()
     world.quiet()
     world.come(0, 0)
@@ -186,7 +186,7 @@ def test_a_connection_that_is_long_gone_does_not_keep_its_client_out(world: Movi
     world.come(0, 1)
     world.cross()
     assert not world.clients[0].connected
-    # Its end has not been noticed.
+    # Its worker has not noticed the end of the connection.
     assert world.left
     world.workers[0].log_answers()
     world.cross()
@@ -228,7 +228,7 @@ def test_what_a_session_has_received_follows_it_though_only_the_log_tells_where_
     world.publish(0)
     world.workers[1].log_answers()
     world.start_crossing_again()
-    # It repeats what it has no answer to.
+    # The client repeats its unanswered publish.
     world.come(0, 2)
     world.cross()
     assert at(world, world.clients[0]) == 2
@@ -254,7 +254,7 @@ def test_a_worker_that_dies_while_it_is_asked_for_a_session_keeps_no_client_out(
 ) -> None:
     world.come(0, 1)
     world.workers[1].tell_crossing()
-    assert world.workers[0].from_crossing  # the question, which it does not come to
+    assert world.workers[0].from_crossing  # the claim, which it does not handle
     world.die(0)
     world.cross()
     assert at(world, world.clients[0]) == 0
@@ -267,7 +267,7 @@ def test_a_session_is_found_though_nobody_knows_any_more_who_has_asked_for_it(
     world.come(0, 1)
     world.cross()
     assert at(world, world.clients[0]) == 1
-    # Before the log has told of it.
+    # The log has not told of it yet.
     world.start_crossing_again()
     world.come(0, 0)
     world.cross()
@@ -277,7 +277,7 @@ def test_a_session_is_found_though_nobody_knows_any_more_who_has_asked_for_it(
 def test_a_claim_that_nobody_can_answer_keeps_no_client_out(world: MovingClients) -> None:
     client = world.clients[0]
     world.come(0, 1)
-    client.forget()  # nobody can hand over what is known of it
+    client.forget()  # no worker can hand over its state
     world.start_crossing_again()
     world.cross()
     assert client.connected
@@ -311,7 +311,7 @@ def test_each_announcement_has_its_own_place_among_the_news() -> None:
     there.do_scheduled()
     world.come(1, 0, clean=True)
     here.do_scheduled()
-    here.tell_crossing()  # of the first client
+    here.tell_crossing()  # about the first client
     there.tell_crossing()
     while here.hear_crossing():
         pass
@@ -348,7 +348,7 @@ def test_a_wall_clock_that_is_set_back_makes_no_session_older(world: MovingClien
     world.come(0, 1)
     world.cross()
     world.set_clock_back(3_600_000)
-    # Nobody keeps the one before, and the log has told of nothing yet.
+    # No worker keeps the earlier session, and the log has told of nothing yet.
     world.come(0, 0, clean=True)
     world.cross()
     world.come(0, 2)
@@ -368,7 +368,7 @@ def test_a_session_that_begins_where_a_clean_one_was_is_not_ended_by_a_claim_of_
     owner.tell_crossing()
     world.come(0, 1)
     other.tell_crossing()
-    # That nobody else has a session, and the question for the one of before.
+    # The answer that no other worker has a session, and the claim for the earlier one.
     assert len(owner.from_crossing) == 2
     while owner.hear_crossing():
         pass

@@ -563,7 +563,7 @@ def test_a_message_larger_than_the_client_takes_is_left_out() -> None:
     router.publish(Message("a/b", b"small", 1), None, 0.0)
     (packet,) = split_packets(subscriber.received())
     assert packet[1].endswith(b"small")
-    assert packet[1][2:5] == b"a/b"  # the alias of the first was never told
+    assert packet[1][2:5] == b"a/b"  # the client never learned the alias of the first message
 
 
 def test_topics_that_come_again_are_sent_as_aliases_to_those_who_allow_it() -> None:

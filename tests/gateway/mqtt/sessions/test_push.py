@@ -53,7 +53,7 @@ class Channel:
         self.woken += 1
 
     def client(self, *filters: str, identity: User | None = None) -> tuple[Wire, list[Message]]:
-        """A client and what it gets at once."""
+        """Connect a client; return it, and the messages that it receives at once."""
         wire = Wire(self.router)
         wire.connect(identity=identity or User("alice"))
         received = []
@@ -63,7 +63,7 @@ class Channel:
 
 
 def messages(data: bytes) -> list[Message]:
-    """The PUBLISH packets (QoS 1) in what a client received."""
+    """Return the PUBLISH packets (QoS 1) in what a client has received."""
     found = []
     for first, body in split_packets(data):
         if first >> 4 == PacketType.PUBLISH:

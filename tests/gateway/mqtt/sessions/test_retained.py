@@ -14,7 +14,7 @@ def message(topic: str, payload: bytes = b"x") -> Message:
 
 
 def found(store: RetainedStore, topic_filter: str) -> list[str]:
-    """The topics that match; the pauses of the search left out."""
+    """Return the topics that match, without the pauses of the search."""
     return [topic for topic in store.matching(topic_filter) if topic is not None]
 
 
@@ -107,7 +107,7 @@ def test_a_late_position_does_not_take_the_place_of_a_newer_one(
     assert retained is not None
     assert retained.payload == kept
     assert put == [kept]
-    # Anything else is for the newest publisher to say.
+    # Other payloads replace the message, whatever time they contain.
     for payload in (b"not json", b'{"_type":"lwt","tst":1}', late, b""):
         store.put(Message(topic, payload, 1, True))
     assert store.get(topic) is None

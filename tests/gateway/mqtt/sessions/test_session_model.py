@@ -1,4 +1,4 @@
-"""Any history of a subscriber that comes and goes: nothing of QoS 1 and 2 is lost or reordered."""
+"""A subscriber that comes and goes in any order: no QoS 1 or 2 message is lost or reordered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOW = 3
 
 
 class SubscriberThatComesAndGoes(RuleBasedStateMachine):
-    """A persistent session with one wildcard subscription, a slow reader on a bad network."""
+    """A persistent session with one wildcard subscription, and a slow reader on a bad network."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class SubscriberThatComesAndGoes(RuleBasedStateMachine):
         self.now = 0.0
         self.published: dict[int, list[bytes]] = {1: [], 2: []}
         self.processed: dict[int, list[bytes]] = {1: [], 2: []}
-        # As a client must remember them: to be acknowledged, and QoS 2 received before.
+        # What a client must remember: packets to acknowledge, and received QoS 2 identifiers.
         self.unanswered: list[tuple[int, int]] = []
         self.known: set[int] = set()
         self.connect()
@@ -121,7 +121,7 @@ class SubscriberThatComesAndGoes(RuleBasedStateMachine):
         assert session.queued_bytes == sum(len(item.message.payload) for item in waiting)
 
     def teardown(self) -> None:
-        """With a good network everything arrives in the end."""
+        """Check that on a good network everything arrives in the end."""
         if self.wire is None:
             self.connect()
         self.read()

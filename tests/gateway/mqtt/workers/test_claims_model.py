@@ -1,4 +1,4 @@
-"""Any history of clients that move between workers: nothing is doubled, lost, or in two places."""
+"""Clients that move between workers in any order: nothing is doubled, lost, or in two places."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sometimes(one_in: int) -> st.SearchStrategy[bool]:
 
 
 class ClientsThatMove(RuleBasedStateMachine):
-    """Three workers, a client, and a log and a worker hub that everybody hears late."""
+    """Three workers, a client, and a log and a worker hub that deliver late."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class ClientsThatMove(RuleBasedStateMachine):
     def come(self, name: int, number: int, clean: bool) -> None:
         self.world.come(name, number, clean)
         if clean:
-            # What it ends is over elsewhere some milliseconds later: for this no client waits.
+            # Other workers end the earlier session some milliseconds later; no client waits for it.
             self.world.cross()
 
     @rule(name=NAMES)
@@ -41,7 +41,7 @@ class ClientsThatMove(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(NUMBERS, min_size=2, max_size=4), answered=st.booleans())
     def hurry(self, numbers: list[int], answered: bool) -> None:
-        """A client goes from worker to worker, and publishes at each."""
+        """Have a client go from worker to worker, and publish at each."""
         for number in numbers:
             self.world.come(0, number)
             self.world.cross()

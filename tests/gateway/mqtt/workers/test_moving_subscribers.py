@@ -1,4 +1,4 @@
-"""What is published while the session of a subscriber is on its way to another worker."""
+"""Messages published while the session of a subscriber moves to another worker."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from gateway.mqtt.sessions.session import Message
 from tests.gateway.mqtt.moving_clients import TOPIC, ModelWorker, MovingClients
 
-#: Until the client of a session that is moved is connected again, and all have heard of it.
+#: Steps until the client of a session that moves is connected again, and all workers know it.
 _STEPS = 40
 
 
 def _steps(worker: ModelWorker) -> bool:
-    """One thing that happens next to a worker, of what there is."""
+    """Run the next event of a worker; return False if there is none."""
     return worker.do_scheduled() or worker.tell_crossing() or worker.hear_crossing()
 
 
@@ -23,7 +23,7 @@ def _publish(worker: ModelWorker, payload: bytes) -> None:
 
 
 def _kept(world: MovingClients) -> list[bytes]:
-    """What waits for the client, or is on its way to it, at the worker that has its session."""
+    """Return what is queued for or in flight to the client at the worker that has its session."""
     (number,) = world.having(world.clients[0])
     session = world.workers[number].router.sessions["ada", "phone"]
     found = [*(session.in_flight or {}).values(), *(session.queue or ())]

@@ -1,4 +1,4 @@
-"""A worker tells the others which clients have come to it, and hears which have gone to them."""
+"""Workers announce the clients that have come to them, and learn which have gone elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ADA: Final = User("ada")
 
 
 class Worker:
-    """Its turns of the loop are taken by hand; it is also the way to the others."""
+    """A worker whose turns of the loop the test runs; it is also the channel of its neighbours."""
 
     def __init__(self) -> None:
         self.is_open = True
@@ -61,7 +61,7 @@ class Worker:
         return bool(scheduled)
 
     def announced(self) -> list[list[tuple[str, int]]]:
-        """Names of clients and their epochs, as they were told together."""
+        """Return names and epochs of the announced clients, grouped by frame."""
         while self.turn():
             pass
         came = [frame[1] for frame in self.told if frame[0] == "came"]
@@ -95,7 +95,7 @@ def test_who_comes_while_the_others_cannot_be_reached_is_announced_as_soon_as_th
     worker.is_open = True
     worker.neighbours.opened()
     (told,) = worker.announced()
-    # Of more than can be remembered the last ones.
+    # Of more clients than can be remembered, the last ones are announced.
     assert told == [(name, worker.epoch(name)) for name in ("x", "v", "y")]
 
 
@@ -122,8 +122,8 @@ def test_a_connection_is_over_when_a_later_one_has_come_elsewhere(
     worker.neighbours.on_frame("came", [elsewhere, came])
     assert (wire.connection.state == CLOSED) == is_over
     assert other.connection.state != CLOSED
-    assert worker.woken  # so that it is told
-    # By clocks that stand: who comes now comes after both.
+    assert worker.woken  # so that the client is told
+    # The clocks stand still, but a client that comes now has the greatest epoch.
     worker.come("car")
     assert worker.epoch("car") > epoch
 
@@ -135,7 +135,7 @@ def test_a_session_that_nobody_is_connected_to_is_over_when_its_client_has_come_
     before.come(clean=False)
     claim = before.epoch() + 10
     before.neighbours.on_frame("claim", [7, "ada", "phone", "b", claim])
-    # Its client is gone before it is connected there.
+    # Its client vanishes before it is connected there.
     worker.journal.claimed(("ada", "phone"), before.told[-1][2], claim)
     worker.neighbours.on_frame("came", ["c", [["ada", "phone", claim - 1]]])
     assert worker.journal.knows(("ada", "phone"))

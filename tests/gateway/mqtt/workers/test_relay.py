@@ -1,4 +1,4 @@
-"""Workers without views, and the gateway they get their addresses from."""
+"""Workers without views, and the gateway that sends them addresses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_whose_addresses_a_filter_can_match(topic_filter: str, name: str | None)
 
 
 class Views:
-    """The gateway's side."""
+    """The views on the gateway's side."""
 
     def __init__(self) -> None:
         self.addresses: dict[str, bytes] = {}
@@ -181,7 +181,7 @@ async def test_addresses_reach_clients_of_a_worker_without_views(
         message = await phone.message()
         assert message.topic == "devices/eve/phone/address"
         assert message.payload == encode(address("eve/phone"))
-        # And what clients say to each other crosses, both ways.
+        # Messages between clients cross, too, in both directions.
         laptop = PahoClient(gateway.port, "laptop")
         await laptop.connect("eve")
         await laptop.subscribe("devices/eve/+/note")
@@ -196,7 +196,7 @@ async def test_addresses_reach_clients_of_a_worker_without_views(
 
 
 async def _until_it_comes(sender: PahoClient, reader: PahoClient, topic: str) -> None:
-    """A subscription is known elsewhere a moment after it is acknowledged."""
+    """Publish until it arrives: other workers know a subscription a moment after its SUBACK."""
     async with asyncio.timeout(10):
         while reader.messages.empty():
             await sender.publish(topic, "?")

@@ -1,4 +1,4 @@
-"""The worker in which the others meet knows to which one each client came last."""
+"""The worker hub knows to which worker each client came last."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORD: Final = b"a session"
 
 
 class Worker:
-    """Says something to the worker hub; keeps what it is told, but of its beginning."""
+    """A worker that records the frames of the worker hub, except those at its start."""
 
     def __init__(self, worker_hub: WorkerHub, name: str, clock_began_us: int = 0) -> None:
         self.worker_hub = worker_hub
@@ -44,7 +44,7 @@ class Worker:
         return taken
 
     def hand_over(self, record: bytes | None = RECORD) -> None:
-        """Answer the one claim that this worker was asked for."""
+        """Answer the one claim that this worker has received."""
         ((_, question, *_),) = self.take("claim")
         self.say("answered", question, record)
 
@@ -60,7 +60,7 @@ def workers(worker_hub: WorkerHub) -> list[Worker]:
 
 
 def asked(workers: list[Worker]) -> list[str]:
-    """The workers that were asked for a session."""
+    """Return the names of the workers that were asked for a session."""
     return [each.name for each in workers if each.take("claim")]
 
 
@@ -71,10 +71,10 @@ def asked(workers: list[Worker]) -> list[str]:
         ([(1, 2), (0, 1)], "b"),
         ([(1, 1), (0, 2)], "a"),
         ([(0, 2), (1, 1)], "a"),
-        # In the same microsecond: for all workers it is the same one.
+        # In the same microsecond: all workers choose the same one.
         ([(0, 1), (1, 1)], "b"),
         ([(1, 1), (0, 1)], "b"),
-        # At one worker again.
+        # At the first worker again.
         ([(0, 1), (1, 2), (0, 3)], "a"),
     ],
 )
@@ -93,7 +93,7 @@ def test_a_session_is_asked_of_the_worker_to_which_its_client_came_last(
 def test_a_worker_that_says_too_late_who_came_is_told_who_came_after(worker_hub: WorkerHub) -> None:
     first = Worker(worker_hub, "a")
     first.came(5)
-    # It was not there then.
+    # The second worker was not connected then.
     second = Worker(worker_hub, "b")
     second.came(3)
     assert second.take("came") == [("came", "a", [(*ADA, 5)])]
@@ -136,7 +136,7 @@ def test_a_worker_that_was_handed_a_session_is_asked_for_it(workers: list[Worker
     third.claim(1)
     first.hand_over()
     assert third.take("answer") == [("answer", 1, RECORD)]
-    # An older connection, of which its worker tells now.
+    # Its worker announces an older connection only now.
     second.came(5)
     fourth.claim(1)
     assert asked(workers) == ["c"]
@@ -206,6 +206,6 @@ def test_workers_are_told_of_the_clock_that_is_ahead_of_all_others(worker_hub: W
     assert [each.clocks for each in (first, second, third)] == [[50], [70], [70]]
     assert first.take("clock") == [("clock", 70)]
     assert not second.take("clock")
-    # It is gone, and what it has told stands in the log.
+    # The worker is gone, but what it has announced is in the log.
     worker_hub.leave(second)
     assert Worker(worker_hub, "d", 55).clocks == [70]

@@ -54,7 +54,7 @@ from waylog.observability.telemetry import now_ms
 
 @dataclass
 class Worker:
-    """One of several."""
+    """One of several workers."""
 
     server: MqttServer
     channel: LocalChannel
@@ -68,7 +68,7 @@ class Worker:
 
 
 class Friends(Users):
-    """Users with real rights, whose homes nobody knows yet."""
+    """Users with real rights, whose homes are not known yet."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ async def workers(
     log_lag_s: float = 0.0,
     friends: Friends | None = None,
 ) -> AsyncIterator[list[Any]]:
-    """So many, of which the first is where they meet; what one writes the others read later."""
+    """Run `count` workers; the first has the worker hub. Each reads late what others write."""
     loop = asyncio.get_running_loop()
     worker_hub = WorkerHub(
         lambda _, callback: loop.call_soon(callback), lambda *named: named in (known or set())
@@ -98,7 +98,7 @@ async def workers(
     journals: list[Journal] = []
 
     def append(key: bytes, value: bytes | None) -> None:
-        # As the log does it: everybody reads everything, the writer too.
+        # Like the log: all workers read everything, including the one that has written it.
         for journal in journals:
             loop.call_later(log_lag_s, journal.on_records, [StoredRecord(key, value)])
 
@@ -214,7 +214,7 @@ async def test_each_message_goes_to_one_member_of_a_group_over_all_workers() -> 
         await eventually(lambda: sum(member.messages.qsize() for member in members) == 30)
         counts = [member.messages.qsize() for member in members]
         assert counts == [10, 10, 10]
-        # Whoever stays gets all of it.
+        # The member that stays gets all messages.
         for member in members[:2]:
             await member.close()
         await eventually(
@@ -240,7 +240,7 @@ async def test_an_address_goes_to_one_member_of_a_group() -> None:
             lambda: len({id(tree.match("devices/ada/x/address")[0]) for _ in "1234"}) == 2
         )
         for number in range(10):
-            # All addresses come to the first worker, to others those that are watched there.
+            # The first worker gets all addresses, the others those that are watched there.
             for worker in running:
                 changed(worker.server.channel, address("ada/x", f"{number}"))
         await eventually(lambda: sum(member.messages.qsize() for member in members) >= 10)
@@ -290,7 +290,7 @@ async def test_what_friends_cannot_be_told_yet_follows_a_client_to_another_worke
             event = {"_type": "transition", "event": "enter", "desc": region}
             publish("owntracks/ada/phone/event", event | {"lat": 47.0, "lon": 9.0})
         publish("owntracks/ada/phone", {"_type": "lwt"})
-        # That says of no place, and has come after the others.
+        # It contains no place, and is delivered after the others were published.
         assert b"lwt" in (await bob.message()).payload
         await bob.close()
         bob = await connected(running[2], "phone", "bob", clean_session=False)
@@ -300,7 +300,7 @@ async def test_what_friends_cannot_be_told_yet_follows_a_client_to_another_worke
         told: list[str] = []
         while len(told) < len(regions):
             members = json.loads((await bob.message()).payload)
-            # What the end of the first connection has left unacknowledged comes again.
+            # The first connection has left it unacknowledged, so it comes again.
             if members["_type"] != "lwt":
                 told.append(members["desc"])
         assert told == regions
@@ -364,7 +364,7 @@ class _Sending:
 
 
 class _Way:
-    """A worker whose news go and come when it is told so, as sockets do; one client comes to it."""
+    """A worker with one client; the test delivers its frames one by one, as sockets might."""
 
     def __init__(self, worker_hub: WorkerHub, name: str, clock: Callable[[], float]) -> None:
         self._worker_hub = worker_hub
@@ -387,7 +387,7 @@ class _Way:
         self._neighbours.opened()
 
     def send(self, *frame: Any) -> None:
-        """For the worker hub."""
+        """Take a frame of the worker hub."""
         self._coming.append(frame)
 
     def settle(self) -> None:
@@ -443,7 +443,7 @@ def test_whatever_the_order_of_the_news_the_last_connection_is_left(
             way.take_one()
     while sum(way.pass_one_on() + way.take_one() for way in ways):
         pass
-    # By a clock that stands it cannot be told which was the last.
+    # With a clock that stands still, any one of the connections may be left.
     assert sum(way.has_session for way in ways) == 1
     assert clock_stands or ways[0].has_session
 
@@ -479,7 +479,7 @@ async def test_a_repeated_fix_that_failed_elsewhere_is_appended_here() -> None:
         assert again.exception() is None
 
 
-# --- who wants what -----------------------------------------------------------------------------
+# --- interest -----------------------------------------------------------------------------------
 
 LEVELS = st.sampled_from(["devices", "owntracks", "a", "b", ""])
 TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join)

@@ -1,4 +1,4 @@
-"""Files of keys: written, merged, removed."""
+"""Key files: written, merged, removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def packed(keys: list[int]) -> bytes:
 
 
 class Runs:
-    """As a keeper of views uses them."""
+    """Uses key files as SavedViews does."""
 
     def __init__(self, folder: Path, entries: list[RunEntry] | None = None) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Which fixes the log has, taken from its records."""
+"""The ids of fixes, taken from records of the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.gateway.records import NOW, StoredRecord, fix
 from waylog.history.erasures import Erasures
 from waylog.messages import encode
 
-#: Plain, and as another program writes it.
+#: As the gateway writes it, and as other programs may write it.
 VALUES = (
     encode(fix("ada/phone", NOW, id="a")),
     b' {"time": %d, "id": "a", "received": %d, "lat": 1, "lon": 2, "device": "x"}' % (NOW, NOW),
@@ -44,15 +44,15 @@ def test_a_fix_is_known_by_the_device_of_the_key_and_by_its_id(value: bytes, rec
     else:
         view.on_old_records(records, Erasures(), positions, recent=False)
     assert positions == {0: 1, 3: 42}
-    # By which a snapshot is due; a gap that is read back says so itself.
+    # The count decides when a snapshot is due; the reading of a gap reports progress itself.
     assert view.records == (len(records) if recent else 0)
     known = view.known_fixes
-    # What is old takes no room in memory.
+    # Ids of old fixes take no memory.
     assert len(known) == recent
     assert (fix_key("ada/phone", "a") in known) == recent
     assert known.take_unsaved() == (fix_key("ada/phone", "a") % 2**64).to_bytes(8, "little")
     assert known.times is not None
     assert known.times.time_of(device_key("ada/phone")) == NOW
     assert view.unreadable == len(DAMAGED)
-    # Nothing else is kept of anybody.
+    # No data of devices is kept.
     assert not view.newest

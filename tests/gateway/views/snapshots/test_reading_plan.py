@@ -1,4 +1,4 @@
-"""From where a gateway reads the log."""
+"""The plan of which parts of the log a gateway reads at its start."""
 
 from __future__ import annotations
 

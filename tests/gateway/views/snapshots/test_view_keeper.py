@@ -1,4 +1,4 @@
-"""What views know outlives their process: on a real broker, with a log of its own for each test."""
+"""Views survive their process: on a real broker, with new topics for each test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEVICES = 40
 
 
 class Log:
-    """A broker, and what the test writes to it."""
+    """A broker, and the records that a test writes to it."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -42,24 +42,24 @@ class Log:
         assert self._producer.flush(20) == 0
 
     def erase(self, device: str) -> None:
-        """As `waylog history erase` says it."""
+        """Erase a device as `waylog history erase` does."""
         append_erasures(self.broker.address, [device], now_ms())
         self.bury(device)
 
     def bury(self, device: str) -> None:
-        """As versions without topic `erasure` said it."""
+        """Erase a device as versions without topic `erasure` did."""
         self._producer.produce("address", None, device.encode())
         assert self._producer.flush(20) == 0
 
     def start_again(self) -> None:
-        """With other topics of the same names."""
+        """Replace the topics by new ones of the same names."""
         admin = AdminClient(client_config(self.broker.address, "test"))
         for done in admin.delete_topics(["location", "address", "erasure"]).values():
             done.result(10)
         ensure_topics(self.broker.address)
 
     def forget_everything(self) -> None:
-        """As retention does, in the end."""
+        """Delete all records of topic `location`, as retention does in the end."""
         admin = AdminClient(client_config(self.broker.address, "test"))
         count = len(admin.list_topics("location", timeout=10).topics["location"].partitions)
         partitions = [TopicPartition("location", each, -1) for each in range(count)]
@@ -104,12 +104,12 @@ class Views:
         return self.locations.latest(device)
 
     def track(self, device: str) -> list[int]:
-        """Its times."""
+        """Return the times of a device's track."""
         points = unpacked(self.locations.packed_track(device, 0, 2 * NOW))
         return [int(time) for time in points["time"]]
 
     def knows(self, *fixes: Fix) -> bool:
-        """Whether all would be recognised as repeated: the disk is asked of what may be."""
+        """Tell whether all would be recognised as repeats, with a lookup on disk where needed."""
         known = self.locations.known_fixes
         assert known.times is not None
         return all(
@@ -150,7 +150,7 @@ def copied(folder: Path) -> dict[Path, bytes]:
 
 
 def put_back(folder: Path, copy: dict[Path, bytes]) -> None:
-    """Have a folder as a process has left it that was killed at the time of the copy."""
+    """Restore a folder to the state left by a process that was killed when the copy was made."""
     for path in folder.rglob("*"):
         if path.is_file() and path not in copy:
             path.unlink()
@@ -169,12 +169,12 @@ async def test_what_was_known_is_known_again_although_the_log_has_lost_it(
     later = fixes(range(400, 500))
     log.append(*later)
     async with views(log, tmp_path / "views") as second:
-        # Nothing is read twice but for tracks.
+        # No record is read twice except for tracks.
         assert second.locations.records == 100
         assert second.knows(*sent, *later)
         assert second.addresses.latest("u1/phone") == address("u1/phone")
         assert second.newest() == {each.device: each.time for each in later}
-        # A buffered fix of before.
+        # An older fix that was buffered.
         log.append(fix("u1/phone", NOW - 3_600_000))
         await until(lambda: second.locations.records == 101, "the late fix is not read")
         assert second.newest() == {each.device: each.time for each in later}
@@ -185,7 +185,7 @@ async def test_what_was_known_is_known_again_although_the_log_has_lost_it(
 
 
 async def test_a_long_log_is_read_beside_everything_else(log: Log, tmp_path: Path) -> None:
-    # The newest of each device is first in the log.
+    # The newest fix of each device is the first in the log.
     sent = fixes(range(1000, 0, -1))
     log.append(*sent, *(address(f"u{number}/phone") for number in range(DEVICES)))
     async with views(log, tmp_path / "views", behind_max=10) as first:
@@ -197,7 +197,7 @@ async def test_a_long_log_is_read_beside_everything_else(log: Log, tmp_path: Pat
         assert not first.locations.reading_back
         assert not first.addresses.reading_back
         async with asyncio.timeout(20):
-            # Sooner than the next snapshot of many.
+            # Sooner than the next regular snapshot.
             while not first.knows(*sent):
                 await asyncio.sleep(0.05)
     async with views(log, tmp_path / "views", behind_max=10) as second:
@@ -216,7 +216,7 @@ async def test_older_fixes_that_end_with_a_transaction_are_read_to_their_end(
     for each in sent:
         producer.produce("location", encode(each), each.device.encode())
     producer.commit_transaction(20)
-    # In front of what is always read at once stands the record that ends the transaction.
+    # The control record that ends the transaction precedes the records always read at once.
     log.append(*(fix("ada/phone", NOW - number) for number in range(1, 6)))
     async with views(log, tmp_path / "views", behind_max=10) as first:
         await until(lambda: not first.keeper.unread, "the log is not read to its beginning")
@@ -236,7 +236,7 @@ async def test_a_process_that_was_killed_goes_on_where_its_snapshot_ends(
         snapshot = copied(tmp_path / "views")
         log.append(*fixes(range(300, 400)))
         await until(lambda: first.locations.records == 400, "not read")
-    # As it was before the end.
+    # The files as they were before the orderly end.
     put_back(tmp_path / "views", snapshot)
     (tmp_path / "views" / "1" / "snapshot.new").write_bytes(b"half")
     (tmp_path / "views" / "1" / "00000099.keys").write_bytes(b"half")
@@ -267,7 +267,7 @@ async def test_what_a_killed_process_had_not_read_yet_is_read_by_the_next(
 async def test_what_a_process_has_read_of_older_fixes_when_it_is_killed_is_not_taken_for_all(
     log: Log, tmp_path: Path
 ) -> None:
-    # In one partition more than one answer has, compressed as they are.
+    # In one partition, and more than one fetch response holds, even compressed.
     sent = [fix("ada/phone", NOW - n, id=secrets.token_hex(100)) for n in range(2_000)]
     for start in range(0, len(sent), 200):
         log.append(*sent[start : start + 200])
@@ -276,7 +276,7 @@ async def test_what_a_process_has_read_of_older_fixes_when_it_is_killed_is_not_t
         async with asyncio.timeout(30):
             while first.keeper.unread == most:
                 await asyncio.sleep(0)
-        assert first.keeper.unread  # the reader rests after each answer
+        assert first.keeper.unread  # the reader pauses after each response
         await first.keeper.save()
         snapshot = copied(tmp_path / "views")
     put_back(tmp_path / "views", snapshot)
@@ -309,14 +309,14 @@ async def test_what_comes_while_a_snapshot_is_written_is_read_again(
         ((partition, offset),) = first.locations.positions.items() - before.items()
         late = fix("u1/phone", NOW + 1_000)
         saving = asyncio.create_task(first.keeper.save())
-        await asyncio.sleep(0)  # it has begun, and what it is to hold has been collected
+        await asyncio.sleep(0)  # it has begun, and has collected its content
         first.locations.on_records(
             [StoredRecord(late.device.encode(), encode(late), offset, partition)]
         )
         assert first.fix("u1/phone") == late
         await saving
         snapshot = copied(tmp_path / "views")
-    # So much behind it that it is not among what is always read.
+    # With enough records after it that it is not among those always read.
     log.append(late, *(fix("u1/phone", NOW - number) for number in range(1, 11)))
     put_back(tmp_path / "views", snapshot)
     async with views(log, tmp_path / "views") as second:
@@ -349,7 +349,7 @@ async def test_ids_that_could_not_be_written_are_written_with_the_next_snapshot(
         await first.keeper.save()
         await first.keeper.save()
         assert caplog.text.count("cannot be written; trying again") == 1
-        # Where there is little room nothing is left behind.
+        # No key files are left behind, because the disk may be nearly full.
         assert not list((tmp_path / "views" / "1").glob("*.keys"))
         in_the_way.rmdir()
     async with views(log, tmp_path / "views") as second:
@@ -391,7 +391,7 @@ async def test_ids_for_which_there_was_no_memory_are_read_by_the_next_process(
         in_the_way.mkdir()
         for number in range(1, 11):
             known.add_old(number)
-        await first.keeper.save()  # these wait for the disk, all others for them
+        await first.keeper.save()  # these wait for the disk, and all later ones behind them
         most = 4 * 1024 * 1024
         for number in range(11, most + 11):
             known.add_old(number)
@@ -419,7 +419,7 @@ async def test_a_snapshot_that_does_not_fit_is_built_again(
     elif damage == "changed":
         content[-200] ^= 1
     elif damage == "secret":
-        # That of another installation: none of the keys names a fix of this one.
+        # The secret of another installation: none of the keys matches a fix of this one.
         use_secret(secrets.token_bytes(KEY_BYTES))
     else:
         log.start_again()
@@ -441,12 +441,12 @@ async def test_an_erased_device_is_gone_from_the_disk_at_once_and_does_not_come_
         assert b"12.3456789" in files(tmp_path / "views")
         log.erase("ada/phone")
         async with asyncio.timeout(20):
-            # Sooner than the next snapshot of what has come.
+            # Sooner than the next regular snapshot.
             while b"12.3456789" in files(tmp_path / "views"):
                 await asyncio.sleep(0.05)
         assert first.fix("ada/phone") is None
         assert b"ada/phone" not in files(tmp_path / "views")
-    # The log has it still, also among what is read again for tracks.
+    # The log still has it, also among the records read again for tracks.
     async with views(log, tmp_path / "views") as second:
         assert second.fix("ada/phone") is None
         assert not second.locations.packed_track("ada/phone", 0, 2 * NOW)
@@ -469,7 +469,7 @@ async def test_an_erased_device_is_gone_from_the_disk_when_that_takes_something_
         first.locations.forget("ada/phone", now_ms())
         await first.keeper.save()
         in_the_way.rmdir()
-        # Nothing else comes.
+        # No other records come.
         await until(lambda: b"12.3456789" not in files(snapshot.parent), "not tried again")
 
 

@@ -1,4 +1,4 @@
-"""The file of what views knew."""
+"""The snapshot file of views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shop with an address, as every format is to write it."""
+"""A shop with an address, which the tests of all formats write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes around what is only a point, and whose data it is."""
+"""Bounding boxes of places with only a point, and licences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Photon's shape."""
+"""Format photon: GeoJSON with Photon's members."""
 
 from __future__ import annotations
 

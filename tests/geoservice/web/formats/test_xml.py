@@ -1,4 +1,4 @@
-"""xml: well-formed whatever is in the data, and the elements where clients look for them."""
+"""xml: well-formed for all data, with the elements where clients expect them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to the kernel about sockets and addresses, and answers that are none."""
+"""Netlink questions about sockets and addresses, and malformed answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IPV6 = ConnectionEnds.of_names(("::1", 40000, 0, 0), ("::1", 9092, 0, 0))
 
 @pytest.fixture(params=["127.0.0.1", "::1"])
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """A client and what a server has accepted."""
+    """Connect a client to a server; give both ends of the connection."""
     family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
     try:
         server = socket.create_server((request.param, 0), family=family)
@@ -131,7 +131,7 @@ def test_addresses_that_are_mapped_are_those_of_ipv4() -> None:
     assert is_loopback(packed("::ffff:127.1.2.3"))
     assert IPV6.is_of_this_machine
     assert ConnectionEnds.of_names(("10.0.0.1", 1), ("10.0.0.1", 2)).is_of_this_machine
-    # Others of the network may send to 127.0.0.1 where net.ipv4.conf.*.route_localnet is set.
+    # Other machines may send to 127.0.0.1 if net.ipv4.conf.*.route_localnet is set.
     assert ConnectionEnds.of_names(("10.0.0.1", 1), ("127.0.0.1", 2)).is_of_this_machine
 
 
@@ -200,7 +200,7 @@ def test_damaged_answers_are_refused_or_are_of_this_connection() -> None:
             owner = decode_owner(cut, IPV4, 7)
         except (MalformedAnswerError, OSError):
             continue
-        # The ends stand from byte 20 on; only the padding of an address may be different.
+        # The ends begin at byte 20; only the padding of an address may differ.
         assert owner is None or cut[20:28] == good[20:28]
 
 
@@ -214,7 +214,7 @@ def test_a_message_of_another_process_is_not_taken_for_the_kernels(
         assert diagnosis.peer_of(ends) is not None
         port, _ = conversation.getsockname()
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as other:
-        # The number that the next question will have.
+        # It has the sequence number of the next question.
         forged = answer(ends, sequence=diagnosis._conversation.sequence + 1, uid=0)
         try:
             other.sendto(forged, (port, 0))

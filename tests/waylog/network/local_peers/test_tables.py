@@ -1,4 +1,4 @@
-"""Owners of sockets by /proc/net/tcp."""
+"""Owners of sockets from /proc/net/tcp."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_table_that_is_not_there_or_cut_off_names_nobody(tmp_path: Path) -> No
 
 
 def ends_of(client: socket.socket) -> ConnectionEnds:
-    """As the server has them, whose peer is the client."""
+    """Return the ends as the server sees them: its peer is the client."""
     return ConnectionEnds.of_names(client.getsockname(), client.getpeername())
 
 
@@ -68,7 +68,7 @@ async def test_whoever_asks_while_others_are_looked_for_is_answered_by_the_look_
     nobody = ConnectionEnds.of_names(("127.0.0.1", 1), ("127.0.0.1", 2))
     with socket.create_connection(server.getsockname()) as first:
         asked = [tables.peer_of(ends_of(first)), tables.peer_of(nobody)]
-        await asyncio.sleep(0)  # the first look has begun
+        await asyncio.sleep(0)  # the first read of the tables has begun
         with socket.create_connection(server.getsockname()) as second:
             asked.append(tables.peer_of(ends_of(second)))
             async with asyncio.timeout(30):
@@ -76,7 +76,7 @@ async def test_whoever_asks_while_others_are_looked_for_is_answered_by_the_look_
             assert owner is not None and owner.inode == os.fstat(first.fileno()).st_ino
             assert none is None
             assert later is not None and later.inode == os.fstat(second.fileno()).st_ino
-        # And when there is nobody left to look for, it begins anew.
+        # With no question left, the next one starts a new read.
         async with asyncio.timeout(30):
             assert await tables.peer_of(nobody) is None
     await tables.close()

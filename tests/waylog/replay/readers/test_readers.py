@@ -1,4 +1,4 @@
-"""Each format's samples from the field, and small files that show its traps."""
+"""Samples of each format from real apps, and small files with the formats' special cases."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from waylog.replay.senders.wire import Outgoing, outgoing
 
 
 class Gateway:
-    """Takes what a gateway takes; the first `failures` requests get `status`."""
+    """A fake gateway; the first `failures` requests get `status`."""
 
     def __init__(self) -> None:
         self.bodies: list[tuple[str, dict[str, str], bytes]] = []

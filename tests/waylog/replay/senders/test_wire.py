@@ -1,4 +1,4 @@
-"""What is sent is what the gateway's formats make a fix of, with the id that was foretold."""
+"""The gateway makes of a sent fix exactly the time and id that the sender has computed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECEIVED = 1748779200000
 
 recorded_fixes = st.builds(
     RecordedFix,
-    # From 1901: OwnTracks takes anything smaller for milliseconds.
+    # From 1901: the gateway takes earlier OwnTracks times for milliseconds.
     time=st.integers(-(2**31) * 1000, RECEIVED),
     lat=st.floats(-90, 90),
     lon=st.floats(-180, 180),
