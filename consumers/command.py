@@ -12,7 +12,7 @@ from geoservice.commands.command import watch_geocoder
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, check_bootstrap_servers
 from waylog.kafka.topics import ADDRESS, LOCATION
-from waylog.process.garbage import look_for_garbage_less_often
+from waylog.process.garbage_collection import tune_garbage_collector
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 def _run_worker(arguments: argparse.Namespace) -> int:
     from consumers.membership import TopicsDiffer, WorkerSettings
-    from consumers.newest_fixes import Standstill
+    from consumers.newest_fixes import StationaryLimits
     from consumers.renewal import Renewal
     from consumers.resolver import Resolver
     from consumers.worker import Worker, describe
@@ -130,7 +130,9 @@ def _run_worker(arguments: argparse.Namespace) -> int:
 
     check(arguments)
     configure_logging()
-    standstill = Standstill(arguments.movement_threshold, round(arguments.resend_after * 1000))
+    standstill = StationaryLimits(
+        arguments.movement_threshold, round(arguments.resend_after * 1000)
+    )
     geocoder = watch_geocoder(arguments.geo)
     fallback = from_arguments(
         arguments,
@@ -152,7 +154,7 @@ def _run_worker(arguments: argparse.Namespace) -> int:
         )
         notify_ready()
 
-    look_for_garbage_less_often()
+    tune_garbage_collector()
     worker = Worker(
         arguments.bootstrap_servers,
         arguments.group,

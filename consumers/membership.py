@@ -9,7 +9,7 @@ from typing import Generic
 
 from consumers.processor import Processor, StateT
 from waylog.observability.interceptors import Telemetry
-from waylog.process.log_contact import LogContact
+from waylog.process.broker_liveness import BrokerLiveness
 
 
 @dataclass(frozen=True)
@@ -62,4 +62,4 @@ class Membership(Generic[StateT]):
     on_ready: Callable[[], None]
     counters: Counters = field(default_factory=Counters)
     stopping: threading.Event = field(default_factory=threading.Event)
-    contact: LogContact = field(default_factory=LogContact)
+    contact: BrokerLiveness = field(default_factory=BrokerLiveness)

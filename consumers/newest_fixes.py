@@ -35,14 +35,14 @@ class _ResolvedPoint(NamedTuple):
     index_version: str
 
 
-class Standstill(NamedTuple):
+class StationaryLimits(NamedTuple):
     """The bounds within which a fix needs no new look-up; see docs/decisions/0005."""
 
     distance_m: float = 0.0  # moved less than this from where the address was resolved; 0 is off
     resend_ms: int = 300_000  # a fix that is this much newer than the address is looked up
 
 
-NO_STANDSTILL: Final = Standstill()
+NO_STANDSTILL: Final = StationaryLimits()
 
 
 class NewestFixes:
@@ -54,7 +54,7 @@ class NewestFixes:
 
     __slots__ = ("_points", "_standstill", "_times")
 
-    def __init__(self, standstill: Standstill = NO_STANDSTILL) -> None:
+    def __init__(self, standstill: StationaryLimits = NO_STANDSTILL) -> None:
         self._standstill = standstill
         self._times: dict[str, int] = {}
         self._points: dict[str, _ResolvedPoint] = {}
@@ -97,7 +97,7 @@ class NewestFixes:
         if self._standstill.distance_m > 0:
             self._points[fix.device] = _ResolvedPoint(fix.time, fix.lat, fix.lon, index_version)
 
-    def stands_still(self, fix: Fix, index_version: str) -> bool:
+    def is_stationary(self, fix: Fix, index_version: str) -> bool:
         """Return whether the device's last resolved address can stand for this fix too.
 
         The distance is measured from where the address was resolved, not from the fix before, so

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from consumers.newest_fixes import NO_STANDSTILL, NewestFixes, Standstill
+from consumers.newest_fixes import NO_STANDSTILL, NewestFixes, StationaryLimits
 from consumers.records import InputRecord, OutputRecord
 from consumers.renewal import Renewal, ResolvedFix
 from geoservice.fallback.fallback import Fallback
@@ -58,7 +58,7 @@ class Resolver:
         geocoders: GeocoderSource,
         fallback: Fallback | None = None,
         *,
-        standstill: Standstill = NO_STANDSTILL,
+        standstill: StationaryLimits = NO_STANDSTILL,
         topic: str = ADDRESS,
         renewal: Renewal | None = None,
     ) -> None:
@@ -103,7 +103,7 @@ class Resolver:
                     newest[fix.device] = (record, fix)
             if self._standstill.distance_m > 0:
                 for record, fix in newest.values():
-                    if state.stands_still(fix, version):
+                    if state.is_stationary(fix, version):
                         self.stood_still += 1
                     else:
                         state.set_resolved(fix, version)

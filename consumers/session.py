@@ -26,13 +26,13 @@ from confluent_kafka import (
 )
 from confluent_kafka import Producer as LibrdkafkaProducer
 
-from consumers.erased import ErasedRecords
+from consumers.erasure_filter import ErasureFilter
 from consumers.membership import Counters, Membership, TopicsDiffer
 from consumers.processor import StateT
 from consumers.records import OutputRecord
 from consumers.restore import Restorer
 from waylog.kafka.clients import LogUnreachable, client_config, consumer_config, producer_config
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 from waylog.kafka.group_membership import leave_group
 from waylog.observability.interceptors import performance_logged
 from waylog.observability.telemetry import now_ms
@@ -95,7 +95,7 @@ class Session(Generic[StateT]):
         self._batch_began = 0.0
         servers, client_id = membership.bootstrap_servers, membership.client_id
         self._keys = shared_key_ring(servers)
-        self._erased = ErasedRecords(servers, membership.processor.state_topic)
+        self._erased = ErasureFilter(servers, membership.processor.state_topic)
         self._consumer = Consumer(
             consumer_config(
                 servers,
@@ -149,7 +149,7 @@ class Session(Generic[StateT]):
             if self._log_answers() and self._drain():
                 self._commit_now(list(self._assignments.values()))
         except KafkaException as error:
-            raise SessionFailed(said_by(error)) from error
+            raise SessionFailed(error_text(error)) from error
         except LogUnreachable as error:
             raise SessionFailed(str(error)) from error
         finally:

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker_core import errors
+from broker_core.coordinator.classic_group_members import ClassicGroupMembers
 from broker_core.coordinator.effects import Append, Effect, Moment, Respond, Token
 from broker_core.coordinator.group_offsets import GroupOffsets
 from broker_core.coordinator.member import JoinRequest, Member, join_error, sync_error
 from broker_core.coordinator.offsets import encode_group_key
-from broker_core.coordinator.roster import Roster
 from broker_core.coordinator.states import GroupState
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Group(GroupOffsets):
         #: Only increases; identifies one assignment of partitions.
         self.generation = 0
         self.protocol: str | None = None
-        self.roster = Roster()
+        self.roster = ClassicGroupMembers()
         #: Wall ms of the last change of state; offsets expire from then on.
         self.state_changed_ms = -1
         self._effects = effects

@@ -46,7 +46,7 @@ _VALUE: Final = StoredMessage(
 )
 
 
-class SharePlace(NamedTuple):
+class SharePartitionKey(NamedTuple):
     """One partition in one share group."""
 
     group_id: str
@@ -72,16 +72,16 @@ class StoredState(NamedTuple):
         )
 
 
-def encode_key(place: SharePlace) -> bytes:
+def encode_key(place: SharePartitionKey) -> bytes:
     """Encode a record key."""
     return encode_stored(_KEY, 0, place._asdict())
 
 
-def decode_key(key: bytes) -> SharePlace | None:
+def decode_key(key: bytes) -> SharePartitionKey | None:
     """Decode a key; None for kinds that are not known here. Raises RemoteProtocolError."""
     if stored_version(key) != 0:
         return None
-    return SharePlace(**decode_stored(_KEY, key))
+    return SharePartitionKey(**decode_stored(_KEY, key))
 
 
 def encode_value(state: StoredState, now_ms: int) -> bytes:

@@ -17,7 +17,7 @@ from waylog.config import load_properties
 from waylog.observability.telemetry import configure_logging
 from waylog.process.background import end_on_failure
 from waylog.process.file_limit import raise_file_limit
-from waylog.process.garbage import look_for_garbage_less_often
+from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.process.notify import notify_ready
 from waylog.process.storage_trouble import DISK_IS_FULL, describe
 
@@ -173,7 +173,7 @@ async def _serve(config: BrokerConfig) -> int:
     )
     for name, endpoint in list(broker.network.endpoints.items())[1:]:
         logger.info("listener %s at %s", name, endpoint)
-    look_for_garbage_less_often()
+    tune_garbage_collector()
     notify_ready()
     broker.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()

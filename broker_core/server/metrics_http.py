@@ -21,7 +21,7 @@ from waylog.network.bind_addresses import bind_addresses
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.served_hosts import ServedHosts
 from waylog.observability.metrics_token import is_metrics_token, shown_secret
-from waylog.supervision.held_ports import is_held
+from waylog.supervision.reserved_ports import is_held
 
 logger = logging.getLogger(__name__)
 

@@ -40,18 +40,18 @@ from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.replica_sessions import ReplicaSessions
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.partitions.topics import Topic, TopicRegistry
-from broker_core.server.settings.authority import Authority, Done, LocalAuthority
+from broker_core.server.settings.admin_operations import AdminOperations, Done, LocalAdminOperations
 from broker_core.server.settings.dynamic_config import DynamicConfig
 from broker_core.server.settings.group_settings import GroupSettings
 from broker_core.server.settings.settings_store import SettingsStore
 from broker_core.server.sharing.share_coordinator import ShareCoordinator
+from broker_core.server.sharing.share_coordinator_client import ShareCoordinatorClient
 from broker_core.server.sharing.share_groups import ShareGroups
 from broker_core.server.sharing.share_partitions import SharePartitions
-from broker_core.server.sharing.share_states import ShareStates
 from broker_core.server.view import ClusterView, ImageView, LocalView, Node
 from waylog.config import Endpoint
 from waylog.network.connection_pool import ConnectionPool
-from waylog.network.peer_parties import PeerParties
+from waylog.network.peer_parties import ClientIdentifier
 from waylog.observability.metrics_token import ensure_metrics_token
 from waylog.process.file_limit import room_for_connections
 
@@ -73,7 +73,7 @@ class Broker:
         self.advertised = config.listeners[0].advertised or self.endpoint
         self.metrics_server: MetricsServer | None = None
         self.metrics_endpoint: Endpoint | None = None
-        self._parties = PeerParties(count_addresses=False)
+        self._parties = ClientIdentifier(count_addresses=False)
         #: Connections of all listeners and of the metrics server.
         self.connection_pool = ConnectionPool(room_for_connections(), self._parties.of)
         self.login_failures = LoginFailures(config.failed_authentication_delay_ms)
@@ -159,7 +159,7 @@ class Broker:
         self.share_coordinator = ShareCoordinator(
             config, self.topics, self.flusher, clock, is_alone=is_alone
         )
-        self.share_states = ShareStates(
+        self.share_states = ShareCoordinatorClient(
             self.share_coordinator,
             self.replication,
             lambda: self._create_internal_topic(STATE_TOPIC),
@@ -356,14 +356,14 @@ class Broker:
             raise errors.CoordinatorNotAvailable(f"nobody leads {place[0]}-{place[1]}")
         return node
 
-    def administer(self, action: Callable[[Authority], None], done: Done) -> None:
+    def administer(self, action: Callable[[AdminOperations], None], done: Done) -> None:
         """Change topics or settings; `done` is called when the change is durable or has failed."""
         if self.cluster is not None:
             self.cluster.administer(action, done)
             return
         try:
             with self.topics.saved_together():
-                action(LocalAuthority(self))
+                action(LocalAdminOperations(self))
         except errors.BrokerError as error:
             done(error)
         else:

@@ -17,7 +17,7 @@ from gateway.bodies.parts import Body
 from gateway.bodies.rest_records import Produced, RecordsRefused
 from gateway.formats import LISTS, Context, Parsed
 from gateway.limits.pools import ShareExceeded, Turns
-from waylog.process.answering_process import IDLE_S, AnsweringProcess
+from waylog.process.helper_process import IDLE_S, HelperProcess
 
 #: A body of at most this size and this number of commas is parsed in the gateway's own process.
 READ_HERE_BYTES_MAX: Final = 16 * 1024
@@ -78,7 +78,7 @@ class Parsing:
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self._turns = Turns(1, 1, _WAITING_EACH)
-        self._process = AnsweringProcess("gateway.bodies.parsing_process", idle_s=idle_s)
+        self._process = HelperProcess("gateway.bodies.parsing_process", idle_s=idle_s)
 
     async def parse(
         self, format_name: str, body: bytes | Body, context: Context, party: str

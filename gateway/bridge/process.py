@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gateway.bridge.catch_up import CatchUpSubmitter
 from gateway.bridge.cluster import Cluster, ClusterSettings
-from gateway.bridge.doubts import PatientSubmitter
 from gateway.bridge.inbound import Inbound
 from gateway.bridge.outbound import Outbound, Which
 from gateway.bridge.secret import use_secret_of
@@ -81,7 +81,7 @@ async def _start(
     stack.push_async_callback(keeper.close)
     await keeper.start()
     logger.info("%d ids of fixes are known", len(known_fixes))
-    submitter = PatientSubmitter(
+    submitter = CatchUpSubmitter(
         *(producer, telemetry, loop),
         known_fixes=known_fixes,
         all_known=keeper.all_known,

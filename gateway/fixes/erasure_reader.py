@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from gateway.fixes.log_topics import await_topics
 from waylog.kafka.clients import LogReader, LogUnreachable
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 from waylog.kafka.topics import ERASURE, TOPICS
 
 
@@ -53,7 +53,7 @@ async def open_erasures(bootstrap_servers: str, client_id: str) -> AsyncIterator
     try:
         await await_topics(bootstrap_servers, own)
     except (KafkaException, LogUnreachable) as error:
-        raise OSError(f"topic {ERASURE} could not be created: {said_by(error)}") from error
+        raise OSError(f"topic {ERASURE} could not be created: {error_text(error)}") from error
     erasures = ErasureReader()
     caught_up = asyncio.Event()
     reader = LogReader(

@@ -20,7 +20,11 @@ from gateway.http.ingest.ulogger_sessions import UloggerSessions
 from gateway.http.kafka_rest.kafka_rest import KafkaRest
 from gateway.http.openapi import openapi
 from gateway.http.plain.plain_server import Accept, PlainServer
-from gateway.http.requests.authentication import overseer, remote_of, shown_credentials
+from gateway.http.requests.authentication import (
+    remote_of,
+    require_metrics_access,
+    shown_credentials,
+)
 from gateway.http.requests.browsers import require_served_host, same_origin
 from gateway.http.requests.responses import (
     Refused,
@@ -41,7 +45,7 @@ from gateway.observability.exposition import exposition
 from gateway.viewers.log_range import LogRanges
 from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
-from waylog.supervision.held_ports import is_held
+from waylog.supervision.reserved_ports import is_held
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +133,7 @@ def _route_of(request: web.Request) -> str:
 
 
 async def _metrics(request: web.Request) -> web.Response:
-    await overseer(request)
+    await require_metrics_access(request)
     return web.Response(
         body=exposition(request.app[SERVICES].metrics),
         headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},

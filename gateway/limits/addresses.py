@@ -1,4 +1,4 @@
-"""Limits on connections and requests per address; for guesses see gateway.limits.guesses.
+"""Limits on connections and requests per address; for guesses see gateway.limits.failed_logins.
 
 Addresses are grouped to parties (waylog.network.peer_parties). Loopback is not limited: its
 connections come from a proxy, or from this machine, whose accounts have shares of the listeners'

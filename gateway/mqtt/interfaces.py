@@ -29,7 +29,7 @@ class Authenticator(Protocol):
     async def authenticate(self, user: str, password: str, address: str = "") -> Identity | None:
         """Return the identity; None for an unknown user or a wrong password.
 
-        Raises TooManyGuesses.
+        Raises TooManyFailedLogins.
         """
 
     async def authenticate_certificate(self, name: str) -> Identity | None:

@@ -32,7 +32,7 @@ FRESH_MS: Final = 30 * 60 * 1000
 _PENDING_MAX: Final = 10_000
 
 
-class OncePerMachine:
+class MachineLock:
     """A lock that one process of a machine holds until it ends."""
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +58,7 @@ class Notices:
         self,
         places: Places,
         locations: LocationView,
-        once: OncePerMachine,
+        once: MachineLock,
         clock_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._places = places

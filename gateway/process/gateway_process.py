@@ -17,21 +17,21 @@ from gateway.fixes.erasure_reader import open_erasures
 from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key, use_secret
 from gateway.fixes.siphash import KEY_BYTES
 from gateway.fixes.submit import Submitter
+from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
-from gateway.friends.telling import Telling
 from gateway.http.listener import HttpServer, start_http
-from gateway.http.requests.entrances import Entrances
+from gateway.http.requests.device_endpoints import DeviceEndpoints
 from gateway.http.requests.services import Services
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
-from gateway.limits.guesses import open_guesses
-from gateway.limits.refusals import RefusalRecords
+from gateway.limits.failed_logins import open_guesses
+from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.listening.options import MqttOptions, within_machine
 from gateway.mqtt.listening.scram import mechanisms_over
-from gateway.mqtt.workers.membership import DoubtingSubmitter, LocalChannel, join
+from gateway.mqtt.workers.membership import DeduplicatingSubmitter, LocalChannel, join
 from gateway.mqtt.workers.worker_hub import WorkerHub
 from gateway.notices.arrivals import Arrival
-from gateway.notices.notices import Notices, OncePerMachine, event_of
+from gateway.notices.notices import MachineLock, Notices, event_of
 from gateway.notices.push import Pusher
 from gateway.notices.web_push import WebPush
 from gateway.observability.metrics import GatewayMetrics
@@ -52,12 +52,12 @@ from gateway.views.views import AddressView, LocationView
 from waylog.config import Endpoint
 from waylog.kafka.batch_producer import open_producer
 from waylog.network.connection_pool import ConnectionPool
-from waylog.network.peer_parties import PeerParties
+from waylog.network.peer_parties import ClientIdentifier
 from waylog.network.served_hosts import ServedHosts
 from waylog.observability.telemetry import KafkaTelemetry, now_ms
-from waylog.process.background import Rounds, spawn
+from waylog.process.background import PeriodicTask, spawn
 from waylog.process.file_limit import room_for_connections
-from waylog.process.garbage import look_for_garbage_less_often
+from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.sealing.sealing import LogProducer, sealed_if_configured
 
 if TYPE_CHECKING:
@@ -151,13 +151,13 @@ class _Gateway:
         self._limits = HttpLimits(append_timeout_s=settings.append_timeout_s)
         #: Limits per address over HTTP and MQTT together.
         self.addresses = Addresses(self._limits)
-        parties = PeerParties().open()
+        parties = ClientIdentifier().open()
         stack.callback(parties.close)
         self.connections = ConnectionPool(room_for_connections(), parties.of)
         self._proxies = TrustedProxies(settings.trusted_proxies)
         self.guesses = open_guesses(settings.users, store, self._limits)
         stack.callback(self.guesses.close)
-        self.refusals = RefusalRecords()
+        self.refusals = RefusalSampler()
         self.authenticator = Authenticator(
             store, open_mode=settings.open_mode, guesses=self.guesses
         )
@@ -185,7 +185,7 @@ class _Gateway:
             (self.location_view, self.address_view),
             self.metrics,
             self.permissions,
-            Telling(self.friend_filter),
+            FriendEventFilter(self.friend_filter),
             of_user_max=settings.viewers_per_user,
             of_address_max=settings.viewers_per_address,
         )
@@ -203,7 +203,7 @@ class _Gateway:
         else:
             self.worker_hub = WorkerHub(loop.call_later, self._is_known, self._newest_time)
             self.channel = LocalChannel(self.worker_hub)
-            self.submitter = DoubtingSubmitter(
+            self.submitter = DeduplicatingSubmitter(
                 self.producer,
                 telemetry,
                 loop,
@@ -213,7 +213,7 @@ class _Gateway:
             )
         self.archive = Archive(settings.history, settings.places)
         stack.push_async_callback(self.archive.close)
-        once = OncePerMachine(settings.users.with_name(f"{settings.users.name}.notices"))
+        once = MachineLock(settings.users.with_name(f"{settings.users.name}.notices"))
         stack.callback(once.close)
         self.notices = Notices(self.places, self.location_view, once)
         self.notices.tell(self.pusher.arrived)
@@ -251,13 +251,13 @@ class _Gateway:
         await keeper.start()
         for topic, reader in keeper.live.items():
             self.readiness.add(topic, reader_trouble(reader))
-        self._beside(Rounds("readiness").run(WATCH_S, self.readiness.look), "readiness")
+        self._beside(PeriodicTask("readiness").run(WATCH_S, self.readiness.look), "readiness")
         logger.info(
             "views have caught up: %d devices, %d fixes known",
             len(self.location_view),
             len(self.location_view.known_fixes),
         )
-        look_for_garbage_less_often()
+        tune_garbage_collector()
         await asyncio.wait({looking}, timeout=START_S)
         self._register_gauges()
         if not self._settings.open_mode:
@@ -311,10 +311,10 @@ class _Gateway:
             settings.http, services, settings.client_id, reuse_port=settings.share_ports
         )
 
-    def _entrances(self) -> Entrances:
+    def _entrances(self) -> DeviceEndpoints:
         tls, demo = self._settings.mqtt_options.tls, self._settings.demo_token
         program = Path(sys.executable).with_name("waylog")
-        return Entrances(
+        return DeviceEndpoints(
             command=str(program) if program.exists() else None,
             mqtt_port=None if self.mqtt_endpoint is None else self.mqtt_endpoint.port,
             mqtts_port=None if tls is None else tls.port,
@@ -360,7 +360,7 @@ class _Gateway:
             refusals=self.refusals,
             proxies=self._proxies if self._settings.proxy_protocol else None,
             permissions=self.permissions,
-            telling=Telling(self.friend_filter),
+            telling=FriendEventFilter(self.friend_filter),
             parsing=self.parsing,
             reuse_port=self._settings.share_ports,
         )

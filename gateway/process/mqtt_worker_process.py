@@ -11,11 +11,11 @@ from typing import Final
 
 from gateway.bodies.parsing import Parsing
 from gateway.fixes.erasure_reader import open_erasures
+from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
-from gateway.friends.telling import Telling
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
-from gateway.limits.guesses import open_guesses
+from gateway.limits.failed_logins import open_guesses
 from gateway.mqtt.journal.kafka_journal import ensure_mapped_topics, open_journal
 from gateway.mqtt.listening.certificates import listen_with_tls
 from gateway.mqtt.listening.listener import MqttServer, start_mqtt
@@ -24,7 +24,7 @@ from gateway.mqtt.listening.scram import mechanisms_over
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.requests import RelayUnavailable
 from gateway.mqtt.sessions.session import Message
-from gateway.mqtt.workers.membership import DoubtingSubmitter, join
+from gateway.mqtt.workers.membership import DeduplicatingSubmitter, join
 from gateway.mqtt.workers.relay_client import NoAddresses, RelayClient
 from gateway.notices.push import Pusher
 from gateway.process.gateway_process import GatewaySettings
@@ -36,11 +36,11 @@ from gateway.users.permissions import Permissions
 from gateway.views.places import START_S, Places
 from waylog.kafka.batch_producer import open_producer
 from waylog.network.connection_pool import ConnectionPool
-from waylog.network.peer_parties import PeerParties
+from waylog.network.peer_parties import ClientIdentifier
 from waylog.observability.telemetry import KafkaTelemetry
 from waylog.process.background import TaskSet, spawn
 from waylog.process.file_limit import room_for_connections
-from waylog.process.garbage import look_for_garbage_less_often
+from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.sealing.sealing import LogProducer, sealed_if_configured
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ async def serve_mqtt_worker(settings: GatewaySettings, relay_path: Path) -> int:
 
     async def start(telemetry: KafkaTelemetry, stack: AsyncExitStack) -> Started:
         server, producer = await _start(settings, relay_path, telemetry, stack)
-        look_for_garbage_less_often()
+        tune_garbage_collector()
         return Started(producer, f"http=none mqtt={server.endpoint} relay={relay_path}")
 
     return await serve_until_stopped(settings.bootstrap_servers, settings.client_id, start)
@@ -113,7 +113,7 @@ async def _start(
     )
     nothing = NoAddresses()
     options = settings.mqtt_options
-    submitter = DoubtingSubmitter(
+    submitter = DeduplicatingSubmitter(
         producer,
         telemetry,
         loop,
@@ -124,7 +124,7 @@ async def _start(
     await asyncio.wait({looking}, timeout=START_S)
     parsing = Parsing()
     stack.push_async_callback(parsing.close)
-    parties = PeerParties().open()
+    parties = ClientIdentifier().open()
     stack.callback(parties.close)
     server = await start_mqtt(
         settings.mqtt,
@@ -143,7 +143,7 @@ async def _start(
         guesses=guesses,
         proxies=TrustedProxies(settings.trusted_proxies) if settings.proxy_protocol else None,
         permissions=permissions,
-        telling=Telling(friend_filter),
+        telling=FriendEventFilter(friend_filter),
         parsing=parsing,
         reuse_port=settings.share_ports,
     )

@@ -16,7 +16,7 @@ import msgspec
 
 from gateway.friends.home_blur import Circle
 from gateway.limits.pools import ShareExceeded, Turns
-from waylog.process.answering_process import AnsweringProcess
+from waylog.process.helper_process import HelperProcess
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Archive:
 
     def __init__(self, history: str | None, places: str | None) -> None:
         self._urls = (history or "", places or "")
-        self._process = AnsweringProcess("gateway.tracks.archive_process", *self._urls)
+        self._process = HelperProcess("gateway.tracks.archive_process", *self._urls)
         self._turns = Turns(1, 1, _WAITING_EACH_MAX)
         self._waiting = 0
 

@@ -18,7 +18,7 @@ import msgspec
 from gateway.tracks.archive import AnswerHead, ArchiveRefused, ArchiveUnavailable, Question
 from gateway.tracks.track_encoders import encode_track
 from gateway.tracks.track_points import points_of, unpacked
-from waylog.process.garbage import look_for_garbage_less_often
+from waylog.process.garbage_collection import tune_garbage_collector
 
 if TYPE_CHECKING:
     from waylog.history.history_reader import HistoryReader
@@ -138,7 +138,7 @@ def main(history: str, places: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     reader = Reader(history, places)
     # A year's track is a hundred thousand objects that are freed together.
-    look_for_garbage_less_often()
+    tune_garbage_collector()
     questions, output = sys.stdin.buffer, sys.stdout.buffer
     while line := questions.readline():
         content = b""

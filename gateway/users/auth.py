@@ -23,7 +23,7 @@ from typing import Final
 
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from gateway.limits.guesses import Guesses
+from gateway.limits.failed_logins import FailedLogins
 from gateway.limits.password_queue import PasswordQueue, QueueFull
 from gateway.users.database import DEVICE_NAME, TOKEN_PREFIX, Credential, UserStore, password_hasher
 from gateway.users.rights import USUAL_RIGHTS, Rights
@@ -76,10 +76,10 @@ class Authenticator:
         *,
         open_mode: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        guesses: Guesses | None = None,
+        guesses: FailedLogins | None = None,
     ) -> None:
         self.open_mode = open_mode
-        self._guesses = Guesses() if guesses is None else guesses
+        self._guesses = FailedLogins() if guesses is None else guesses
         self._store = store
         self._clock = clock
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
@@ -109,7 +109,7 @@ class Authenticator:
         """Return the identity of a user by password or by one of its tokens; None if refused.
 
         `address` is the client's: addresses take turns and have limits on guesses. In open mode
-        every name is accepted. Raises AuthenticationUnavailable, TooManyGuesses.
+        every name is accepted. Raises AuthenticationUnavailable, TooManyFailedLogins.
         """
         if self.open_mode:
             name = user or ANONYMOUS
@@ -140,7 +140,7 @@ class Authenticator:
     async def authenticate_token(self, token: str, address: str = "") -> Identity | None:
         """Return the identity that a token belongs to; None if refused.
 
-        Raises AuthenticationUnavailable, TooManyGuesses.
+        Raises AuthenticationUnavailable, TooManyFailedLogins.
         """
         if not _may_be_known(token):
             return None

@@ -97,7 +97,7 @@ class Credential:
 
 
 @dataclass(frozen=True)
-class Standing:
+class UserState:
     """The state of a user that has not been revoked."""
 
     admin: bool
@@ -156,7 +156,7 @@ class UserStore:
         with self._lock:
             return rights_versions.changed_after(self._connection, version)
 
-    def standing(self, user: str, credential: str | None) -> Standing | None:
+    def standing(self, user: str, credential: str | None) -> UserState | None:
         """Return a user's current state; None if user, credential or session has been revoked.
 
         `credential` is the hash of the credential or session; None checks the user alone.
@@ -169,7 +169,7 @@ class UserStore:
                 "WHERE hash = :hash AND user = :user AND expires > :now))",
                 {"user": user, "hash": credential, "now": time.time_ns() // 1_000_000},
             ).fetchone()
-        return None if row is None else Standing(admin=bool(row[0]))
+        return None if row is None else UserState(admin=bool(row[0]))
 
     def set_admin(self, user: str, admin: bool) -> None:
         """Make a user an administrator, or an ordinary user again. Raises UnknownUser."""

@@ -33,7 +33,7 @@ _KEPT_MAX: Final = 20_000
 Subscriber = Callable[[Set[str]], object]
 
 
-class Sight(Enum):
+class Visibility(Enum):
     """The extent to which an identity may see a device's data."""
 
     NOTHING = "nothing"
@@ -42,7 +42,7 @@ class Sight(Enum):
     EVERYTHING = "everything"
 
 
-def sight_of(identity: Identity, device: str) -> Sight:
+def visibility_of(identity: Identity, device: str) -> Visibility:
     """Return what an identity may see of a device (`user/device`) now.
 
     A token of one device gives access to that device, and to current positions of friends (see
@@ -51,15 +51,15 @@ def sight_of(identity: Identity, device: str) -> Sight:
     owner, _, name = device.partition("/")
     if identity.device is None:
         if identity.admin or owner == identity.user:
-            return Sight.EVERYTHING
+            return Visibility.EVERYTHING
     elif owner == identity.user:
-        return Sight.EVERYTHING if name == identity.device else Sight.NOTHING
-    return Sight.TOLD if owner in identity.rights.friends else Sight.NOTHING
+        return Visibility.EVERYTHING if name == identity.device else Visibility.NOTHING
+    return Visibility.TOLD if owner in identity.rights.friends else Visibility.NOTHING
 
 
 def may_see(identity: Identity, device: str) -> bool:
     """Tell whether an identity may see anything of a device now."""
-    return sight_of(identity, device) is not Sight.NOTHING
+    return visibility_of(identity, device) is not Visibility.NOTHING
 
 
 def may_look_back(identity: Identity, device: str) -> bool:
@@ -67,8 +67,8 @@ def may_look_back(identity: Identity, device: str) -> bool:
 
     A token of one device shows where friends are, not where they were.
     """
-    sight = sight_of(identity, device)
-    return sight is Sight.EVERYTHING or (sight is Sight.TOLD and identity.device is None)
+    sight = visibility_of(identity, device)
+    return sight is Visibility.EVERYTHING or (sight is Visibility.TOLD and identity.device is None)
 
 
 def friends_since(identity: Identity, owner: str) -> int | None:

@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from gateway.friends.telling import Telling
+from gateway.friends.friend_events import FriendEventFilter
 from gateway.limits.bounds import HttpLimits
 from gateway.observability.metrics import GatewayMetrics
 from gateway.users.auth import Identity
-from gateway.users.permissions import Permissions, Sight, friends_since, may_look_back, sight_of
+from gateway.users.permissions import (
+    Permissions,
+    Visibility,
+    friends_since,
+    may_look_back,
+    visibility_of,
+)
 from gateway.viewers.cursors import Cursor, encode_cursor, written
 from gateway.viewers.live_events import Batch, Feed, LiveEvent
 from gateway.views.views import ViewEvent
@@ -204,24 +210,26 @@ class Viewer:
         if not self._wants(event):
             return None
         identity = self.identity
-        sight = sight_of(identity, event.device)
-        if sight is Sight.NOTHING:
+        sight = visibility_of(identity, event.device)
+        if sight is Visibility.NOTHING:
             return None
-        if sight is Sight.TOLD:
+        if sight is Visibility.TOLD:
             owner = event.device.partition("/")[0]
             if live.told is None or live.told_ms < (friends_since(identity, owner) or 0):
                 return None
             live = live.told
         return live if self._is_inside(live.event) else None
 
-    def shown_of_before(self, events: Iterable[ViewEvent], telling: Telling) -> list[ViewEvent]:
+    def shown_of_before(
+        self, events: Iterable[ViewEvent], telling: FriendEventFilter
+    ) -> list[ViewEvent]:
         """Return the missed events that this viewer may see; `telling` is of this catch-up."""
         shown: list[ViewEvent] = []
         identity = self.identity
         for event in events:
             if not self._wants(event) or not may_look_back(identity, event.device):
                 continue
-            if sight_of(identity, event.device) is Sight.TOLD:
+            if visibility_of(identity, event.device) is Visibility.TOLD:
                 told = telling.event(event)
                 owner = event.device.partition("/")[0]
                 if told is None or told.time < (friends_since(identity, owner) or 0):
@@ -276,7 +284,7 @@ class Viewers:
         views: Sequence[View],
         metrics: GatewayMetrics,
         permissions: Permissions,
-        telling: Telling,
+        telling: FriendEventFilter,
         viewers_max: int = VIEWERS_MAX,
         of_user_max: int = HttpLimits.viewers_per_user_max,
         of_address_max: int = HttpLimits.viewers_per_address_max,

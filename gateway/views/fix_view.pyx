@@ -11,7 +11,7 @@ from gateway.fixes.record_head cimport RecordHead, read_record
 from waylog.kafka.fetched_records cimport FetchedRecord
 
 from gateway.formats.values import DAY_MS, YEAR_2000_MS
-from gateway.limits.shares import WEIGHT_BYTES
+from gateway.limits.user_weights import WEIGHT_BYTES
 from gateway.views.track_store import CHUNK_BYTES
 
 cdef int64_t LATEST_AHEAD_MS = DAY_MS

@@ -8,7 +8,7 @@ import struct
 from collections import deque
 from typing import Final
 
-from gateway.limits.shares import UserShares
+from gateway.limits.user_weights import UserWeights
 
 _POINT = struct.Struct("<qii4f")  # time, lat and lon in 1e-7 degrees, altitude ... course
 _TIME = struct.Struct("<q")
@@ -63,7 +63,7 @@ class TrackStore:
         self._begun: deque[_Begun] = deque()
         self._dropped = 0
         self._of_user: dict[str, list[_Begun]] = {}
-        self._shares = UserShares()
+        self._shares = UserWeights()
 
     @property
     def bytes(self) -> int:

@@ -21,7 +21,7 @@ from sortedcontainers import SortedList
 
 from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key
 from gateway.formats.values import live_time
-from gateway.limits.shares import WEIGHT_BYTES, UserShares
+from gateway.limits.user_weights import WEIGHT_BYTES, UserWeights
 from gateway.views.fix_view import take_fixes
 from gateway.views.track_store import TrackStore, pack_point
 from waylog.history.erasures import Erasure, Erasures
@@ -136,7 +136,7 @@ class View:
         # (time that decides "newest", value); the device with the latest record is at the end.
         self.newest: dict[str, tuple[int, bytes]] = {}
         self._names: SortedList[str] = SortedList()
-        self._shares = UserShares()
+        self._shares = UserWeights()
         self._sampled = 0
         #: A device has been dropped for lack of room.
         self.evicted = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from gateway.limits.shares import UserShares
+from gateway.limits.user_weights import UserWeights
 
 DEVICES_MAX: Final = 50_000
 
@@ -16,7 +16,7 @@ class WaypointsSent:
     def __init__(self, devices_max: int = DEVICES_MAX) -> None:
         self._devices_max = devices_max
         self._users: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
-        self._shares = UserShares()
+        self._shares = UserWeights()
 
     def __len__(self) -> int:
         return self._shares.weight

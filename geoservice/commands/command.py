@@ -423,13 +423,13 @@ async def _serve_until_stopped(
     from geoservice.web.server import make_app
     from waylog.config import Endpoint
     from waylog.network.connection_pool import ConnectionPool
-    from waylog.network.peer_parties import PeerParties
+    from waylog.network.peer_parties import ClientIdentifier
     from waylog.process.file_limit import raise_file_limit, room_for_connections
     from waylog.process.notify import notify_ready
 
     # There is no access log, because its lines would hold the coordinates of requests.
     runner = web.AppRunner(make_app(geocoder, fallback), access_log=None, shutdown_timeout=5.0)
-    parties = PeerParties()
+    parties = ClientIdentifier()
     raise_file_limit()
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

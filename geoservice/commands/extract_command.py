@@ -99,9 +99,9 @@ def update(arguments: argparse.Namespace) -> int:
 
     if arguments.changes and len(arguments.extract) > 1:
         raise CommandError("--changes are those of one extract")
-    from geoservice.importer.memory import keep_little
+    from geoservice.importer.memory import limit_retained_memory
 
-    keep_little()
+    limit_retained_memory()
     try:
         from geoservice.extracts.update import UpdateFailed, apply_files, apply_replication
         from geoservice.importer.build import ImportFailed, build_index

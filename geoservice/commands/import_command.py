@@ -70,9 +70,9 @@ def run_import(arguments: argparse.Namespace) -> int:
     """Build an index."""
     import msgspec
 
-    from geoservice.importer.memory import keep_little
+    from geoservice.importer.memory import limit_retained_memory
 
-    keep_little()
+    limit_retained_memory()
     try:
         from geoservice.importer.build import ImportFailed, build_index
         from geoservice.importer.reading import SourceError

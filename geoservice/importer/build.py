@@ -12,7 +12,7 @@ from typing import Final
 from geoservice.importer.builder import Builder, Built
 from geoservice.importer.countries import Countries
 from geoservice.importer.reading import Report, read_extracts
-from geoservice.importer.survey import survey_rows
+from geoservice.importer.row_attributes import survey_rows
 from geoservice.reverse.geocoder import Geocoder
 
 # Share of an import's duration, for the progress bar.

@@ -13,24 +13,24 @@ import numpy as np
 import shapely
 
 from geoservice.importer.addresses import AddressFinder, Line, is_contested, shown_lines
+from geoservice.importer.addressing import (
+    TILE_DEGREES,
+    AddressedHouse,
+    AddressedStreet,
+    Tile,
+    area_lines,
+    postcode_of,
+)
 from geoservice.importer.area_sections import PlaceNode, Polygon, area_sections
 from geoservice.importer.areas import Area
 from geoservice.importer.countries import Countries
 from geoservice.importer.country_names import CountryNames
 from geoservice.importer.interpolation import place_interpolations
-from geoservice.importer.placing import (
-    TILE_DEGREES,
-    HousePlace,
-    StreetPlace,
-    Tile,
-    area_lines,
-    postcode_of,
-)
 from geoservice.importer.postcodes import Postcodes
 from geoservice.importer.ranks import address_label
 from geoservice.importer.replication import read_state
+from geoservice.importer.row_attributes import RowAttributes
 from geoservice.importer.rows import AREA, DEGREE, LINE, NODE, POINT
-from geoservice.importer.survey import Survey
 from geoservice.importer.tags import ADMIN_LEVEL_NONE
 from geoservice.importer.writer import Addresses, Objects, Strings, group_by
 from geoservice.index import format as file_format
@@ -61,7 +61,7 @@ class Built:
 class Builder:
     """A builder that converts a survey to the sections of an index."""
 
-    def __init__(self, survey: Survey, countries: Countries, directory: Path) -> None:
+    def __init__(self, survey: RowAttributes, countries: Countries, directory: Path) -> None:
         self._survey = survey
         self._countries = countries
         self._rows = survey.source.rows
@@ -159,7 +159,7 @@ class Builder:
 
     # -- streets ---------------------------------------------------------------------------------
 
-    def _add_street(self, street: StreetPlace) -> None:
+    def _add_street(self, street: AddressedStreet) -> None:
         self._counts["streets"] += 1
         row = street.row
         rank = int(self._survey.rank_address[row])
@@ -183,11 +183,11 @@ class Builder:
                 middle = shapely.line_interpolate_point(piece, 0.5, normalized=True)
                 self.objects.add_line(number, self._tail(street, middle), layers, piece)
 
-    def _tail(self, street: StreetPlace, point: Any) -> int:
+    def _tail(self, street: AddressedStreet, point: Any) -> int:
         areas = shown_lines(street.lines, [], street.tags.address, point)
         return self._addresses.number(areas, _shown_postcode(street), street.country)
 
-    def _pieces(self, street: StreetPlace) -> list[Any]:
+    def _pieces(self, street: AddressedStreet) -> list[Any]:
         """Cut the street where it crosses from one area into another."""
         pieces = [street.geometry]
         for line in street.lines:
@@ -246,7 +246,7 @@ class Builder:
         self._object_of_row[row] = number
         return number
 
-    def _add_feature(self, feature: StreetPlace) -> None:
+    def _add_feature(self, feature: AddressedStreet) -> None:
         if not feature.tags.names:
             return
         row = feature.row
@@ -273,7 +273,7 @@ class Builder:
 
     def _add_house(
         self,
-        house: HousePlace,
+        house: AddressedHouse,
         points: list[tuple[int, Any]],
         containers: list[tuple[int, Any]],
     ) -> None:
@@ -315,7 +315,7 @@ class Builder:
             unlisted=house.unlisted_place,
             flags=sections.FLAG_NUMBER_COUNTS if counts else 0,
         )
-        if isinstance(house.parent, StreetPlace):
+        if isinstance(house.parent, AddressedStreet):
             self._parent_rows.extend((number, house.parent.row))
         point = (int(self._survey.centres.lon[row]), int(self._survey.centres.lat[row]))
         if kind == AREA:
@@ -491,7 +491,7 @@ def _area_postcode(area: Area, lines: Sequence[Line], postcodes: Postcodes) -> s
     return postcodes.nearest(np.array([area.geometry], dtype=object), [area.country])[0]
 
 
-def _shown_postcode(street: StreetPlace) -> str | None:
+def _shown_postcode(street: AddressedStreet) -> str | None:
     if street.postcode is not None:
         return street.postcode
     text = street.tags.address.get("postcode", ",")

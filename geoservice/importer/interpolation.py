@@ -15,8 +15,8 @@ from geoservice.importer.reading import Interpolation
 from geoservice.importer.rows import DEGREE, NODE
 
 if TYPE_CHECKING:
-    from geoservice.importer.placing import StreetPlace, Tile
-    from geoservice.importer.survey import Survey
+    from geoservice.importer.addressing import AddressedStreet, Tile
+    from geoservice.importer.row_attributes import RowAttributes
 
 _NUMBER_DIGITS_MAX: Final = 6
 _NODE_DEGREES: Final = 0.0005
@@ -32,12 +32,12 @@ class Interpolated:
     step: int
     geometry: Any
     middle: Any
-    street: StreetPlace
+    street: AddressedStreet
     postcode: str | None
 
 
 def place_interpolations(
-    tile: Tile, survey: Survey, box: tuple[int, int, int, int]
+    tile: Tile, survey: RowAttributes, box: tuple[int, int, int, int]
 ) -> Iterator[Interpolated]:
     """Yield the stretches of the ways whose middle is in the tile."""
     west, south, east, north = (edge / DEGREE for edge in box)
@@ -69,7 +69,7 @@ def _step(kind: str) -> int | None:
 
 
 def _numbered_nodes(
-    survey: Survey, interpolation: Interpolation
+    survey: RowAttributes, interpolation: Interpolation
 ) -> list[tuple[int | None, Any, dict[str, str]]]:
     """Return (number, point, address) of the nodes that are places, in the order of the way."""
     rows = survey.source.rows
@@ -95,7 +95,7 @@ def _stretches(
     interpolation: Interpolation,
     step: int,
     nodes: list[tuple[int | None, Any, dict[str, str]]],
-    street: StreetPlace,
+    street: AddressedStreet,
 ) -> Iterator[Interpolated]:
     line = interpolation.geometry
     remaining: tuple[float, float] = (0.0, 1.0)
@@ -126,7 +126,7 @@ def _stretches(
             return
 
 
-def _postcode(street: StreetPlace, address: dict[str, str]) -> str | None:
+def _postcode(street: AddressedStreet, address: dict[str, str]) -> str | None:
     text = address.get("postcode")
     return read_postcode(street.country, text) if text is not None else None
 
@@ -137,7 +137,7 @@ def _inner(
     previous: int,
     number: int,
     stretch: Any,
-    street: StreetPlace,
+    street: AddressedStreet,
     postcode: str | None,
 ) -> Interpolated | None:
     if previous > number:

@@ -14,7 +14,7 @@ _MMAP_BYTES: Final = 128 * 1024
 _TRIM_BYTES: Final = 1024 * 1024
 
 
-def keep_little() -> None:
+def limit_retained_memory() -> None:
     """Make the C library return freed memory to the system; call it at the start of the process.
 
     By default each thread has a heap of its own, and large blocks are kept for reuse. After an

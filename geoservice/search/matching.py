@@ -70,7 +70,7 @@ class Word(msgspec.Struct, frozen=True):
         return self.forms[0] in _LITTLE_WORDS
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ParsedQuery(msgspec.Struct, frozen=True):
     """A query split into words."""
 
     words: tuple[Word, ...]
@@ -87,23 +87,23 @@ class Match(msgspec.Struct, frozen=True):
     house: House | None
 
 
-def take_apart(query: Query) -> Asked:
+def parse_question(query: Query) -> ParsedQuery:
     """Split a query into words, and mark what each of them may be."""
     if query.structured is None:
         words = _words(query.text, may_name=True, may_place=True, may_number=True)
-        return Asked(words, _house_numbers(query.text), query.ranks)
+        return ParsedQuery(words, _house_numbers(query.text), query.ranks)
     # The finest part is what is searched, the others are the areas around it.
     parts = [(name, getattr(query.structured, name)) for name in _PART_RANKS]
     parts = [(name, text) for name, text in parts if text.strip()]
     if not parts:
-        return Asked((), (), query.ranks)
+        return ParsedQuery((), (), query.ranks)
     finest, text = parts[0]
     numbered = finest == "street"
     asked = _words(text, may_name=True, may_place=False, may_number=numbered)
     for _, coarser in parts[1:]:
         asked += _words(coarser, may_name=False, may_place=True, may_number=False)
     house_numbers = _house_numbers(text) if numbered else ()
-    return Asked(asked, house_numbers, query.ranks or _PART_RANKS[finest])
+    return ParsedQuery(asked, house_numbers, query.ranks or _PART_RANKS[finest])
 
 
 def _words(text: str, *, may_name: bool, may_place: bool, may_number: bool) -> tuple[Word, ...]:
@@ -133,7 +133,7 @@ def _house_numbers(text: str) -> tuple[str, ...]:
 class Matching:
     """The matching of one query with one layer."""
 
-    def __init__(self, layer: SearchLayer, query: Query, asked: Asked) -> None:
+    def __init__(self, layer: SearchLayer, query: Query, asked: ParsedQuery) -> None:
         self._layer = layer
         self._query = query
         self._asked = asked

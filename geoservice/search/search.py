@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from geoservice.reverse.geocoder import Place
-from geoservice.search.matching import Match, Matching, take_apart
+from geoservice.search.matching import Match, Matching, parse_question
 from geoservice.search.query import Query, SearchLayer
 from geoservice.search.words import all_forms, plain
 
@@ -22,7 +22,7 @@ _LAYERS: Final = dict.fromkeys(("highway", "place", "boundary", "building"), "ad
 
 def search(layers: Sequence[SearchLayer], query: Query) -> list[Place]:
     """Return the places that match, best first, at most as many as the limit."""
-    asked = take_apart(query)
+    asked = parse_question(query)
     if not any(word.may_name and not word.is_little for word in asked.words):
         return []
     matches: list[Match] = []

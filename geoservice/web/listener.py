@@ -9,7 +9,7 @@ from typing import Final, cast
 from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
 from waylog.network.connection_pool import ConnectionPool
-from waylog.supervision.held_ports import is_held
+from waylog.supervision.reserved_ports import is_held
 
 #: Limit of open connections; an idle one takes about 10 kB.
 CONNECTIONS_MAX: Final = 4096

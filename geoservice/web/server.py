@@ -14,7 +14,6 @@ from aiohttp import web
 from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.geocoder import DEFAULT_LAYERS, Geocoder, Place, ReverseResult
 from geoservice.reverse.watch import FixedGeocoder, GeocoderSource
-from geoservice.web.finished import FinishedAnswers
 from geoservice.web.nominatim import (
     CONTENT_TYPES,
     FORMATS,
@@ -25,6 +24,7 @@ from geoservice.web.nominatim import (
     render_reverse,
 )
 from geoservice.web.parameters import BadRequest, Parameters, parse_query
+from geoservice.web.rendered_answers import RenderedAnswers
 from geoservice.web.search_server import NotSearchable, SearchEndpoint
 
 BATCH_POINTS_MAX: Final = 10_000
@@ -42,12 +42,12 @@ class _Finished:
     """The cache of serialised answers of the geocoder in use."""
 
     def __init__(self) -> None:
-        self._answers: FinishedAnswers | None = None
+        self._answers: RenderedAnswers | None = None
 
-    def answers(self, geocoder: Geocoder) -> FinishedAnswers:
+    def answers(self, geocoder: Geocoder) -> RenderedAnswers:
         """Return the cache of this geocoder."""
         if self._answers is None or self._answers.geocoder is not geocoder:
-            self._answers = FinishedAnswers(geocoder)
+            self._answers = RenderedAnswers(geocoder)
         return self._answers
 
 

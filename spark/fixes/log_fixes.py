@@ -15,7 +15,7 @@ from spark.fixes.log_source import OffsetRange, read_range
 from spark.fixes.schema import LogRecord, Unreadable, decode_records
 from waylog.cli import CommandError
 from waylog.kafka.clients import LogUnreachable, producer_config
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 from waylog.kafka.topics import ERROR
 from waylog.messages import Rejected, encode
 from waylog.sealing.sealing import ENVIRONMENT, is_sealed, shared_key_ring
@@ -123,7 +123,7 @@ def report_unreadable(
             except BufferError:
                 producer.poll(0.1)
             except KafkaException as error:
-                failures.append(said_by(error))
+                failures.append(error_text(error))
                 break
     if producer.flush(60.0) or failures:
         raise LogUnreachable(

@@ -15,13 +15,13 @@ from typing import Final
 
 import msgspec
 
-from spark.fixes.landing import LandedFile, land
 from spark.fixes.log_fixes import next_ends, read_fixes
 from spark.fixes.log_source import LogOffsets, OffsetRange
+from spark.fixes.staging import StagedFile, land
 from spark.history.files import Committed, HistoryFiles
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable
-from waylog.process.log_contact import LogContact
+from waylog.process.broker_liveness import BrokerLiveness
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class ArrowHistory:
         try:
             position = self._read_checkpoint()
             target = None
-            contact = LogContact()
+            contact = BrokerLiveness()
             while not stopping.is_set():
                 started = time.monotonic()
                 try:
@@ -99,7 +99,7 @@ class ArrowHistory:
     ) -> bool:
         """Stage and commit one batch; return False if a stop has interrupted it."""
         started = time.monotonic()
-        landed: list[LandedFile] = []
+        landed: list[StagedFile] = []
         for partition, end in batch.items():
             start = position.get(partition, 0)
             if end <= start:
@@ -108,7 +108,7 @@ class ArrowHistory:
                 return False
             fixes = read_fixes(self._servers, self._topic, OffsetRange(partition, start, end))
             for rows in land(fixes, self._storage, start, end):
-                landed += [LandedFile(**row) for row in rows.to_pylist()]
+                landed += [StagedFile(**row) for row in rows.to_pylist()]
         committed = self._files.commit(landed)
         self._storage.create_folder(CHECKPOINT.rpartition("/")[0])
         self._storage.replace_bytes(

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spark.fixes.fixes import to_units
-from spark.fixes.landing import without_erased
 from spark.fixes.schema import HISTORY_SCHEMA
+from spark.fixes.staging import without_erased
 from waylog.history.history_reader import (
     MONTH_LENGTH,
     RUNS_KEY,

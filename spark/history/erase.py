@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from geoservice.fallback.answer_log import GEOCODED
-from spark.fixes.landing import rewrite_landed
+from spark.fixes.staging import rewrite_landed
 from spark.history.compaction import rewrite_without
 from spark.history.manifest import ManifestWriter
 from waylog.config import ConfigError

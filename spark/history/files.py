@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark.fixes.landing import FOLDER, PARQUET_OPTIONS, LandedFile, rewrite_landed
 from spark.fixes.recent_ids import RecentIds
 from spark.fixes.schema import HISTORY_SCHEMA, id_hashes
+from spark.fixes.staging import FOLDER, PARQUET_OPTIONS, StagedFile, rewrite_landed
 from waylog.history.history_reader import HistoryReader, erased_before
 from waylog.history.storage import Storage
 
@@ -105,12 +105,12 @@ class HistoryFiles:
             if files
         }
 
-    def commit(self, landed: Sequence[LandedFile]) -> Committed:
+    def commit(self, landed: Sequence[StagedFile]) -> Committed:
         """Add the files of one batch to the history."""
         committed = Committed()
         folders: set[str] = set()
 
-        def partition_of(file: LandedFile) -> int:
+        def partition_of(file: StagedFile) -> int:
             return file.partition
 
         for partition, files in groupby(sorted(landed, key=partition_of), key=partition_of):
@@ -122,7 +122,7 @@ class HistoryFiles:
         self._erase_again(landed)
         return committed
 
-    def _erase_again(self, landed: Sequence[LandedFile]) -> None:
+    def _erase_again(self, landed: Sequence[StagedFile]) -> None:
         """Remove rows of devices that were erased after the rows were read.
 
         The erasure may have searched the history before these files had their final names.
@@ -136,7 +136,7 @@ class HistoryFiles:
         self._erased = erased
 
     def _commit_partition(
-        self, partition: int, files: list[LandedFile], committed: Committed, folders: set[str]
+        self, partition: int, files: list[StagedFile], committed: Committed, folders: set[str]
     ) -> None:
         start = min(file.first for file in files)
         window = self._windows.get(partition)

@@ -1,7 +1,7 @@
 """The history job: topic `location` to Parquet, as a Spark structured stream.
 
 Spark plans the batches, keeps their offsets in its write-ahead log and distributes them to tasks.
-Tasks write staged files (spark.fixes.landing). This job gives the files of each batch their final
+Tasks write staged files (spark.fixes.staging). This job gives the files of each batch their final
 names (spark.history.files), after which Spark records the batch as done. Spark's own file sink is
 not used: it is exactly-once only for readers that know its log, and leaves broken files to all
 others.
@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from spark.fixes.landing import LandedFile
 from spark.fixes.log_source import LogOffsets, Watermarks
+from spark.fixes.staging import StagedFile
 from spark.history.files import RECENT_IDS, Committed, HistoryFiles
-from spark.history.upkeep import Upkeep
+from spark.history.periodic_compaction import PeriodicCompaction
 from spark.runtime.checkpoint import check_checkpoint
 from spark.runtime.session import DEFAULT_MASTER, close_session, open_session_unless
 from waylog.cli import CommandError
@@ -142,10 +142,10 @@ class HistoryJob:
         return self.total
 
     def _honour_erasures(self) -> None:
-        from spark.history.erasure_upkeep import ErasureUpkeep
+        from spark.history.erasure_applier import ErasureApplier
 
         settings = self._settings
-        upkeep = ErasureUpkeep(
+        upkeep = ErasureApplier(
             settings.bootstrap_servers, settings.out, settings.places, self._stopping
         )
         try:
@@ -223,7 +223,7 @@ class HistoryJob:
         if with_places and not self._settings.once:
             places.start()
         if self._settings.compact_interval_s and not self._settings.once:
-            upkeep = Upkeep(
+            upkeep = PeriodicCompaction(
                 self._settings.out,
                 self._settings.compact_interval_s,
                 self._settings.compact_settled_h,
@@ -273,7 +273,7 @@ class HistoryJob:
 
     def _commit_batch(self, frame: DataFrame, _: int) -> None:
         started = time.monotonic()
-        landed = [LandedFile(*row) for row in frame.collect()]
+        landed = [StagedFile(*row) for row in frame.collect()]
         self._on_committed(self._files.commit(landed), time.monotonic() - started)
 
     def _on_committed(self, committed: Committed, seconds: float) -> None:
@@ -342,7 +342,7 @@ def _read_landed_jvm(
     from pyspark.errors import AnalysisException
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from spark.fixes.landing import LANDED_SCHEMA
+    from spark.fixes.staging import STAGED_SCHEMA
     from spark.history.jvm_source import landing_function
 
     reader = session.readStream.format("kafka")
@@ -364,7 +364,7 @@ def _read_landed_jvm(
         ) from error
     return frame.select("partition", "offset", "key", "value").mapInArrow(
         landing_function(settings.bootstrap_servers, LOCATION, storage),
-        from_arrow_schema(LANDED_SCHEMA),
+        from_arrow_schema(STAGED_SCHEMA),
     )
 
 

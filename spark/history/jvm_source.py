@@ -8,9 +8,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark.fixes.landing import land
 from spark.fixes.log_fixes import refuse_sealed, report_unreadable
 from spark.fixes.schema import LogRecord, decode_records
+from spark.fixes.staging import land
 from waylog.history.storage import Storage
 from waylog.sealing.sealing import is_sealed, shared_key_ring
 from waylog.sealing.value_encryption import NotAuthentic

@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.fixes.landing import PARQUET_OPTIONS
 from spark.fixes.schema import HISTORY_SCHEMA
+from spark.fixes.staging import PARQUET_OPTIONS
 from spark.history.compaction import compact_period, plan_period
 from spark.history.manifest import ManifestWriter
 from waylog.history.history_reader import HistoryReader

@@ -26,14 +26,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark.fixes.landing import LANDED_SCHEMA, land
 from spark.fixes.log_fixes import next_ends, read_fixes
 from spark.fixes.log_source import LogOffsets, OffsetRange, Watermarks
 from spark.fixes.schema import HISTORY_SCHEMA
+from spark.fixes.staging import STAGED_SCHEMA, land
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.topics import LOCATION
-from waylog.process.log_contact import LogContact
+from waylog.process.broker_liveness import BrokerLiveness
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class LocationSource(DataSource):
 
 
 class LandingSource(LocationSource):
-    """Format `waylog-landing`: writes staged files, with one row of LANDED_SCHEMA per file.
+    """Format `waylog-landing`: writes staged files, with one row of STAGED_SCHEMA per file.
 
     Further option: `out`, the history's folder.
     """
@@ -80,7 +80,7 @@ class LandingSource(LocationSource):
 
     def schema(self) -> StructType:
         """Return the schema of the rows."""
-        return from_arrow_schema(LANDED_SCHEMA)
+        return from_arrow_schema(STAGED_SCHEMA)
 
     def streamReader(self, schema: StructType) -> LandingReader:  # noqa: N802
         """Return the reader; called by Spark."""
@@ -109,7 +109,7 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_rows = int(options.get("maxrows", MAX_ROWS))
         self._target: dict[int, int] | None = None
         self._offsets: LogOffsets | None = None
-        self._contact = LogContact()
+        self._contact = BrokerLiveness()
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_offsets": None}

@@ -192,7 +192,7 @@ def erase(arguments: argparse.Namespace) -> int:
         mark_erased,
     )
     from waylog.kafka.clients import LogUnreachable
-    from waylog.kafka.reach import reach_cluster
+    from waylog.kafka.reach import connect_admin
 
     servers = arguments.bootstrap_servers
     history = HistoryReader(arguments.out)
@@ -204,7 +204,7 @@ def erase(arguments: argparse.Namespace) -> int:
     begun = False
     try:
         if servers:
-            reach_cluster(servers)
+            connect_admin(servers)
         devices = _devices_to_erase(arguments, history)
         if not arguments.yes:
             raise CommandError(

@@ -25,7 +25,7 @@ from tests.gateway.parts import parts
 from waylog.config import Endpoint
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.free_ports import FreePorts
-from waylog.network.peer_parties import PeerParties
+from waylog.network.peer_parties import ClientIdentifier
 
 pytestmark = needs_root
 
@@ -154,7 +154,7 @@ async def test_what_an_account_does_not_send_to_its_end_takes_no_room_from_other
         body,
     )
     part = request[:15_000]
-    parties = PeerParties().open()
+    parties = ClientIdentifier().open()
     async with parts(tmp_path, limits=limits) as services:
         services.connections = ConnectionPool(1000, parties.of)
         server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
@@ -177,7 +177,7 @@ async def test_what_an_account_does_not_send_to_its_end_takes_no_room_from_other
 
 async def test_what_an_account_does_not_send_of_a_connect_takes_no_room_from_others() -> None:
     settings = Settings(incomplete_bytes_max=100_000, incomplete_bytes_per_user_max=50_000)
-    parties = PeerParties().open()
+    parties = ClientIdentifier().open()
     pool = ConnectionPool(1000, parties.of)
     # A CONNECT of 30,032 bytes, of which 20,000 are sent.
     part = b"\x10\xb0\xea\x01\0\4MQTT\4\x84\0\0\x75\x30".ljust(20_000, b"x")

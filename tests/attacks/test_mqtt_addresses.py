@@ -16,7 +16,7 @@ import uvloop
 
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
-from gateway.limits.guesses import Guesses, TooManyGuesses
+from gateway.limits.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.mqtt.listening.listener import MqttServer, start_mqtt
 from gateway.mqtt.listening.scram import mechanisms_over
 from gateway.mqtt.packets.codec import encode_publish
@@ -47,11 +47,11 @@ def users(tmp_path: Path) -> Iterator[UserStore]:
 async def listening(
     users: UserStore,
     addresses: Addresses,
-    guesses: Guesses | None = None,
+    guesses: FailedLogins | None = None,
     proxies: tuple[str, ...] = ("127.0.0.1/32",),
     settings: Settings | None = None,
 ) -> AsyncIterator[MqttServer]:
-    guesses = Guesses(LIMITS) if guesses is None else guesses
+    guesses = FailedLogins(LIMITS) if guesses is None else guesses
     authenticator = Authenticator(users, guesses=guesses)
     server = await start_mqtt(
         Endpoint("127.0.0.1", 0),
@@ -121,14 +121,14 @@ async def test_who_guesses_is_not_verified_any_more_and_nobody_else_notices(
 ) -> None:
     token = users.add("ada")
     assert token is not None
-    guesses = Guesses(LIMITS)
+    guesses = FailedLogins(LIMITS)
     async with listening(users, Addresses(LIMITS), guesses) as server:
         assert await attempt(server, STRANGER, "ada", token) == 0
         codes = [await attempt(server, STRANGER, "ada", f"wl_guess{n}") for n in range(7)]
         assert codes == [WRONG] * 5 + [RATE_EXCEEDED] * 2
         # The HTTP listener uses the same counters.
         guesses.require_room(NEIGHBOUR)
-        with pytest.raises(TooManyGuesses):
+        with pytest.raises(TooManyFailedLogins):
             guesses.require_room(STRANGER)
         # Verified clients are still served, whoever guesses from the same address.
         assert await attempt(server, STRANGER, "ada", token) == 0
@@ -153,7 +153,7 @@ async def test_where_nobody_can_be_authenticated_not_each_attempt_is_logged(
 
 
 async def test_guesses_over_http_count_for_mqtt(users: UserStore) -> None:
-    guesses = Guesses(LIMITS)
+    guesses = FailedLogins(LIMITS)
     async with listening(users, Addresses(LIMITS), guesses) as server:
         for _ in range(5):
             guesses.wrong(STRANGER)
@@ -365,7 +365,7 @@ def test_a_proxy_in_front_of_tls_names_its_clients(
     header = f"PROXY TCP4 {STRANGER} 127.0.0.1 40000 8883\r\n".encode()
 
     async def attack() -> None:
-        guesses = Guesses(LIMITS)
+        guesses = FailedLogins(LIMITS)
         async with listening(users, Addresses(LIMITS), guesses) as server:
             await server.start_tls(Endpoint("127.0.0.1", 0), context)
             port = server.tls_endpoint.port

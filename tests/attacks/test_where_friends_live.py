@@ -8,9 +8,9 @@ import random
 from statistics import fmean, median
 from typing import Any, Final
 
+from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import HOME_MS, FriendFilter
 from gateway.friends.home_blur import RADIUS_M, Circle, circles_around
-from gateway.friends.telling import Telling
 from gateway.views.views import ViewEvent
 from waylog.messages import Fix, encode
 
@@ -135,7 +135,7 @@ def drive(bearing: float, speed_m_s: float, start: int) -> list[Fix]:
 def test_how_long_somebody_drives_within_the_circle_is_not_told() -> None:
     tell = FriendFilter(Homes(), KEY)
     [circle] = tell.circles("ada")
-    telling = Telling(tell)
+    telling = FriendEventFilter(tell)
     offset = 0
     for number in range(12):
         start = NOW + 86_400_000 * number

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers.newest_fixes import NewestFixes, Standstill
+from consumers.newest_fixes import NewestFixes, StationaryLimits
 from consumers.records import OutputRecord
 from consumers.resolver import RAW_BYTES_MAX, Resolver
 from geoservice.reverse.geocoder import Geocoder
@@ -263,7 +263,9 @@ def test_the_newest_address_is_always_that_of_the_newest_fix(
 
 
 def standing(geocoder: Geocoder, distance_m: float = 50.0, resend_s: int = 60) -> Resolver:
-    return Resolver(FixedGeocoder(geocoder), standstill=Standstill(distance_m, resend_s * 1000))
+    return Resolver(
+        FixedGeocoder(geocoder), standstill=StationaryLimits(distance_m, resend_s * 1000)
+    )
 
 
 def times_sent(resolver: Resolver, state: NewestFixes, *fixes: Fix) -> list[int]:

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gateway.fixes.submit import Submitter
+from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FriendFilter
-from gateway.friends.telling import Telling
 from gateway.http.requests.services import Services
 from gateway.limits.bounds import HttpLimits
-from gateway.notices.notices import Notices, OncePerMachine
+from gateway.notices.notices import MachineLock, Notices
 from gateway.observability.metrics import GatewayMetrics
 from gateway.users.admission import Admission
 from gateway.users.auth import Authenticator
@@ -36,7 +36,7 @@ async def parts(
     metrics = GatewayMetrics()
     locations, addresses = LocationView(), AddressView()
     places = Places(None)
-    once = OncePerMachine(folder / "notices")
+    once = MachineLock(folder / "notices")
     lag = GroupLag("127.0.0.1:1", "test", "resolver")
     authenticator = Authenticator(store, open_mode=True)
     permissions = Permissions(store, open_mode=True)
@@ -49,7 +49,9 @@ async def parts(
         permissions=permissions,
         address_view=addresses,
         location_view=locations,
-        viewers=Viewers((locations, addresses), metrics, permissions, Telling(friend_filter)),
+        viewers=Viewers(
+            (locations, addresses), metrics, permissions, FriendEventFilter(friend_filter)
+        ),
         metrics=metrics,
         pipeline=Pipeline(locations, addresses, metrics, lag),
         places=places,

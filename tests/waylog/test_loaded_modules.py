@@ -16,7 +16,7 @@ OF_JOBS = ("numpy", "pandas", "pyarrow", "pyspark", "duckdb", "shapely")
         ("gateway.process.gateway_process", ("ctypes",)),
         ("gateway.process.mqtt_worker_process", ()),
         ("gateway.bodies.parsing_process", ("aiohttp", "argon2", "sqlite3")),
-        ("waylog.process.answering_process", ("aiohttp", "msgspec")),
+        ("waylog.process.helper_process", ("aiohttp", "msgspec")),
         ("broker_core.server.runtime", ("aiohttp", "confluent_kafka")),
         ("consumers.resolver", ("aiohttp",)),
         ("waylog.supervision.up", ("aiohttp",)),

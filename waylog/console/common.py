@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 from waylog.cli import CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
 from waylog.kafka.clients import LogUnreachable, consumer_config
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 from waylog.kafka.properties import client_properties, load_client_properties
-from waylog.kafka.reach import reach_cluster
+from waylog.kafka.reach import connect_admin
 
 TIMEOUT_S: Final = 10.0
 _PIPE_COLUMNS: Final = 20_000
@@ -90,7 +90,7 @@ def connect(arguments: argparse.Namespace) -> AdminClient:
     Raises CommandError if no broker answers, ConfigError for unknown client properties.
     """
     try:
-        return reach_cluster(arguments.bootstrap_servers, security(arguments), "waylog-console")
+        return connect_admin(arguments.bootstrap_servers, security(arguments), "waylog-console")
     except LogUnreachable as error:
         raise CommandError(str(error)) from None
 
@@ -114,7 +114,7 @@ def partitions_of(client: Any, topic: str) -> list[int]:
     """Return the numbers of a topic's partitions; raises CommandError if there is no topic."""
     metadata = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if metadata.error is not None:
-        raise CommandError(f"topic {topic}: {said_by(KafkaException(metadata.error))}")
+        raise CommandError(f"topic {topic}: {error_text(KafkaException(metadata.error))}")
     return sorted(metadata.partitions)
 
 

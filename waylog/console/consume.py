@@ -23,7 +23,7 @@ from waylog.console.common import (
 )
 from waylog.console.formats import add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 from waylog.kafka.group_membership import leave_group
 from waylog.kafka.topic_reader import next_messages
 from waylog.sealing.sealing import opener
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
             ends = _assign(consumer, arguments)
         _print_records(consumer, arguments, ends, line)
     except KafkaException as error:
-        raise CommandError(said_by(error)) from None
+        raise CommandError(error_text(error)) from None
     except KeyboardInterrupt:
         pass  # the usual way to end it
     finally:
@@ -155,7 +155,7 @@ def _run_shared(arguments: argparse.Namespace, line: Callable[[Message], bytes])
     try:
         consume_shared(arguments, line)
     except KafkaException as error:
-        raise CommandError(said_by(error)) from None
+        raise CommandError(error_text(error)) from None
     except KeyboardInterrupt:
         pass  # the usual way to end it
     return EXIT_DONE

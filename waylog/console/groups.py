@@ -34,7 +34,7 @@ from waylog.console.common import (
     say,
 )
 from waylog.console.share_groups import list_share_groups
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 
 _EXAMPLES: Final = """examples:
   waylog groups list                                       share groups too
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         actions[arguments.action](admin, arguments)
     except KafkaException as error:
-        raise CommandError(said_by(error)) from None
+        raise CommandError(error_text(error)) from None
     return EXIT_DONE
 
 
@@ -293,6 +293,6 @@ def _delete(admin: AdminClient, arguments: argparse.Namespace) -> None:
         try:
             future.result()
         except KafkaException as error:
-            raise CommandError(f"group {name}: {said_by(error)}") from None
+            raise CommandError(f"group {name}: {error_text(error)}") from None
     rows = [{"group": name} for name in arguments.group]
     say(rows, f"deleted {', '.join(arguments.group)}", as_json=arguments.json)

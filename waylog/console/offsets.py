@@ -18,7 +18,7 @@ from waylog.console.common import (
     partitions_of,
     print_rows,
 )
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 
 _EXAMPLES: Final = """examples:
   waylog offsets location
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
                 row["at_time"] = found if found >= 0 else high
             rows.append(row)
     except KafkaException as error:
-        raise CommandError(said_by(error)) from None
+        raise CommandError(error_text(error)) from None
     finally:
         consumer.close()
     print_rows(rows, as_json=arguments.json)

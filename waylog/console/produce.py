@@ -14,7 +14,7 @@ from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.console.common import add_bootstrap, connect, pairs, parse_time, partitions_of, security
 from waylog.console.formats import add_formats, encoder
 from waylog.kafka.clients import producer_config
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 
 _EXAMPLES: Final = """examples:
   echo hello | waylog produce trips
@@ -135,7 +135,7 @@ def _produce(
         except BufferError:
             producer.poll(0.1)
         except KafkaException as error:
-            raise CommandError(said_by(error)) from None
+            raise CommandError(error_text(error)) from None
     producer.poll(0)
 
 

@@ -33,7 +33,7 @@ from waylog.console.common import (
     security,
 )
 from waylog.kafka.clients import LogUnreachable, ensure_topics
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 
 _EXAMPLES: Final = """examples:
   waylog topics list
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         actions[arguments.action](admin, arguments)
     except KafkaException as error:
-        raise CommandError(said_by(error)) from None
+        raise CommandError(error_text(error)) from None
     return EXIT_DONE
 
 
@@ -111,7 +111,7 @@ def _ensure(arguments: argparse.Namespace) -> int:
     except LogUnreachable as error:
         raise CommandError(str(error)) from None
     except KafkaException as error:
-        raise CommandError(said_by(error)) from None
+        raise CommandError(error_text(error)) from None
     text = f"created {', '.join(created)}" if created else "all topics were there"
     say([{"topic": name} for name in created], text, as_json=arguments.json)
     return EXIT_DONE
@@ -235,7 +235,7 @@ def _sort(
             done.append(name)
         except KafkaException as error:
             if error.args[0].code() != allowed_error:
-                refused.append(f"topic {name}: {said_by(error)}")
+                refused.append(f"topic {name}: {error_text(error)}")
     return done, refused
 
 

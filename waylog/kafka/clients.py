@@ -30,7 +30,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from waylog.kafka.librdkafka import Delivery, RecordProducer
 from waylog.kafka.properties import configured_properties
-from waylog.kafka.topic_settings import bring_settings
+from waylog.kafka.topic_settings import update_topic_settings
 from waylog.kafka.topics import TOPICS, Topic
 from waylog.process.background import BACKGROUND
 
@@ -199,7 +199,7 @@ def ensure_topics(
                 raise LogUnreachable(
                     f"no Kafka broker answered at {bootstrap_servers} within {timeout_s:.0f} s"
                 ) from error
-    bring_settings(admin, [topic for name, topic in wanted.items() if name in existing])
+    update_topic_settings(admin, [topic for name, topic in wanted.items() if name in existing])
     missing = [topic for name, topic in wanted.items() if name not in existing]
     if not missing:
         return []

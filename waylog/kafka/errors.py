@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 
 
-def said_by(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the reason that librdkafka or a broker gives, as a sentence without class names.
 
     The text of a KafkaException would be the representation of an object. For any other exception

@@ -7,7 +7,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException
 
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def leave_group(consumer: Consumer) -> None:
             if quiet == _QUIET_POLLS:
                 break
     except KafkaException as error:
-        logger.info("leaving the group: %s", said_by(error))
+        logger.info("leaving the group: %s", error_text(error))
     finally:
         consumer.close()
 
@@ -50,5 +50,5 @@ def _is_left(consumer: Consumer) -> bool:
     try:
         return consumer.poll(_POLL_S) is None and not consumer.assignment()
     except KafkaException as error:
-        logger.info("leaving the group: %s", said_by(error))
+        logger.info("leaving the group: %s", error_text(error))
         return False

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from waylog.config import ConfigError, Endpoint, check_bootstrap_servers, parse_endpoint
 from waylog.kafka.clients import LogUnreachable, client_config
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 
 #: Seconds to wait for a cluster; the message about a failed start comes within five seconds.
 REACH_S: Final = 3.0
@@ -41,7 +41,7 @@ _ANSWER_BYTES_MAX: Final = 100 * 1024 * 1024
 _TLS_ALERT: Final = b"\x15\x03"
 
 
-def reach_cluster(
+def connect_admin(
     bootstrap_servers: str, properties: Mapping[str, str] | None = None, client_id: str = "waylog"
 ) -> AdminClient:
     """Return an admin client of a cluster that has answered.
@@ -56,7 +56,7 @@ def reach_cluster(
     try:
         admin = AdminClient(options | {"error_cb": lambda error: said.append(error.str())})
     except KafkaException as error:
-        raise ConfigError(f"the client's properties: {said_by(error)}") from None
+        raise ConfigError(f"the client's properties: {error_text(error)}") from None
     try:
         admin.list_topics(timeout=REACH_S)
     except KafkaException as error:
@@ -68,9 +68,9 @@ def reach_cluster(
         words = ("SSL", "ertificate", "resolve")
         why = next((text for text in said if any(word in text for word in words)), None)
         if why is None and security == "plaintext":
-            why = what_is_at(bootstrap_servers)
+            why = diagnose_endpoint(bootstrap_servers)
         raise LogUnreachable(
-            f"no Kafka broker answers at {bootstrap_servers}: {_brief(why or said_by(error))}"
+            f"no Kafka broker answers at {bootstrap_servers}: {_brief(why or error_text(error))}"
         ) from None
     return admin
 
@@ -97,7 +97,7 @@ def _resolve(bootstrap_servers: str) -> None:
     )
 
 
-def what_is_at(bootstrap_servers: str) -> str:
+def diagnose_endpoint(bootstrap_servers: str) -> str:
     """Return a sentence about the first of these addresses that does not refuse connections."""
     found = [_probe(endpoint) for endpoint in _endpoints(bootstrap_servers)[:3]]
     return next((text for text in found if "refused" not in text), found[0])

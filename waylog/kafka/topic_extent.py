@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from waylog.kafka.clients import LogUnreachable, client_config
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 
 _TIMEOUT_S: Final = 5.0
 
@@ -53,5 +53,5 @@ def topic_extent(bootstrap_servers: str, client_id: str, topic: str) -> TopicExt
             )
         )
     except (KafkaException, TimeoutError) as error:
-        raise LogUnreachable(f"topic {topic}: {said_by(error)}") from error
+        raise LogUnreachable(f"topic {topic}: {error_text(error)}") from error
     return TopicExtent(f"{metadata.cluster_id} {described.topic_id}", first, end)

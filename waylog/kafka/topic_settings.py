@@ -26,7 +26,7 @@ _TIMEOUT_S = 30.0
 _OF_THE_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG
 
 
-def bring_settings(admin: AdminClient, topics: Sequence[Topic]) -> dict[str, dict[str, str]]:
+def update_topic_settings(admin: AdminClient, topics: Sequence[Topic]) -> dict[str, dict[str, str]]:
     """Set what existing topics lack; return the settings made, by topic.
 
     A log that refuses, for example for lack of rights, is left as it is, with a warning.

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from waylog.process.seldom import SeldomSaid
+from waylog.process.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class ConnectionPool:
         self._within = within
         # The connections of each party that was determined.
         self._held: dict[str, int] = {}
-        self._refusals = SeldomSaid()
+        self._refusals = LogThrottle()
 
     def part(self, total: int, name: str) -> ConnectionPool:
         """Return a pool whose connections count in this one, too."""

@@ -35,7 +35,7 @@ def party_of(address: str) -> str:
     return str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
-class PeerParties:
+class ClientIdentifier:
     """Asks the kernel for the account of a connection, in about 40 us.
 
     Before it is opened, and where the kernel does not tell, all local accounts are one party,

@@ -22,7 +22,7 @@ _TURN_S: Final = 0.002
 _TOGETHER_MAX: Final = 8
 
 
-class Newcomer(Protocol):
+class PendingHandshake(Protocol):
     """The server's part of a connection that begins with TLS; one of its methods is called once."""
 
     def encrypted(self, transport: asyncio.Transport) -> asyncio.BaseProtocol:
@@ -34,7 +34,7 @@ class Newcomer(Protocol):
         ...
 
 
-class TlsHandshakes:
+class HandshakeScheduler:
     """Schedules handshakes: parties take turns, so a party with many waits longer than others.
 
     Together they get about half of the event loop's time: after each turn there is a pause as long
@@ -58,7 +58,7 @@ class TlsHandshakes:
         plain: asyncio.Transport,
         context: ssl.SSLContext,
         party: Callable[[], str],
-        newcomer: Newcomer,
+        newcomer: PendingHandshake,
     ) -> TlsHandshake:
         """Start TLS on an accepted connection; may be called within its `connection_made`.
 
@@ -135,11 +135,11 @@ class TlsHandshake(asyncio.Transport, asyncio.Protocol):
 
     def __init__(
         self,
-        turns: TlsHandshakes,
+        turns: HandshakeScheduler,
         plain: asyncio.Transport,
         context: ssl.SSLContext,
         party: Callable[[], str],
-        newcomer: Newcomer,
+        newcomer: PendingHandshake,
         timeout_s: float,
     ) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class TlsHandshake(asyncio.Transport, asyncio.Protocol):
         self._context = context
         self._party_of = party
         self._party: str | None = None
-        self._newcomer: Newcomer | None = newcomer
+        self._newcomer: PendingHandshake | None = newcomer
         self._hello = ClientHello()
         self._is_whole = False
         self._is_held = False

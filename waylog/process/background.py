@@ -3,8 +3,8 @@
 asyncio reports the exception of a task only when the task is collected, so never while its owner
 keeps it. `spawn` reports it at once to the event loop's exception handler, where exceptions of
 callbacks arrive too. `end_on_failure` is a handler that ends the process with a traceback in its
-log, so that a supervisor restarts it. `TaskSet` is for tasks that each serve one client. `Rounds`
-is for periodic work that may fail and is tried again at its next time.
+log, so that a supervisor restarts it. `TaskSet` is for tasks that each serve one client.
+`PeriodicTask` is for work that may fail and is tried again at its next time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from waylog.process.seldom import SeldomSaid
+from waylog.process.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class TaskSet:
     def __init__(self, name: str) -> None:
         self._name = name
         self._tasks: set[asyncio.Task[None]] = set()
-        self._said = SeldomSaid()
+        self._said = LogThrottle()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -147,7 +147,7 @@ class TaskSet:
             on_failure(error)
 
 
-class Rounds:
+class PeriodicTask:
     """Periodic work; a round that fails is logged, and the next one comes."""
 
     def __init__(self, name: str) -> None:

@@ -35,10 +35,10 @@ def reach_target(arguments: argparse.Namespace) -> None:
     """Raise CommandError unless the target of the replay accepts connections."""
     if arguments.via == "kafka":
         from waylog.kafka.clients import LogUnreachable
-        from waylog.kafka.reach import reach_cluster
+        from waylog.kafka.reach import connect_admin
 
         try:
-            reach_cluster(arguments.bootstrap_servers, client_id="waylog-replay")
+            connect_admin(arguments.bootstrap_servers, client_id="waylog-replay")
         except LogUnreachable as error:
             raise CommandError(str(error)) from None
     elif arguments.via == "mqtt":

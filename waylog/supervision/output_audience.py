@@ -10,7 +10,7 @@ _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 _OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
 
 
-def is_read_by_others(descriptor: int, journal: str | None = None) -> bool:
+def is_readable_by_others(descriptor: int, journal: str | None = None) -> bool:
     """Return whether an open file is one that others read: a log file, or systemd's journal.
 
     `journal` is $JOURNAL_STREAM (systemd.exec(5)). A terminal belongs to its user, and the reader

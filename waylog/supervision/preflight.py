@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from waylog.cli import CommandError
 from waylog.config import ConfigError, DataDirectory
 from waylog.kafka.clients import LogUnreachable
-from waylog.kafka.reach import reach_cluster
+from waylog.kafka.reach import connect_admin
 
 #: The least free space on the disk; with less, the log would refuse records within minutes.
 FREE_BYTES_MIN: Final = 100 * 1024 * 1024
@@ -80,7 +80,7 @@ def check_history(url: str) -> None:
 def check_cluster(bootstrap_servers: str) -> None:
     """Raise ConfigError or CommandError unless a Kafka cluster answers there."""
     try:
-        reach_cluster(bootstrap_servers, client_id="waylog-up")
+        connect_admin(bootstrap_servers, client_id="waylog-up")
     except LogUnreachable as error:
         raise CommandError(str(error)) from None
 

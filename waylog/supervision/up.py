@@ -30,15 +30,15 @@ from waylog.config import (
     parse_endpoint,
 )
 from waylog.extras import install_command, is_installed
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 from waylog.network.free_ports import FreePorts, PortTaken
 from waylog.network.listeners import listener_of
 from waylog.network.local_accounts import ALL, SELF, parse_local_accounts
 from waylog.private_files import make_private, temporary_folder
 from waylog.supervision import preflight
 from waylog.supervision.broker_processes import BrokerProcesses
-from waylog.supervision.held_ports import HeldPorts
-from waylog.supervision.output_audience import is_read_by_others
+from waylog.supervision.output_audience import is_readable_by_others
+from waylog.supervision.reserved_ports import ReservedPorts
 from waylog.supervision.supervisor import ProcessSpec, StartError, Supervisor
 
 DEMO_USER: Final = "demo"
@@ -173,7 +173,7 @@ def run(arguments: argparse.Namespace) -> int:
         os.environ.update(temporary_folder(data.temporary))
         if arguments.encrypt_values:
             _name_master_key(data)
-        with HeldPorts() as ports:
+        with ReservedPorts() as ports:
             platform = _Platform.plan(arguments, data, ports)
             platform.check(ports)
             os.environ.update(ports.environment())
@@ -408,7 +408,7 @@ class _Platform:
         try:
             ensure_topics(self.bootstrap_servers)
         except (LogUnreachable, KafkaException) as error:
-            raise StartError(f"the topics could not be created: {said_by(error)}") from error
+            raise StartError(f"the topics could not be created: {error_text(error)}") from error
 
     async def _ensure_demo_user(self) -> None:
         if self.open:
@@ -427,7 +427,7 @@ class _Platform:
         url = f"{local_url(self.http)}/"
         if self.open:
             return url
-        if is_read_by_others(sys.stdout.fileno(), os.environ.get("JOURNAL_STREAM")):
+        if is_readable_by_others(sys.stdout.fileno(), os.environ.get("JOURNAL_STREAM")):
             return f"{url} (sign in by the link that `waylog link` prints)"
         process = await asyncio.create_subprocess_exec(
             *self._waylog("link", "--users", str(self.data.users), "--gateway", url),

@@ -15,7 +15,7 @@ _API_VERSIONS: Final = 18
 Buffer = bytes | bytearray | memoryview
 
 
-class Unread(Protocol):
+class FileRange(Protocol):
     """A payload that is sent from where it is stored, without being read first."""
 
     def __len__(self) -> int:
@@ -28,7 +28,7 @@ class Unread(Protocol):
         """Send as many bytes from `start` on as the socket takes; raises OSError."""
 
 
-Part = Buffer | Unread
+Part = Buffer | FileRange
 
 
 class RequestHeader(NamedTuple):

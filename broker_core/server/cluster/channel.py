@@ -11,7 +11,7 @@ from broker_core.configuration.config import BrokerConfig
 from broker_core.protocol.schema import Api
 from broker_core.security.tls import client_context
 from broker_core.server.cluster.controller_service import ControllerService
-from broker_core.server.cluster.quorum_shell import QuorumShell
+from broker_core.server.cluster.quorum_node import QuorumNode
 from broker_core.server.network.peer import Peer
 
 Body = dict[str, Any]
@@ -63,9 +63,7 @@ class _Call:
 class ControllerChannel:
     """Sends requests to the active controller; repeats them while no controller is active."""
 
-    def __init__(
-        self, shell: QuorumShell, service: ControllerService, config: BrokerConfig
-    ) -> None:
+    def __init__(self, shell: QuorumNode, service: ControllerService, config: BrokerConfig) -> None:
         self._shell = shell
         self._service = service
         self._voters = dict(config.voters)

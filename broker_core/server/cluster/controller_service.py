@@ -15,7 +15,7 @@ from broker_core.protocol.definitions import (
     BROKER_REGISTRATION,
 )
 from broker_core.protocol.schema import Api
-from broker_core.server.cluster.quorum_shell import QuorumShell
+from broker_core.server.cluster.quorum_node import QuorumNode
 
 Body = dict[str, Any]
 Reply = Callable[[Body], None]
@@ -33,7 +33,7 @@ NOT_CONTROLLER: Final[Body] = {"error_code": errors.NotController.code}
 class ControllerService:
     """Runs the controller's methods, and replies when their decisions are committed."""
 
-    def __init__(self, shell: QuorumShell) -> None:
+    def __init__(self, shell: QuorumNode) -> None:
         self._shell = shell
         self._now = asyncio.get_running_loop().time
 

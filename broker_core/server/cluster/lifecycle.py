@@ -14,8 +14,8 @@ from broker_core.cluster.records import ListenerAddress
 from broker_core.configuration.config import BrokerConfig
 from broker_core.environment import Environment
 from broker_core.protocol.definitions import BROKER_HEARTBEAT, BROKER_REGISTRATION
-from broker_core.server.cluster.broker_life import BrokerLife
 from broker_core.server.cluster.channel import ControllerChannel
+from broker_core.server.cluster.clean_shutdown import CleanShutdownFile
 from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class BrokerLifecycle:
         self._heard_at = self._now()
         self._is_silent = False
         #: Tells the next process of this broker about this one.
-        self.life = BrokerLife(config.log_dir, environment)
+        self.life = CleanShutdownFile(config.log_dir, environment)
         #: Distinguishes this process from other processes with the same broker id.
         self.incarnation_id = environment.new_uuid().bytes
         #: Broker epoch, which the controller assigns at the registration; -1 before.

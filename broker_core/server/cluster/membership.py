@@ -26,7 +26,7 @@ from broker_core.quorum.roles import Leader
 from broker_core.security.principal import Principal
 from broker_core.server.authorization import authorize
 from broker_core.server.cluster import wire
-from broker_core.server.cluster.authority import ClusterAuthority
+from broker_core.server.cluster.admin_operations import ClusterAdminOperations
 from broker_core.server.cluster.channel import ControllerChannel
 from broker_core.server.cluster.controller_service import ControllerService
 from broker_core.server.cluster.forwarding import (
@@ -37,12 +37,12 @@ from broker_core.server.cluster.forwarding import (
 )
 from broker_core.server.cluster.lifecycle import BrokerLifecycle
 from broker_core.server.cluster.quorum_description import quorum_description
-from broker_core.server.cluster.quorum_shell import QuorumShell
+from broker_core.server.cluster.quorum_node import QuorumNode
 from broker_core.server.cluster.watch import BrokerWatch, is_refused
 from broker_core.server.handlers import api_versions, sasl
 from broker_core.server.network.network import Network
 from broker_core.server.network.request import Request
-from broker_core.server.settings.authority import Authority, Done
+from broker_core.server.settings.admin_operations import AdminOperations, Done
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
@@ -76,7 +76,7 @@ class Cluster:
         """Read the stored state; raises KafkaStorageError, OSError."""
         self._broker = broker
         self._config = config
-        self._shell = QuorumShell(
+        self._shell = QuorumNode(
             config, environment, changed=self._image_changed, led=self._led, failed=failed
         )
         self._service = ControllerService(self._shell)
@@ -197,7 +197,7 @@ class Cluster:
         return -1 if leader_id is None else leader_id
 
     @property
-    def quorum(self) -> QuorumShell:
+    def quorum(self) -> QuorumNode:
         """This node's part of the quorum."""
         return self._shell
 
@@ -254,7 +254,7 @@ class Cluster:
 
     # ------------------------------------------------------------------------- decisions
 
-    def administer(self, action: Callable[[Authority], None], done: Done) -> None:
+    def administer(self, action: Callable[[AdminOperations], None], done: Done) -> None:
         """See `Broker.administer`; only for the node of the active controller."""
 
         def decided(is_committed: bool) -> None:
@@ -262,7 +262,7 @@ class Cluster:
 
         try:
             self._shell.decide(
-                lambda controller: action(ClusterAuthority(self._broker, controller)), decided
+                lambda controller: action(ClusterAdminOperations(self._broker, controller)), decided
             )
         except errors.BrokerError as error:
             done(error)

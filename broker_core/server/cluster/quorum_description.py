@@ -7,11 +7,11 @@ from typing import Any
 
 from broker_core.quorum.entries import ReplicaKey
 from broker_core.quorum.roles import FollowerProgress, Leader
-from broker_core.server.cluster.quorum_shell import QuorumShell
+from broker_core.server.cluster.quorum_node import QuorumNode
 from broker_core.server.cluster.wire import directory_bytes
 
 
-def quorum_description(shell: QuorumShell, now_ms: int) -> dict[str, Any] | None:
+def quorum_description(shell: QuorumNode, now_ms: int) -> dict[str, Any] | None:
     """Return leader, voters and observers; None if this node is not the leader."""
     replica = shell.node.replica
     role = replica.role

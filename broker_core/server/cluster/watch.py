@@ -12,7 +12,7 @@ import logging
 from typing import Final
 
 from broker_core import errors
-from broker_core.server.cluster.quorum_shell import QuorumShell
+from broker_core.server.cluster.quorum_node import QuorumNode
 from broker_core.server.network.request import Request
 from waylog.process.background import spawn
 
@@ -40,7 +40,7 @@ async def is_refused(host: str, port: int) -> bool:
 class BrokerWatch:
     """Probes brokers while this node's controller is active."""
 
-    def __init__(self, shell: QuorumShell) -> None:
+    def __init__(self, shell: QuorumNode) -> None:
         self._shell = shell
         self._probes: set[asyncio.Task[None]] = set()
 

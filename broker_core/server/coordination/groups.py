@@ -105,7 +105,7 @@ class StoreWait:
         self._stored(coordinator_error(code))
 
 
-class KeptBeside(Protocol):
+class ForeignRecords(Protocol):
     """Owner of other records in the groups' topic: the share groups."""
 
     def take(self, key: bytes, value: bytes | None) -> bool:
@@ -144,7 +144,7 @@ class Groups:
             config.offsets_topic_segment_bytes,
             creates=is_alone,
         )
-        self.beside: KeptBeside | None = None
+        self.beside: ForeignRecords | None = None
         #: In a cluster: the groups that are coordinated here.
         self.shards = CoordinatorShards(self._topic, self._load, self._unload)
         self.coordinator = GroupCoordinator(

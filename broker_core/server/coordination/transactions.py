@@ -64,7 +64,7 @@ class _StoreWait:
         self._transactions.perform()
 
 
-class MarkerWait:
+class PendingMarkers:
     """Waits until markers are durable in all partitions; `done` gets error codes by partition."""
 
     def __init__(self, done: Callable[[dict[Place, int]], None]) -> None:
@@ -95,7 +95,7 @@ class _PartitionMarker:
     __slots__ = ("_committed", "_groups", "_place", "_producer_id", "_wait")
 
     def __init__(
-        self, groups: Groups, wait: MarkerWait, place: Place, producer_id: int, committed: bool
+        self, groups: Groups, wait: PendingMarkers, place: Place, producer_id: int, committed: bool
     ) -> None:
         self._groups = groups
         self._wait = wait
@@ -357,7 +357,7 @@ class Transactions:
             return  # as above
         producer = (after.producer_id, after.epoch)
         marker = EndMarker(effect.committed, epoch)
-        wait = MarkerWait(done)
+        wait = PendingMarkers(done)
         here: list[Place] = []
         elsewhere: dict[int, list[Place]] = {}
         for place in sorted(places):
@@ -380,7 +380,7 @@ class Transactions:
         places: list[Place],
         producer: tuple[int, int],
         marker: EndMarker,
-        wait: MarkerWait,
+        wait: PendingMarkers,
     ) -> None:
         assert self._remote is not None
         topics: dict[str, list[int]] = {}
@@ -421,7 +421,7 @@ class Transactions:
         places: Iterable[Place],
         producer: tuple[int, int],
         marker: EndMarker,
-        wait: MarkerWait,
+        wait: PendingMarkers,
     ) -> None:
         """Append a marker that ends the transaction of a producer (id, epoch) in partitions."""
         for place in places:

@@ -11,7 +11,7 @@ from broker_core.security.acl import Acl, AclFilter
 from broker_core.security.authorizer import ACLS_MAX, require
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.network.request import Request
-from broker_core.server.settings.authority import Authority
+from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
@@ -56,7 +56,7 @@ def handle_create(broker: Broker, request: Request) -> None:
     results: list[dict[str, Any]] = []
     creations = request.body["creations"]
 
-    def create(authority: Authority) -> None:
+    def create(authority: AdminOperations) -> None:
         wanted: list[Acl] = []
         for asked in creations:
             result: dict[str, Any] = {"error_code": errors.NONE, "error_message": None}
@@ -83,7 +83,7 @@ def handle_delete(broker: Broker, request: Request) -> None:
     results: list[dict[str, Any]] = []
     filters = request.body["filters"]
 
-    def delete(authority: Authority) -> None:
+    def delete(authority: AdminOperations) -> None:
         gone: set[Acl] = set()
         for asked in filters:
             try:

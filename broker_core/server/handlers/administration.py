@@ -6,7 +6,7 @@ from typing import Any
 
 from broker_core import errors
 from broker_core.server.network.request import Request
-from broker_core.server.settings.authority import Done
+from broker_core.server.settings.admin_operations import Done
 
 
 def answer_each(request: Request, response: dict[str, Any], results: list[dict[str, Any]]) -> Done:

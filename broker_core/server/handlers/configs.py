@@ -16,7 +16,7 @@ from broker_core.server.handlers.config_entries import (
 )
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.topics import Topic
-from broker_core.server.settings.authority import Authority
+from broker_core.server.settings.admin_operations import AdminOperations
 from broker_core.server.settings.topic_settings import (
     BY_BROKER_PROPERTY,
     TOPIC_SETTINGS,
@@ -110,7 +110,7 @@ def _alter(broker: Broker, request: Request, *, incremental: bool) -> None:
     )
     body = request.body
 
-    def alter(authority: Authority) -> None:
+    def alter(authority: AdminOperations) -> None:
         for asked in body["resources"]:
             response: dict[str, Any] = {
                 "error_code": errors.NONE,
@@ -135,7 +135,7 @@ def _alter(broker: Broker, request: Request, *, incremental: bool) -> None:
 
 
 def _alter_topic(
-    authority: Authority, asked: dict[str, Any], incremental: bool, validate_only: bool
+    authority: AdminOperations, asked: dict[str, Any], incremental: bool, validate_only: bool
 ) -> None:
     name = asked["resource_name"]
     overrides, config = authority.topic_settings(name)
@@ -146,7 +146,7 @@ def _alter_topic(
 
 def _alter_group(
     broker: Broker,
-    authority: Authority,
+    authority: AdminOperations,
     asked: dict[str, Any],
     incremental: bool,
     validate_only: bool,
@@ -170,7 +170,7 @@ def _check_broker_type(asked: dict[str, Any]) -> None:
 
 
 def _alter_broker(
-    authority: Authority, asked: dict[str, Any], incremental: bool, validate_only: bool
+    authority: AdminOperations, asked: dict[str, Any], incremental: bool, validate_only: bool
 ) -> None:
     _check_broker_type(asked)
     name = asked["resource_name"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker_core import errors
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.network.request import Request
-from broker_core.server.settings.authority import Authority
+from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
@@ -32,7 +32,7 @@ def handle_elect(broker: Broker, request: Request) -> None:
     topics: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
 
-    def elect(authority: Authority) -> None:
+    def elect(authority: AdminOperations) -> None:
         asked = body["topic_partitions"]
         everything = asked is None
         if asked is None:
@@ -61,7 +61,7 @@ def handle_reassign(broker: Broker, request: Request) -> None:
     responses: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
 
-    def reassign(authority: Authority) -> None:
+    def reassign(authority: AdminOperations) -> None:
         for topic in body["topics"]:
             partitions = []
             for asked in topic["partitions"]:
@@ -90,7 +90,7 @@ def handle_list_reassignments(broker: Broker, request: Request) -> None:
     asked = request.body["topics"]
     topics: list[dict[str, Any]] = []
 
-    def find(authority: Authority) -> None:
+    def find(authority: AdminOperations) -> None:
         wanted = None
         if asked is not None:
             wanted = {

@@ -10,7 +10,7 @@ from broker_core import errors
 from broker_core.security.scram import BY_NAME
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.network.request import Request
-from broker_core.server.settings.authority import Authority
+from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
@@ -46,7 +46,7 @@ def handle_alter(broker: Broker, request: Request) -> None:
     body = request.body
     results: list[dict[str, Any]] = []
 
-    def alter(authority: Authority) -> None:
+    def alter(authority: AdminOperations) -> None:
         outcome = authority.scram_users.alter(body["deletions"], body["upsertions"])
         results.extend(
             {

@@ -15,7 +15,7 @@ from broker_core.coordinator.share_partition import (
     SharePartition,
     check_acknowledgements,
 )
-from broker_core.coordinator.share_records import SharePlace
+from broker_core.coordinator.share_records import SharePartitionKey
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.protocol.records import BatchHeader, scan_batches
 from broker_core.server.authorization import may_read
@@ -100,7 +100,7 @@ class _Answers:
 
         session = self._session
         self._broker.share_partitions.acknowledge(
-            SharePlace(session.group_id, *place),
+            SharePartitionKey(session.group_id, *place),
             partition,
             session.member_id,
             acknowledgements,
@@ -271,7 +271,9 @@ class _ShareFetch:
             return
         for place, partition in self._partitions.items():
             partition.fetches.add(self)
-            self._broker.share_partitions.wait(SharePlace(self._session.group_id, *place), self)
+            self._broker.share_partitions.wait(
+                SharePartitionKey(self._session.group_id, *place), self
+            )
         self._request.on_close = self._leave
         self._timer = asyncio.get_running_loop().call_later(
             body["max_wait_ms"] / 1000, self._finish
@@ -309,7 +311,7 @@ class _ShareFetch:
         for place, partition in self._partitions.items():
             partition.fetches.discard(self)
             self._broker.share_partitions.stop_waiting(
-                SharePlace(self._session.group_id, *place), self
+                SharePartitionKey(self._session.group_id, *place), self
             )
 
     # ---------------------------------------------------------------------------------- acquiring
@@ -358,7 +360,7 @@ class _ShareFetch:
     ) -> tuple[bytes, list[Any]]:
         groups = self._broker.share_partitions
         session = self._session
-        share_place = SharePlace(session.group_id, *place)
+        share_place = SharePartitionKey(session.group_id, *place)
         share = groups.share(share_place, partition)
         if share is None:
             return b"", []

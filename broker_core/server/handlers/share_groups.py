@@ -14,7 +14,7 @@ from broker_core.coordinator.share_group import (
     ShareHeartbeat,
     ShareMember,
 )
-from broker_core.coordinator.share_records import SharePlace
+from broker_core.coordinator.share_records import SharePartitionKey
 from broker_core.coordinator.states import GroupState
 from broker_core.server.authorization import may_read
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
@@ -195,7 +195,7 @@ def _describe_offset(
                 answer["lag"] = max(lag, 0)
         finish(code)
 
-    broker.share_states.summarize(SharePlace(group_id, topic.topic_id, number), summarized)
+    broker.share_states.summarize(SharePartitionKey(group_id, topic.topic_id, number), summarized)
     return answer
 
 
@@ -260,7 +260,7 @@ def handle_alter_offsets(broker: Broker, request: Request) -> None:
             if not may_read(broker, request, topic.name):
                 result["error_code"] = errors.TopicAuthorizationFailed.code
                 continue
-            place = SharePlace(group_id, topic.topic_id, number)
+            place = SharePartitionKey(group_id, topic.topic_id, number)
             groups.begin_at(place, each["start_offset"], collected.one(result))
     collected.end()
 

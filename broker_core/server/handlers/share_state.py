@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_core import errors
-from broker_core.coordinator.share_records import SharePlace, StoredState, batches_of
+from broker_core.coordinator.share_records import SharePartitionKey, StoredState, batches_of
 from broker_core.server.coordination.groups import Stored
 from broker_core.server.network.request import Request
-from broker_core.server.sharing.share_states import state_fields, summary_fields
+from broker_core.server.sharing.share_coordinator_client import state_fields, summary_fields
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
 Fields = dict[str, Any]
 #: Called with a share partition, the request's fields for it, and a callback.
-_Ask = Callable[[SharePlace, Fields, Callable[[Fields], None]], None]
+_Ask = Callable[[SharePartitionKey, Fields, Callable[[Fields], None]], None]
 
 
 def _each_place(request: Request, ask: _Ask) -> None:
@@ -43,7 +43,9 @@ def _each_place(request: Request, ask: _Ask) -> None:
         results: list[Fields] = []
         topics.append({"topic_id": topic["topic_id"], "partitions": results})
         for each in topic["partitions"]:
-            place = SharePlace(request.body["group_id"], topic["topic_id"], each["partition"])
+            place = SharePartitionKey(
+                request.body["group_id"], topic["topic_id"], each["partition"]
+            )
             result: Fields = {"partition": place.partition}
             results.append(result)
             waiting += 1
@@ -86,7 +88,7 @@ def handle_write(broker: Broker, request: Request) -> None:
     """Answer a WriteShareGroupState request."""
     coordinator = broker.share_coordinator
 
-    def write(place: SharePlace, asked: Fields, answered: Callable[[Fields], None]) -> None:
+    def write(place: SharePartitionKey, asked: Fields, answered: Callable[[Fields], None]) -> None:
         state = StoredState(
             asked["start_offset"],
             batches_of(asked["state_batches"]),

@@ -11,7 +11,7 @@ from broker_core.server.handlers.administration import answer_each
 from broker_core.server.handlers.config_entries import describe_topic
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.topics import INTERNAL_TOPICS
-from broker_core.server.settings.authority import Authority
+from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
@@ -26,7 +26,7 @@ def handle_create(broker: Broker, request: Request) -> None:
     counts = Counter(each["name"] for each in body["topics"])
     results: list[dict[str, Any]] = []
 
-    def create(authority: Authority) -> None:
+    def create(authority: AdminOperations) -> None:
         for name, asked in {each["name"]: each for each in body["topics"]}.items():
             try:
                 if counts[name] > 1:
@@ -44,7 +44,7 @@ def _refusal(error: errors.BrokerError) -> dict[str, Any]:
 
 
 def _create(
-    broker: Broker, authority: Authority, asked: dict[str, Any], *, validate_only: bool
+    broker: Broker, authority: AdminOperations, asked: dict[str, Any], *, validate_only: bool
 ) -> dict[str, Any]:
     overrides = {
         each["name"]: each["value"] for each in asked["configs"] if each["value"] is not None
@@ -106,7 +106,7 @@ def handle_delete(broker: Broker, request: Request) -> None:
         asked = [(name, _NO_ID) for name in body["topic_names"]]
     results: list[dict[str, Any]] = []
 
-    def delete(authority: Authority) -> None:
+    def delete(authority: AdminOperations) -> None:
         for name, topic_id in dict.fromkeys(asked):
             result: dict[str, Any] = {
                 "name": name,
@@ -134,7 +134,7 @@ def handle_create_partitions(broker: Broker, request: Request) -> None:
     body = request.body
     results: list[dict[str, Any]] = []
 
-    def grow(authority: Authority) -> None:
+    def grow(authority: AdminOperations) -> None:
         for asked in body["topics"]:
             result = {"name": asked["name"], "error_code": errors.NONE, "error_message": None}
             results.append(result)
@@ -146,7 +146,7 @@ def handle_create_partitions(broker: Broker, request: Request) -> None:
     broker.administer(grow, answer_each(request, {"results": results}, results))
 
 
-def _grow(authority: Authority, asked: dict[str, Any], *, validate_only: bool) -> None:
+def _grow(authority: AdminOperations, asked: dict[str, Any], *, validate_only: bool) -> None:
     name, count = asked["name"], asked["count"]
     present = authority.partition_count(name)
     if count == present:

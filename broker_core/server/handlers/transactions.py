@@ -10,7 +10,7 @@ from broker_core import errors
 from broker_core.coordinator.offsets import OffsetToCommit
 from broker_core.coordinator.transaction import EPOCH_PER_TRANSACTION, Place, Producer
 from broker_core.protocol.control_records import EndMarker
-from broker_core.server.coordination.transactions import MarkerWait
+from broker_core.server.coordination.transactions import PendingMarkers
 from broker_core.server.handlers.group_offsets import codes_by_topic
 from broker_core.server.network.request import Request
 
@@ -281,5 +281,5 @@ def handle_write_markers(broker: Broker, request: Request) -> None:
             ],
             (asked["producer_id"], asked["producer_epoch"]),
             EndMarker(asked["transaction_result"], asked["coordinator_epoch"]),
-            MarkerWait(collect(asked["producer_id"])),
+            PendingMarkers(collect(asked["producer_id"])),
         )

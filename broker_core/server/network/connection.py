@@ -128,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.loop.call_soon(self._keep_paused)
 
     def encrypted(self, transport: asyncio.Transport) -> Connection:
-        """See waylog.network.tls_handshakes.Newcomer."""
+        """See waylog.network.tls_handshakes.PendingHandshake."""
         self._start(transport)
         self._transport = transport
         if not self._reading:
@@ -136,7 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         return self
 
     def failed(self, reason: str | None) -> None:
-        """See waylog.network.tls_handshakes.Newcomer."""
+        """See waylog.network.tls_handshakes.PendingHandshake."""
         if reason is not None:
             self._listener.say_ending(self, logging.INFO, f"disconnected: {reason}")
         self.connection_lost(None)

@@ -17,10 +17,10 @@ from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
-from waylog.network.tls_handshakes import TlsHandshake, TlsHandshakes
+from waylog.network.tls_handshakes import HandshakeScheduler, TlsHandshake
 from waylog.network.token_bucket import TokenBucket
-from waylog.process.seldom import SeldomSaid
-from waylog.supervision.held_ports import is_held
+from waylog.process.log_throttle import LogThrottle
+from waylog.supervision.reserved_ports import is_held
 
 if TYPE_CHECKING:
     import ssl
@@ -50,7 +50,7 @@ class Listener:
         idle_ms_max: int,
         setup_ms_max: int,
         pending_max: int,
-        tls: tuple[ssl.SSLContext, TlsHandshakes] | None = None,
+        tls: tuple[ssl.SSLContext, HandshakeScheduler] | None = None,
         metrics: RequestMetrics | None = None,
         apis: Mapping[int, Api] = APIS,
         guard: LocalAccountsGuard | None = None,
@@ -72,7 +72,7 @@ class Listener:
         self._idle_s_max = idle_ms_max / 1000
         self._setup_s_max = setup_ms_max / 1000
         self._connections: OrderedSet[Connection] = OrderedSet()
-        self._refusals = SeldomSaid()
+        self._refusals = LogThrottle()
         self._endings = TokenBucket(_ENDINGS_SAID_PER_S)
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None

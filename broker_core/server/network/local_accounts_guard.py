@@ -12,7 +12,7 @@ from waylog.network.local_accounts import is_distinct
 from waylog.network.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
 from waylog.network.local_peers.netlink import MalformedAnswerError, SocketOwner
 from waylog.network.local_peers.peers import LocalPeers
-from waylog.process.seldom import SeldomSaid
+from waylog.process.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class LocalAccountsGuard:
         self._allowed = allowed
         self._peers = peers
         self._loop = asyncio.get_running_loop()
-        self._refusals = SeldomSaid()
+        self._refusals = LogThrottle()
 
     def admits(self, transport: asyncio.BaseTransport) -> bool | asyncio.Future[bool]:
         """Tell whether a connection may be served: at once, or by a future if that takes time."""

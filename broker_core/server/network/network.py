@@ -24,7 +24,7 @@ from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.local_peers.peers import LocalPeers
-from waylog.network.tls_handshakes import TlsHandshakes
+from waylog.network.tls_handshakes import HandshakeScheduler
 
 _TLS_HANDSHAKE_S: Final = 10.0
 _TLS_SHUTDOWN_S: Final = 2.0
@@ -64,7 +64,7 @@ class Network:
         self._secrets = ListenerSecrets(self._configs, config.ssl_store_check_interval_ms)
         self._local_peers: LocalPeers | None = None
         # Shared by all listeners, which run on one event loop.
-        self._handshakes: TlsHandshakes | None = None
+        self._handshakes: HandshakeScheduler | None = None
         #: The listeners by name.
         self.listeners: dict[str, Listener] = {}
         #: Actual address of each listener: port 0 is replaced by the port that the system chose.
@@ -117,12 +117,14 @@ class Network:
             guard=self._guard(each),
         )
 
-    def _tls(self, each: ListenerConfig) -> tuple[ssl.SSLContext, TlsHandshakes] | None:
+    def _tls(self, each: ListenerConfig) -> tuple[ssl.SSLContext, HandshakeScheduler] | None:
         context = self._secrets.context(each.name)
         if context is None:
             return None
         if self._handshakes is None:
-            self._handshakes = TlsHandshakes(_TLS_HANDSHAKE_S, shutdown_timeout_s=_TLS_SHUTDOWN_S)
+            self._handshakes = HandshakeScheduler(
+                _TLS_HANDSHAKE_S, shutdown_timeout_s=_TLS_SHUTDOWN_S
+            )
         return context, self._handshakes
 
     def _guard(self, each: ListenerConfig) -> LocalAccountsGuard | None:

@@ -41,7 +41,7 @@ class ResponseSink(Protocol):
 
     @property
     def sends_files(self) -> bool:
-        """Tell whether a response may have parts that are sent from files (`Unread`)."""
+        """Tell whether a response may have parts that are sent from files (`FileRange`)."""
 
 
 class Request:
@@ -114,7 +114,7 @@ class Request:
 
     @property
     def sends_files(self) -> bool:
-        """Tell whether the response may have parts that are sent from files (`Unread`)."""
+        """Tell whether the response may have parts that are sent from files (`FileRange`)."""
         return self._sink.sends_files
 
     @property

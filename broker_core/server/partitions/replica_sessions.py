@@ -2,9 +2,9 @@
 
 A follower's request waits here until something is appended. Only those of its partitions are looked
 at that have something new, so the cost of a response depends on what is in it. All followers are
-answered together, at the pace of `AnswerPace`, so that their next requests, which acknowledge the
-records, arrive together too. A new high watermark is sent along with the next records, or a little
-later without records.
+answered together, at the pace of `FollowerResponsePacer`, so that their next requests, which
+acknowledge the records, arrive together too. A new high watermark is sent along with the next
+records, or a little later without records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.environment import FileSlice
-from broker_core.replication.pace import AnswerPace
+from broker_core.replication.response_pace import FollowerResponsePacer
 from broker_core.replication.throttle import ReplicationQuota, is_throttled
 from broker_core.security.acl import CLUSTER_NAME, Operation, ResourceType
 from broker_core.server.network.request import Request
@@ -350,7 +350,7 @@ class ReplicaSessions:
         self._sessions: dict[int, ReplicaSession] = {}  # by broker id
         self._next_id = 1
         self._loop = asyncio.get_running_loop()
-        self._pace = AnswerPace(broker.config.replica_fetch_linger_ms / 1000)
+        self._pace = FollowerResponsePacer(broker.config.replica_fetch_linger_ms / 1000)
         #: True while appended records wait for more, to be sent together.
         self.is_gathering = False
         self._telling: asyncio.Handle | None = None

@@ -15,7 +15,7 @@ from broker_core.configuration.config import BrokerConfig
 from broker_core.coordinator.share_partition import check_batches
 from broker_core.coordinator.share_records import (
     STATE_TOPIC,
-    SharePlace,
+    SharePartitionKey,
     StoredState,
     decode_key,
     decode_value,
@@ -57,7 +57,7 @@ class ShareCoordinator:
         self._topics = topics
         self._flusher = flusher
         self._clock = clock
-        self._states: dict[SharePlace, StoredState] = {}
+        self._states: dict[SharePartitionKey, StoredState] = {}
         self._topic = InternalTopic(
             topics,
             STATE_TOPIC,
@@ -103,23 +103,23 @@ class ShareCoordinator:
 
     # ------------------------------------------------------------------------------------ reading
 
-    def place_of(self, place: SharePlace) -> tuple[str, int]:
+    def place_of(self, place: SharePartitionKey) -> tuple[str, int]:
         """Return the partition that holds a state; raises CoordinatorNotAvailable."""
         return self._topic.name, self._topic.index_of(_key(place))
 
-    def places(self) -> list[SharePlace]:
+    def places(self) -> list[SharePartitionKey]:
         """Return all share partitions whose state is known here."""
         return list(self._states)
 
-    def _refusal(self, place: SharePlace) -> int:
+    def _refusal(self, place: SharePartitionKey) -> int:
         return errors.NONE if self._topic.creates else self.shards.refusal(_key(place))
 
-    def find(self, place: SharePlace) -> tuple[int, StoredState | None]:
+    def find(self, place: SharePartitionKey) -> tuple[int, StoredState | None]:
         """Return an error code, and a share partition's state or None."""
         code = self._refusal(place)
         return code, None if code else self._states.get(place)
 
-    def read(self, place: SharePlace, leader_epoch: int, read: Read) -> None:
+    def read(self, place: SharePartitionKey, leader_epoch: int, read: Read) -> None:
         """As `find`, for the partition's leader; earlier leaders can no longer write."""
         code, state = self.find(place)
         if not code and state is not None and leader_epoch < state.leader_epoch:
@@ -132,7 +132,7 @@ class ShareCoordinator:
 
     # ------------------------------------------------------------------------------------ storing
 
-    def write(self, place: SharePlace, state: StoredState, stored: Stored) -> None:
+    def write(self, place: SharePartitionKey, state: StoredState, stored: Stored) -> None:
         """Store the state that a partition's leader sends."""
         code, known = self.find(place)
         try:
@@ -150,7 +150,7 @@ class ShareCoordinator:
             self._store(place, state, stored)
 
     def initialize(
-        self, place: SharePlace, state_epoch: int, start_offset: int, stored: Stored
+        self, place: SharePartitionKey, state_epoch: int, start_offset: int, stored: Stored
     ) -> None:
         """Set a start offset; writes with an earlier state epoch are refused from now on."""
         code, known = self.find(place)
@@ -162,7 +162,7 @@ class ShareCoordinator:
         leader_epoch = 0 if known is None else known.leader_epoch
         self._store(place, StoredState(start_offset, [], state_epoch, leader_epoch), stored)
 
-    def delete(self, place: SharePlace, stored: Stored) -> None:
+    def delete(self, place: SharePartitionKey, stored: Stored) -> None:
         """Delete the state of a share partition."""
         code, known = self.find(place)
         if code or known is None:
@@ -175,7 +175,7 @@ class ShareCoordinator:
         for place in [each for each in self._states if each.topic_id == topic_id]:
             self._store(place, None, lambda code: None)
 
-    def _store(self, place: SharePlace, state: StoredState | None, stored: Stored) -> None:
+    def _store(self, place: SharePartitionKey, state: StoredState | None, stored: Stored) -> None:
         now_ms = self._clock.now_ms()
         value = None if state is None else encode_value(state, now_ms)
         try:
@@ -195,5 +195,5 @@ class ShareCoordinator:
         self._flusher.wait_durable(partition, StoreWait(stored), result.last_offset + 1)
 
 
-def _key(place: SharePlace) -> str:
+def _key(place: SharePartitionKey) -> str:
     return f"{place.group_id}:{place.topic_id.hex()}:{place.partition}"

@@ -11,7 +11,7 @@ from broker_core import errors
 from broker_core.coordinator.share_group import ShareAnswer, ShareGroup, ShareHeartbeat
 from broker_core.coordinator.share_records import (
     KINDS,
-    SharePlace,
+    SharePartitionKey,
     StoredGroup,
     group_records,
     read_group_record,
@@ -23,8 +23,8 @@ from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.server.coordination.groups import Stored, SubscribableTopics
 from broker_core.server.partitions.topics import TopicRegistry
 from broker_core.server.settings.group_settings import GroupSettings
+from broker_core.server.sharing.share_coordinator_client import ShareCoordinatorClient
 from broker_core.server.sharing.share_partitions import SharePartitions
-from broker_core.server.sharing.share_states import ShareStates
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class ShareGroups:
         self,
         topics: TopicRegistry,
         settings: GroupSettings,
-        states: ShareStates,
+        states: ShareCoordinatorClient,
         partitions: SharePartitions,
         clock: Clock,
         append: AppendRecords,
@@ -83,7 +83,7 @@ class ShareGroups:
             self._group(group_id).epoch = stored.epoch
         return True
 
-    def adopt(self, places: Iterable[SharePlace]) -> None:
+    def adopt(self, places: Iterable[SharePartitionKey]) -> None:
         """Add groups and share partitions that are known only from the stored states."""
         for place in places:
             if place.group_id not in self._stored:
@@ -185,13 +185,13 @@ class ShareGroups:
 
     # ----------------------------------------------------------------------------- administration
 
-    def places_of(self, group_id: str) -> list[SharePlace]:
+    def places_of(self, group_id: str) -> list[SharePartitionKey]:
         """Return the share partitions that a group has been assigned."""
         stored = self._stored.get(group_id)
         return (
             []
             if stored is None
-            else [SharePlace(group_id, *each) for each in sorted(stored.places)]
+            else [SharePartitionKey(group_id, *each) for each in sorted(stored.places)]
         )
 
     def check_empty(self, group_id: str) -> ShareGroup:
@@ -203,7 +203,7 @@ class ShareGroups:
             raise errors.NonEmptyGroup(f"Group {group_id} is not empty.")
         return group
 
-    def begin_at(self, place: SharePlace, offset: int, stored: Stored) -> None:
+    def begin_at(self, place: SharePartitionKey, offset: int, stored: Stored) -> None:
         """Have a group continue at an offset; delivered records are forgotten."""
         group = self._group(place.group_id)
         group.epoch += 1
@@ -230,12 +230,12 @@ class ShareGroups:
             left = frozenset(each for each in known.places if each[0] != topic_id)
             self._stored[group_id] = known._replace(places=left)
             self._write(group_id, self._stored[group_id])
-            gone = [SharePlace(group_id, *each) for each in sorted(known.places - left)]
+            gone = [SharePartitionKey(group_id, *each) for each in sorted(known.places - left)]
             self._delete(gone, done)
         else:
             done(errors.NONE)
 
-    def _delete(self, places: Iterable[SharePlace], done: Stored) -> None:
+    def _delete(self, places: Iterable[SharePartitionKey], done: Stored) -> None:
         left = list(places)
         if not left:
             done(errors.NONE)

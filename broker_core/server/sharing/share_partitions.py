@@ -10,14 +10,14 @@ from typing import Final, NamedTuple, Protocol
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
 from broker_core.coordinator.share_partition import Acknowledgement, SharePartition
-from broker_core.coordinator.share_records import SharePlace, StoredState
+from broker_core.coordinator.share_records import SharePartitionKey, StoredState
 from broker_core.environment import Clock
 from broker_core.server.coordination.groups import Stored
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.settings.group_settings import EARLIEST, LATEST, GroupSettings, duration_ms
 from broker_core.server.sharing.share_coordinator import NO_OFFSET
+from broker_core.server.sharing.share_coordinator_client import ShareCoordinatorClient
 from broker_core.server.sharing.share_sessions import ShareSession, ShareSessions
-from broker_core.server.sharing.share_states import ShareStates
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class SharePartitions:
         self,
         config: BrokerConfig,
         settings: GroupSettings,
-        states: ShareStates,
+        states: ShareCoordinatorClient,
         clock: Clock,
         *,
         is_alone: bool,
@@ -67,10 +67,10 @@ class SharePartitions:
         self._states = states
         self._is_alone = is_alone
         self._clock = clock
-        self._shares: dict[SharePlace, _Share] = {}
-        self._loading: set[SharePlace] = set()
-        self._locked: set[SharePlace] = set()
-        self._waiters: dict[SharePlace, set[AvailabilityWaiter]] = {}
+        self._shares: dict[SharePartitionKey, _Share] = {}
+        self._loading: set[SharePartitionKey] = set()
+        self._locked: set[SharePartitionKey] = set()
+        self._waiters: dict[SharePartitionKey, set[AvailabilityWaiter]] = {}
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -87,7 +87,7 @@ class SharePartitions:
 
     # ------------------------------------------------------------------------------------- shares
 
-    def share(self, place: SharePlace, partition: Partition) -> SharePartition | None:
+    def share(self, place: SharePartitionKey, partition: Partition) -> SharePartition | None:
         """Return a share partition; it starts here if the group has not begun to read it.
 
         Returns None while its state is being read; waiters are told when it is known.
@@ -102,7 +102,7 @@ class SharePartitions:
             found = self._current(place, partition)
         return None if found is None else found.records
 
-    def _current(self, place: SharePlace, partition: Partition) -> _Share | None:
+    def _current(self, place: SharePartitionKey, partition: Partition) -> _Share | None:
         found = self._shares.get(place)
         if found is not None and found.leader_epoch != partition.leader_epoch:
             self._forget(place)
@@ -111,7 +111,7 @@ class SharePartitions:
 
     def _loaded(
         self,
-        place: SharePlace,
+        place: SharePartitionKey,
         partition: Partition,
         epoch: int,
         code: int,
@@ -149,13 +149,13 @@ class SharePartitions:
             if place.group_id == group_id:
                 share.records.settings = self.settings.of_records(group_id)
 
-    def forget(self, place: SharePlace) -> None:
+    def forget(self, place: SharePartitionKey) -> None:
         """Forget a state that was changed or deleted at the share coordinator."""
         if place in self._shares:
             self._forget(place)
             self._wake(place)
 
-    def _forget(self, place: SharePlace) -> None:
+    def _forget(self, place: SharePartitionKey) -> None:
         self._shares.pop(place, None)  # gone already if it could not be stored
         self._locked.discard(place)
 
@@ -166,14 +166,14 @@ class SharePartitions:
 
     # ------------------------------------------------------------------------------------ members
 
-    def locked(self, place: SharePlace) -> None:
+    def locked(self, place: SharePartitionKey) -> None:
         """Watch the acquisition locks of records that a member has been given."""
         self._locked.add(place)
         self._watch()
 
     def acknowledge(
         self,
-        place: SharePlace,
+        place: SharePartitionKey,
         partition: Partition,
         member_id: str,
         acknowledgements: Sequence[Acknowledgement],
@@ -188,7 +188,7 @@ class SharePartitions:
         if is_available:
             self._wake(place)
 
-    def _store(self, place: SharePlace, stored: Stored) -> None:
+    def _store(self, place: SharePartitionKey, stored: Stored) -> None:
         share = self._shares[place]
 
         def written(code: int) -> None:
@@ -214,11 +214,11 @@ class SharePartitions:
 
     # ------------------------------------------------------------------------------------ waiting
 
-    def wait(self, place: SharePlace, waiter: AvailabilityWaiter) -> None:
+    def wait(self, place: SharePartitionKey, waiter: AvailabilityWaiter) -> None:
         """Tell a waiter when records of a share partition are available again."""
         self._waiters.setdefault(place, set()).add(waiter)
 
-    def stop_waiting(self, place: SharePlace, waiter: AvailabilityWaiter) -> None:
+    def stop_waiting(self, place: SharePartitionKey, waiter: AvailabilityWaiter) -> None:
         """Remove a waiter."""
         waiters = self._waiters.get(place)
         if waiters is not None:
@@ -226,7 +226,7 @@ class SharePartitions:
             if not waiters:
                 del self._waiters[place]
 
-    def _wake(self, place: SharePlace) -> None:
+    def _wake(self, place: SharePartitionKey) -> None:
         for waiter in tuple(self._waiters.get(place, ())):
             waiter.available()
 

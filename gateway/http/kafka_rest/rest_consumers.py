@@ -26,7 +26,7 @@ from confluent_kafka import (
 from gateway.limits.pools import Turns
 from waylog.kafka.clients import consumer_config
 from waylog.kafka.group_membership import leave_group
-from waylog.process.background import Rounds, spawn
+from waylog.process.background import PeriodicTask, spawn
 
 INSTANCES_MAX: Final = 16
 #: Instances of one user.
@@ -159,7 +159,7 @@ class RestConsumers:
             raise TooManyInstances
         if self._sweeping is None:
             self._sweeping = spawn(
-                Rounds("deleting idle instances").run(_SWEEP_S, self._sweep),
+                PeriodicTask("deleting idle instances").run(_SWEEP_S, self._sweep),
                 "deleting idle instances",
             )
         config = consumer_config(

@@ -31,7 +31,7 @@ from gateway.http.requests.authentication import credentials_of, kept_of, withou
 from gateway.http.requests.responses import Refused, unavailable
 from gateway.limits.addresses import is_loopback
 from gateway.limits.bounds import TOO_MUCH_UNDER_WAY
-from gateway.limits.guesses import TooManyGuesses
+from gateway.limits.failed_logins import TooManyFailedLogins
 from gateway.users.auth import ANONYMOUS, AuthenticationUnavailable, Identity
 from gateway.users.database import DEVICE_NAME
 from waylog.network.peer_parties import party_of
@@ -412,7 +412,7 @@ class PlainConnection(asyncio.Protocol):
                 identity = await authenticator.authenticate(
                     credentials.user, credentials.secret, address
                 )
-        except (AuthenticationUnavailable, TooManyGuesses):
+        except (AuthenticationUnavailable, TooManyFailedLogins):
             identity = None
         self._authenticating = None
         data = self._pending

@@ -18,7 +18,7 @@ from gateway.formats.values import SECRET_PARAMETERS, parameters
 from gateway.http.requests.browsers import is_of_other_site, session_of
 from gateway.http.requests.responses import Refused, unauthorized, unavailable
 from gateway.http.requests.services import SERVICES
-from gateway.limits.guesses import TooManyGuesses
+from gateway.limits.failed_logins import TooManyFailedLogins
 from gateway.users.auth import ANONYMOUS, AuthenticationUnavailable, Identity, is_utf8
 from gateway.users.database import DEVICE_NAME, TOKEN_PREFIX
 from gateway.users.permissions import may_see
@@ -105,7 +105,7 @@ async def verify(
             )
     except AuthenticationUnavailable as error:
         raise unavailable(str(error)) from error
-    except TooManyGuesses as error:
+    except TooManyFailedLogins as error:
         raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
     if identity is None:
         services.metrics.unauthorized += 1
@@ -154,7 +154,7 @@ async def known_user(request: web.Request, reason: str, *, by_session: bool = Fa
     return identity
 
 
-async def overseer(request: web.Request) -> None:
+async def require_metrics_access(request: web.Request) -> None:
     """Raise Refused unless the request may see the state of the whole platform."""
     access = request.app[SERVICES].metrics_access
     if access.audience == "public":

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gateway.friends.friend_filter import told_at
 from gateway.http.requests.services import Services
 from gateway.users.auth import Identity
-from gateway.users.permissions import Sight, friends_since, sight_of
+from gateway.users.permissions import Visibility, friends_since, visibility_of
 from gateway.views.views import newest_fix
 from waylog.messages import Address, Fix
 
@@ -21,12 +21,12 @@ class Newest(NamedTuple):
 
 def newest_of(device: str, identity: Identity, services: Services) -> Newest:
     """Return what a user may see of a device (`user/device`) now; friends see filtered records."""
-    sight = sight_of(identity, device)
-    if sight is Sight.NOTHING:
+    sight = visibility_of(identity, device)
+    if sight is Visibility.NOTHING:
         return Newest(None, None)
     address = services.address_view.latest(device)
     fix = newest_fix(services.location_view, device, address)
-    if sight is Sight.EVERYTHING:
+    if sight is Visibility.EVERYTHING:
         return Newest(fix, address)
     since = friends_since(identity, device.partition("/")[0]) or 0
     tell = services.friend_filter

@@ -11,12 +11,12 @@ from aiohttp import web
 from gateway.bodies.parsing import Parsing
 from gateway.fixes.submit import Submitter
 from gateway.friends.friend_filter import FriendFilter
-from gateway.http.requests.entrances import Entrances
+from gateway.http.requests.device_endpoints import DeviceEndpoints
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
-from gateway.limits.guesses import Guesses
+from gateway.limits.failed_logins import FailedLogins
 from gateway.limits.pools import Shares
-from gateway.limits.refusals import RefusalRecords
+from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.notices.notices import Notices
 from gateway.observability.metrics import GatewayMetrics
 from gateway.observability.metrics_access import MetricsAccess
@@ -70,7 +70,7 @@ class Services:
     #: Access to /metrics and /v1/pipeline, which show the state of the platform.
     metrics_access: MetricsAccess = field(default_factory=MetricsAccess)
     #: The addresses at which devices reach the platform, for the page's guide.
-    entrances: Entrances = field(default_factory=Entrances)
+    entrances: DeviceEndpoints = field(default_factory=DeviceEndpoints)
     limits: HttpLimits = field(default_factory=HttpLimits)
     readiness: Readiness = field(default_factory=Readiness)
     #: Proxies whose X-Forwarded-For or PROXY header is trusted.
@@ -87,7 +87,7 @@ class Services:
     )
     addresses: Addresses = field(init=False)
     #: Counts of wrong credentials, over all listeners and workers.
-    guesses: Guesses = field(default_factory=Guesses)
+    guesses: FailedLogins = field(default_factory=FailedLogins)
     #: Bytes of large bodies being received: per user, and per address without credentials.
     bodies: Shares = field(init=False)
     bodies_of_strangers: Shares = field(init=False)
@@ -103,7 +103,7 @@ class Services:
     #: The places last sent to a device in HTTP mode, by device.
     waypoints_sent: WaypointsSent = field(default_factory=WaypointsSent)
     #: Limits on the refusals kept in topic `error`, over all listeners of the process.
-    refusals: RefusalRecords = field(default_factory=RefusalRecords)
+    refusals: RefusalSampler = field(default_factory=RefusalSampler)
     #: Addresses of clients from PROXY headers, by connection.
     remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)
 

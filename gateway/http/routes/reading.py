@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.formats.values import time_ms
-from gateway.http.requests.authentication import overseer, reader, require_device
+from gateway.http.requests.authentication import reader, require_device, require_metrics_access
 from gateway.http.requests.newest import newest_of
 from gateway.http.requests.responses import (
     Refused,
@@ -28,7 +28,13 @@ from gateway.http.requests.services import SERVICES, Services
 from gateway.tracks.archive import ArchiveRefused, ArchiveUnavailable
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.auth import Identity
-from gateway.users.permissions import Sight, friends_since, may_look_back, may_see, sight_of
+from gateway.users.permissions import (
+    Visibility,
+    friends_since,
+    may_look_back,
+    may_see,
+    visibility_of,
+)
 from gateway.views.places import PlacesUnavailable
 from waylog.messages import encode
 from waylog.observability.telemetry import now_ms
@@ -135,7 +141,7 @@ async def _allowed_device(request: web.Request) -> tuple[str, Identity]:
     identity = await reader(request)
     device = request.match_info["device"]
     require_device(identity, device)
-    if sight_of(identity, device) is Sight.TOLD:
+    if visibility_of(identity, device) is Visibility.TOLD:
         await _homes_known(request.app[SERVICES])
     return device, identity
 
@@ -159,7 +165,7 @@ def _unknown(reason: str, services: Services) -> Exception:
 async def _address(request: web.Request) -> web.Response:
     device, identity = await _allowed_device(request)
     services = request.app[SERVICES]
-    if sight_of(identity, device) is Sight.TOLD:
+    if visibility_of(identity, device) is Visibility.TOLD:
         told = newest_of(device, identity, services).address
         value = None if told is None else encode(told)
     else:
@@ -187,7 +193,7 @@ async def _past(request: web.Request) -> _Past:
         raise Refused(403, "the token of a device shows where friends are, not where they were")
     owner = device.partition("/")[0]
     since = None
-    if sight_of(identity, device) is Sight.TOLD:
+    if visibility_of(identity, device) is Visibility.TOLD:
         since = friends_since(identity, owner) or 0
     from_ms = max(_time(request, "from", -_LATEST_MS), -_LATEST_MS if since is None else since)
     to_ms = _time(request, "to", _LATEST_MS)
@@ -274,7 +280,7 @@ async def _archived(reading: Awaitable[_Read]) -> _Read:
 
 
 async def _pipeline(request: web.Request) -> web.Response:
-    await overseer(request)
+    await require_metrics_access(request)
     return json_answer(await request.app[SERVICES].pipeline.status())
 
 

@@ -26,7 +26,7 @@ from gateway.http.requests.browsers import (
 )
 from gateway.http.requests.responses import Refused, json_answer, unauthorized
 from gateway.http.requests.services import Services
-from gateway.limits.guesses import TooManyGuesses
+from gateway.limits.failed_logins import TooManyFailedLogins
 from gateway.users.auth import Identity
 from gateway.users.browser_sessions import SESSION_LIFETIME_S, session_hash
 from gateway.users.database import OPERATOR, UserStore
@@ -106,12 +106,12 @@ class SessionRoutes:
                 return identity, secret
             self._services.guesses.require_room(remote_of(request))
             found_secret = await asyncio.to_thread(_redeemed, users, asked.code)
-        except TooManyGuesses as error:
+        except TooManyFailedLogins as error:
             raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
         except KeyError as error:
             raise Refused(403, "only users of this platform can sign in") from error
         if found_secret is None:
-            with suppress(TooManyGuesses):
+            with suppress(TooManyFailedLogins):
                 self._services.guesses.wrong(remote_of(request))
             raise unauthorized(
                 "this link has been used, or is too old; `waylog link` prints a new one"

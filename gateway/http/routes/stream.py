@@ -16,7 +16,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.friends.telling import Telling
+from gateway.friends.friend_events import FriendEventFilter
 from gateway.http.requests.authentication import reader, remote_of, require_device
 from gateway.http.requests.responses import Refused, unauthorized, unavailable
 from gateway.http.requests.services import SERVICES, Services
@@ -104,7 +104,7 @@ async def missed(
         # Events skipped now, because the homes of friends are not loaded yet, would not be sent
         # again.
         await services.friend_filter.wait_until_ready(HOMES_S)
-    telling = Telling(services.friend_filter)
+    telling = FriendEventFilter(services.friend_filter)
     end = dict(viewer.cursor)
     viewer.cursor = {each: min(since.get(each, 0), offset) for each, offset in end.items()}
     async with aclosing(ranges.read(since, end, viewer.identity.user)) as batches:

@@ -23,17 +23,17 @@ import msgspec
 
 from gateway.fixes import erasure_reader
 from gateway.mqtt.journal.epochs import Epochs
-from gateway.mqtt.journal.forms import Forms
+from gateway.mqtt.journal.journal_codec import JournalCodec
 from gateway.mqtt.journal.seats import Seat
 from gateway.mqtt.journal.stored import (
     WAITING_INLINE_BYTES,
     LastRecord,
     SessionKey,
+    SessionOwnership,
     StoredDelivery,
     StoredMessage,
     StoredPart,
     StoredSession,
-    StoredStanding,
     is_alive,
     is_sendable,
     parts_of,
@@ -112,7 +112,7 @@ class Journal:
         self.shared = shared
         self._seat = seat
         #: Write sessions that end with their connection, too: only so do other workers learn of
-        #: them, unless there is a gateway.mqtt.workers.neighbours.
+        #: them, unless there is a gateway.mqtt.workers.worker_peers.
         self.writes_all = shared
         self.host: Host | None = None
         #: Appends the records of an orderly stop, which may be more than the log takes at once.
@@ -134,10 +134,10 @@ class Journal:
         self._parts_written: dict[SessionKey, int] = {}
         self._changed: dict[Session, None] = {}
         self._decoder = msgspec.json.Decoder(StoredSession)
-        self._standing_decoder = msgspec.json.Decoder(StoredStanding)
+        self._standing_decoder = msgspec.json.Decoder(SessionOwnership)
         self._message_decoder = msgspec.json.Decoder(StoredMessage)
         self._handed_over_decoder = msgspec.msgpack.Decoder(StoredSession)
-        self._forms = Forms(worker, wall_ms, clock)
+        self._forms = JournalCodec(worker, wall_ms, clock)
         self._waiting = StoredWaiting(self._forms)
         self._purged = 0
 
@@ -323,7 +323,7 @@ class Journal:
         standing = self._standing(key)
         return 0 if standing is None else standing.epoch
 
-    def _standing(self, key: SessionKey) -> StoredStanding | None:
+    def _standing(self, key: SessionKey) -> SessionOwnership | None:
         value = self._sessions.get(key)
         return None if value is None else self._standing_decoder.decode(value)
 

@@ -18,7 +18,7 @@ from gateway.mqtt.journal.last_records import LastRecords
 from gateway.mqtt.journal.seats import Seat
 from gateway.mqtt.publishing.mapping import TopicRule, topics_of
 from waylog.kafka.clients import AppendError, LogReader, LogUnreachable
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 from waylog.kafka.topics import MQTT_STATE
 from waylog.observability.telemetry import now_ms
 from waylog.sealing.sealing import LogProducer, opener
@@ -41,7 +41,7 @@ async def ensure_mapped_topics(bootstrap_servers: str, mapping: tuple[TopicRule,
         await await_topics(bootstrap_servers, topics)
     except (KafkaException, LogUnreachable) as error:
         names = ", ".join(topic.name for topic in topics)
-        raise OSError(f"the topics {names} could not be created: {said_by(error)}") from error
+        raise OSError(f"the topics {names} could not be created: {error_text(error)}") from error
 
 
 @asynccontextmanager

@@ -89,7 +89,7 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
     awaited: list[str] = []  # filters whose retained messages have not all been sent
 
 
-class StoredStanding(msgspec.Struct):
+class SessionOwnership(msgspec.Struct):
     """The fields of a StoredSession that are decoded without the rest: its worker and epoch."""
 
     worker: str

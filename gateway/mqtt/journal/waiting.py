@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.mqtt.journal.forms import Forms
+from gateway.mqtt.journal.journal_codec import JournalCodec
 from gateway.mqtt.journal.stored import (
     SessionKey,
     StoredDelivery,
@@ -33,7 +33,7 @@ _Version = tuple[str, int, int]
 class StoredWaiting:
     """The waiting messages of one worker's stored sessions: encoded parts by session and number."""
 
-    def __init__(self, forms: Forms) -> None:
+    def __init__(self, forms: JournalCodec) -> None:
         #: Messages that no client could read.
         self.purged = 0
         self._forms = forms

@@ -11,8 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateway.limits.guesses import Guesses, TooManyGuesses
-from gateway.limits.refusals import RefusalRecords
+from gateway.limits.failed_logins import FailedLogins, TooManyFailedLogins
+from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.interfaces import Authenticator, Identity, Mechanism
 from gateway.mqtt.listening.enhanced import EnhancedAuthentication
 from gateway.mqtt.listening.tls import common_name
@@ -36,8 +36,8 @@ class Authentication:
         server: MqttServer,
         authenticator: Authenticator,
         mechanisms: Sequence[Mechanism],
-        guesses: Guesses,
-        refusals: RefusalRecords,
+        guesses: FailedLogins,
+        refusals: RefusalSampler,
     ) -> None:
         self._server = server
         self._authenticator = authenticator
@@ -92,12 +92,12 @@ class Authentication:
             return True
         try:
             self._guesses.require_room(protocol.address)
-        except TooManyGuesses as error:
+        except TooManyFailedLogins as error:
             self._refuse_guess(connection, error)
             return False
         return True
 
-    def _refuse_guess(self, connection: Connection, error: TooManyGuesses) -> None:
+    def _refuse_guess(self, connection: Connection, error: TooManyFailedLogins) -> None:
         self._server.counters["guesses_refused"] += 1
         if connection.state == CONNECTED:
             connection.close(ReasonCode.CONNECTION_RATE_EXCEEDED, str(error))
@@ -121,7 +121,7 @@ class Authentication:
                 identity = await self._authenticator.authenticate(user, password, address)
         except UnicodeDecodeError:
             pass
-        except TooManyGuesses as error:
+        except TooManyFailedLogins as error:
             self._refuse_guess(connection, error)
             return
         except Exception as error:
@@ -221,7 +221,7 @@ class Authentication:
     def note_wrong_proof(self, connection: Connection, packet: Connect, reason: str) -> None:
         """Count a wrong proof as a wrong guess of its address, and record the refusal."""
         if connection.owner is not None:
-            with suppress(TooManyGuesses):
+            with suppress(TooManyFailedLogins):
                 self._guesses.wrong(connection.owner.address)
         self.note_refusal(connection, packet, reason)
 

@@ -15,11 +15,11 @@ from functools import partial
 from typing import Final
 
 from gateway.bodies.parsing import Parsing
-from gateway.friends.telling import Telling
+from gateway.friends.friend_events import FriendEventFilter
 from gateway.limits.addresses import Addresses, TrustedProxies, is_loopback
 from gateway.limits.bounds import HttpLimits
-from gateway.limits.guesses import Guesses
-from gateway.limits.refusals import RefusalRecords
+from gateway.limits.failed_logins import FailedLogins
+from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.interfaces import (
     AddressView,
     Authenticator,
@@ -31,7 +31,7 @@ from gateway.mqtt.interfaces import (
 from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.journal.stored import SessionKey
 from gateway.mqtt.listening.authentication import Authentication
-from gateway.mqtt.listening.doors import Door
+from gateway.mqtt.listening.connection_preamble import ConnectionPreamble
 from gateway.mqtt.listening.wills import Wills
 from gateway.mqtt.packets.codec import Publish
 from gateway.mqtt.packets.packets import Auth, Connect, ReasonCode
@@ -54,10 +54,10 @@ from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import party_of
-from waylog.network.tls_handshakes import TlsHandshakes
+from waylog.network.tls_handshakes import HandshakeScheduler
 from waylog.network.token_bucket import TokenBucket
 from waylog.observability.telemetry import now_ms
-from waylog.supervision.held_ports import is_held
+from waylog.supervision.reserved_ports import is_held
 
 logger = logging.getLogger(__name__)
 
@@ -94,11 +94,11 @@ class MqttServer(Shell):
         admission: Admission | None = None,
         addresses: Addresses | None = None,
         connections: ConnectionPool | None = None,
-        guesses: Guesses | None = None,
-        refusals: RefusalRecords | None = None,
+        guesses: FailedLogins | None = None,
+        refusals: RefusalSampler | None = None,
         proxies: TrustedProxies | None = None,
         permissions: Permissions | None = None,
-        telling: Telling | None = None,
+        telling: FriendEventFilter | None = None,
         parsing: Parsing | None = None,
     ) -> None:
         rights = DeliveryRights(rules, permissions, telling)
@@ -121,8 +121,8 @@ class MqttServer(Shell):
             self,
             authenticator,
             mechanisms,
-            guesses if guesses is not None else Guesses(),
-            refusals if refusals is not None else RefusalRecords(),
+            guesses if guesses is not None else FailedLogins(),
+            refusals if refusals is not None else RefusalSampler(),
         )
         #: Limits per address, shared with the HTTP listener of the process.
         self.addresses = addresses if addresses is not None else Addresses(HttpLimits())
@@ -132,7 +132,7 @@ class MqttServer(Shell):
         #: The pool of TCP connections; those over WebSocket belong to the HTTP listener.
         self.pool = (connections or ConnectionPool(room)).part(room, "MQTT")
         #: The TLS handshakes that are under way.
-        self.handshakes = TlsHandshakes(settings.connect_timeout_s)
+        self.handshakes = HandshakeScheduler(settings.connect_timeout_s)
         #: The proxies whose connections may begin with a PROXY header.
         self.proxies = proxies if proxies is not None else TrustedProxies()
         self._protocols: set[MqttProtocol] = set()
@@ -179,7 +179,7 @@ class MqttServer(Shell):
         return Endpoint(host, port)
 
     def _accept(self, context: ssl.SSLContext | None) -> asyncio.BaseProtocol:
-        return Door(self, context)
+        return ConnectionPreamble(self, context)
 
     async def close(self, timeout_s: float = 5.0) -> None:
         """Stop listening, wait until the log confirms what is in flight, and disconnect clients."""
@@ -424,11 +424,11 @@ async def start_mqtt(
     admission: Admission | None = None,
     addresses: Addresses | None = None,
     connections: ConnectionPool | None = None,
-    guesses: Guesses | None = None,
-    refusals: RefusalRecords | None = None,
+    guesses: FailedLogins | None = None,
+    refusals: RefusalSampler | None = None,
     proxies: TrustedProxies | None = None,
     permissions: Permissions | None = None,
-    telling: Telling | None = None,
+    telling: FriendEventFilter | None = None,
     parsing: Parsing | None = None,
     reuse_port: bool = False,
 ) -> MqttServer:

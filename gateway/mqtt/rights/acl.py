@@ -17,7 +17,7 @@ from typing import Final
 
 from gateway.mqtt.interfaces import Identity
 from gateway.mqtt.packets.topics import matches
-from gateway.users.permissions import Sight
+from gateway.users.permissions import Visibility
 from gateway.users.rights import USUAL_RIGHTS, Rights
 
 ROOTS: Final = ("owntracks", "devices")
@@ -88,30 +88,30 @@ class AccessRules:
     def reaches_friends(self, identity: Identity, granted_filters: tuple[str, ...]) -> bool:
         """Return whether granted filters may match friends' topics.
 
-        If so, `sight_of` has to be called for each message.
+        If so, `visibility_of` has to be called for each message.
         """
         if identity.admin:
             return False
         friends = rights_of(identity).friends
         return any(not friends.keys().isdisjoint(each.split("/")[1:2]) for each in granted_filters)
 
-    def sight_of(self, identity: Identity, topic: str) -> Sight:
+    def visibility_of(self, identity: Identity, topic: str) -> Visibility:
         """Return how much a subscriber may see of messages to a topic."""
         if identity.admin:
-            return Sight.EVERYTHING
+            return Visibility.EVERYTHING
         levels = topic.split("/")
         owned = _owned(identity)
         if owned is not None and levels[0] in ROOTS and tuple(levels[1 : 1 + len(owned)]) == owned:
-            return Sight.EVERYTHING
+            return Visibility.EVERYTHING
         rights = rights_of(identity)
         if any(matches(each, topic) for each in rights.subscribe):
-            return Sight.EVERYTHING
+            return Visibility.EVERYTHING
         owner = levels[1] if len(levels) > 1 else ""
         if owner in rights.friends and any(
             matches(pattern.format(owner), topic) for pattern in _OF_FRIENDS
         ):
-            return Sight.TOLD
-        return Sight.NOTHING
+            return Visibility.TOLD
+        return Visibility.NOTHING
 
 
 def _of_friends(topic_filter: str, friends: list[str]) -> list[str]:

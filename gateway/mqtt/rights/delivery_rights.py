@@ -2,8 +2,8 @@
 
 Messages of a client's own topics, and all messages to an administrator, are delivered unchanged and
 without a check here. Of a friend's messages a client receives the form that friends may see
-(gateway.friends.telling), and nothing from before the friendship. A session's `identity` has its
-current rights: `RightChanges` updates them.
+(gateway.friends.friend_events), and nothing from before the friendship. A session's `identity` has
+its current rights: `RightChanges` updates them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from gateway.friends.telling import Telling, Told
+from gateway.friends.friend_events import FilteredEvent, FriendEventFilter
 from gateway.mqtt.interfaces import Identity
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.rights.acl import AccessRules, rights_of
-from gateway.mqtt.rights.held import HeldMessages
+from gateway.mqtt.rights.pending_friend_messages import PendingFriendMessages
 from gateway.mqtt.sessions.session import Message, Session
 from gateway.users import auth
-from gateway.users.permissions import Permissions, Sight
+from gateway.users.permissions import Permissions, Visibility
 from waylog.messages import Address, Fix
 from waylog.observability.telemetry import now_ms
 
@@ -49,7 +49,7 @@ class DeliveryRights:
         self,
         rules: AccessRules,
         permissions: Permissions | None = None,
-        telling: Telling | None = None,
+        telling: FriendEventFilter | None = None,
         clock_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._rules = rules
@@ -57,10 +57,10 @@ class DeliveryRights:
         self._telling = telling
         self._clock_ms = clock_ms
         # Cache of the last message's form for friends, as several friends may receive it.
-        self._last: tuple[Message, Told[Message] | None] | None = None
+        self._last: tuple[Message, FilteredEvent[Message] | None] | None = None
         self._withheld: OrderedDict[Subscription, None] = OrderedDict()
         self._missing: OrderedDict[Session, None] = OrderedDict()
-        self._held = HeldMessages()
+        self._held = PendingFriendMessages()
 
     @property
     def version(self) -> int:
@@ -82,10 +82,10 @@ class DeliveryRights:
 
     def told(self, message: Message, session: Session) -> Message | None:
         """Return the part of a live message that a client may read; None: nothing."""
-        sight = self._rules.sight_of(session.identity, message.topic)
-        if sight is Sight.EVERYTHING:
+        sight = self._rules.visibility_of(session.identity, message.topic)
+        if sight is Visibility.EVERYTHING:
             return message
-        if sight is Sight.NOTHING:
+        if sight is Visibility.NOTHING:
             return None
         if self._last is None or self._last[0] is not message:
             self._last = message, self._as_told(message, retained=False)
@@ -109,13 +109,13 @@ class DeliveryRights:
             if message is None or (not subscription.reaches_friends and session.identity is begun):
                 yield message
                 continue
-            sight = self._rules.sight_of(session.identity, message.topic)
-            if sight is Sight.EVERYTHING:
+            sight = self._rules.visibility_of(session.identity, message.topic)
+            if sight is Visibility.EVERYTHING:
                 yield message
-            elif sight is Sight.TOLD and self._telling is not None and not self._telling.ready:
+            elif sight is Visibility.TOLD and self._telling is not None and not self._telling.ready:
                 _remember(self._withheld, subscription)
                 yield None
-            elif sight is Sight.TOLD:
+            elif sight is Visibility.TOLD:
                 told = _if_since(session.identity, self._as_told(message, retained=True))
                 yield told
             else:
@@ -168,13 +168,13 @@ class DeliveryRights:
         Both are the same user, after and before a change of rights. A message may be read if the
         user may see everything of it now, or sees it as a friend now and did so before.
         """
-        sight_of = self._rules.sight_of
+        visibility_of = self._rules.visibility_of
 
         def may_read(message: Message) -> bool:
-            now = sight_of(identity, message.topic)
-            if now is Sight.EVERYTHING:
+            now = visibility_of(identity, message.topic)
+            if now is Visibility.EVERYTHING:
                 return True
-            return now is Sight.TOLD is sight_of(before, message.topic)
+            return now is Visibility.TOLD is visibility_of(before, message.topic)
 
         return may_read
 
@@ -185,7 +185,7 @@ class DeliveryRights:
         told = None if self._telling is None else self._telling.card(address, fix, own, retained)
         return (0, b"") if told is None else told
 
-    def _as_told(self, message: Message, *, retained: bool) -> Told[Message] | None:
+    def _as_told(self, message: Message, *, retained: bool) -> FilteredEvent[Message] | None:
         if self._telling is None:
             return None
         if message.told is not None:
@@ -206,7 +206,7 @@ class DeliveryRights:
             message.expires_at,
             message.latest_only,
         )
-        return Told(time, shown)
+        return FilteredEvent(time, shown)
 
 
 def _remember(waiting: OrderedDict[_Waiting, None], one: _Waiting) -> None:
@@ -221,7 +221,7 @@ def _taken(waiting: OrderedDict[_Waiting, None]) -> Iterator[_Waiting]:
         yield waiting.popitem(last=False)[0]
 
 
-def _if_since(identity: Identity, told: Told[Message] | None) -> Message | None:
+def _if_since(identity: Identity, told: FilteredEvent[Message] | None) -> Message | None:
     """Return the friend's form of a message, unless it is from before the friendship."""
     if told is None:
         return None

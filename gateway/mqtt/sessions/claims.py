@@ -40,7 +40,7 @@ class SessionClaims:
         """Fetch the session of a client before it is connected; raises SessionBusy."""
         router, journal = self._router, self._journal
         # Other workers need not be asked about a session that nobody has to keep: it is enough to
-        # tell them (Neighbours.connected). A session that is kept from now on is known to them
+        # tell them (WorkerPeers.connected). A session that is kept from now on is known to them
         # before its client receives CONNACK.
         live = router.live(key)
         is_kept = live is not None and bool(live.expiry_interval_s)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
-from gateway.limits.shares import WEIGHT_BYTES, UserShares
+from gateway.limits.user_weights import WEIGHT_BYTES, UserWeights
 from gateway.mqtt.packets.topics import has_wildcard, matches
 from gateway.mqtt.rights.acl import ROOTS
 from gateway.mqtt.sessions.position_times import is_overtaken
@@ -55,7 +55,7 @@ class RetainedStore:
         #: Topics of each user, the one renewed longest ago first; then the bytes of each user.
         self._of_users: dict[str, OrderedDict[str, None]] = {}
         self._user_bytes: dict[str, int] = {}
-        self._weights = UserShares()
+        self._weights = UserWeights()
         # First two levels -> topics; filters of ordinary users always start with two such levels.
         # Most users have one topic there, which needs no set.
         self._prefixes: dict[str, str | set[str]] = {}

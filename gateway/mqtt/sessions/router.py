@@ -33,7 +33,7 @@ from waylog.kafka.topics import MQTT_STATE
 
 if TYPE_CHECKING:
     from gateway.mqtt.sessions.connection import Connection
-    from gateway.mqtt.workers.neighbours import Neighbours
+    from gateway.mqtt.workers.worker_peers import WorkerPeers
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Router(Hub):
         #: Called with granted filters, and whether they are subscribed to or no longer.
         self.watch: Callable[[Iterable[str], bool], None] | None = None
         #: The other workers, if there are any.
-        self.neighbours: Neighbours | None = None
+        self.neighbours: WorkerPeers | None = None
 
     def keep(self, journal: Journal, now: float) -> None:
         """Load the sessions and retained messages of a journal, and have it record changes."""

@@ -17,8 +17,8 @@ from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.listening.listener import MqttServer
 from gateway.mqtt.requests import RelayUnavailable, Requests
 from gateway.mqtt.sessions.claims import SessionClaims
-from gateway.mqtt.workers.neighbours import Channel, Neighbours
 from gateway.mqtt.workers.worker_hub import WorkerHub
+from gateway.mqtt.workers.worker_peers import Channel, WorkerPeers
 from waylog.kafka.clients import AppendError
 from waylog.messages import Fix
 from waylog.process.background import TaskSet
@@ -74,7 +74,7 @@ class _Inbox:
         self._channel.take(kind, arguments)
 
 
-class DoubtingSubmitter(Submitter):
+class DeduplicatingSubmitter(Submitter):
     """A submitter that knows only this worker's fixes and asks about those that may be elsewhere.
 
     `is_stored(device, fix_id)` tells whether another worker has stored a fix that a client repeats;
@@ -157,7 +157,7 @@ def _finish(receipt: Receipt, appended: Receipt) -> None:
 
 def join(
     server: MqttServer, journal: Journal, channel: AskingChannel, submitter: Submitter
-) -> Neighbours:
+) -> WorkerPeers:
     """Make a server one of several workers; the caller then calls `opened` of the result."""
     loop = asyncio.get_running_loop()
 
@@ -166,7 +166,7 @@ def join(
 
     server.claim = SessionClaims(server.router, journal, channel.request, loop.time).claim
     journal.writes_all = False
-    return Neighbours(
+    return WorkerPeers(
         server.router,
         journal,
         channel,

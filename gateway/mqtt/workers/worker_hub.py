@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from gateway.mqtt.journal.seats import seat_of
 from gateway.mqtt.sessions.handover import ASK_AGAIN
 from gateway.mqtt.workers.interest import Changes, InterestTable
-from gateway.mqtt.workers.neighbours import CrossingMessage as Message
+from gateway.mqtt.workers.worker_peers import CrossingMessage as Message
 
 #: Seconds after the start during which messages wait for workers to announce their interest.
 _SETTLING_S: Final = 1.0

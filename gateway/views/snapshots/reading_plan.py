@@ -16,7 +16,7 @@ from waylog.kafka.topic_extent import TopicExtent
 #: Records of all partitions together that are read in about a second.
 BEHIND_MAX: Final = 500_000
 
-Stretches = dict[int, tuple[int, int]]
+OffsetRanges = dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class ReadingPlan:
     #: Offsets from which records are read, now and live.
     starts: Mapping[int, int]
     #: Older ranges that have not been read.
-    gaps: Stretches
+    gaps: OffsetRanges
     #: Ranges covered by the snapshot that are read again for the tracks.
-    recent: Stretches
+    recent: OffsetRanges
 
 
 def fits(saved: SavedTopic, extent: TopicExtent) -> bool:
@@ -52,8 +52,8 @@ def plan(
         for partition, end in extent.end.items()
     )
     starts: dict[int, int] = {}
-    gaps: Stretches = {}
-    recent: Stretches = {}
+    gaps: OffsetRanges = {}
+    recent: OffsetRanges = {}
     for partition, end in extent.end.items():
         first = extent.first[partition]
         newest = max(first, end - tail)

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, TypeVarTuple
 from gateway.fixes.device_times import DeviceTimes
 from gateway.fixes.known_fixes import device_key
 from gateway.fixes.stored_keys import StoredKeys
-from gateway.views.snapshots.key_runs import KeyRuns, alive
+from gateway.views.snapshots.key_files import KeyFiles, alive
 from gateway.views.snapshots.key_view import KeyView
-from gateway.views.snapshots.reading_plan import Stretches, fits
+from gateway.views.snapshots.reading_plan import OffsetRanges, fits
 from gateway.views.snapshots.view_folder import ViewFolder
 from gateway.views.snapshots.view_snapshot import (
     VERSION,
     Entry,
     Head,
-    RunEntry,
+    KeyFileEntry,
     SavedTopic,
     Unfit,
     read,
@@ -77,8 +77,8 @@ class SavedViews:
         self._unwritten_bytes_max = unwritten_bytes_max
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="views")
         self._folder: ViewFolder | None = None
-        self._runs: KeyRuns | None = None
-        self._entries: list[RunEntry] = []
+        self._runs: KeyFiles | None = None
+        self._entries: list[KeyFileEntry] = []
         self._identities: dict[str, str] = {}
         #: The first offsets in the log of topic `location`; key files of older fixes may be
         #: deleted.
@@ -105,7 +105,7 @@ class SavedViews:
             )
             return
         stored = StoredKeys()
-        self._runs = KeyRuns(self._folder.path, stored)
+        self._runs = KeyFiles(self._folder.path, stored)
         self._locations.known_fixes.keep(stored, DeviceTimes())
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class SavedViews:
             for view in self._views.values():
                 view.reset()
             self._locations.known_fixes.keep(StoredKeys(), DeviceTimes())
-            self._runs = KeyRuns(self._folder.path, self._stored)
+            self._runs = KeyFiles(self._folder.path, self._stored)
             self._runs.use([])
             return None
         self._entries = alive(await self.in_thread(self._runs.open, head.runs), self.first)
@@ -188,7 +188,7 @@ class SavedViews:
 
     # --- saving ---------------------------------------------------------------------------------
 
-    async def save(self, gaps: Mapping[str, Stretches]) -> Saved:
+    async def save(self, gaps: Mapping[str, OffsetRanges]) -> Saved:
         """Write a snapshot. Its content may be newer than the offsets in it, never older.
 
         `gaps` are the ranges of each topic that have not been read.
@@ -253,7 +253,7 @@ class SavedViews:
         keys: bytes,
         covers: dict[int, int],
         parts: list[tuple[str, list[Entry]]],
-    ) -> list[RunEntry]:
+    ) -> list[KeyFileEntry]:
         """Write everything in the thread; return the valid key files. Raises OSError."""
         assert self._runs is not None
         assert self._folder is not None

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.views.snapshots.key_view import KeyView
-from gateway.views.snapshots.reading_plan import BEHIND_MAX, ReadingPlan, Stretches, plan
+from gateway.views.snapshots.reading_plan import BEHIND_MAX, OffsetRanges, ReadingPlan, plan
 from gateway.views.snapshots.saved_views import UNWRITTEN_BYTES_MAX, SavedViews
 from gateway.views.views import AddressView, LocationView, Record
 from waylog.history.erasures import Erasure, ErasureLog, Erasures
@@ -82,7 +82,7 @@ class ViewKeeper:
         #: Set when the ids of all fixes that were in the log at the start can be looked up.
         self.all_known = asyncio.Event()
         #: Ranges of each topic that have not been read: next offset, end.
-        self.gaps: dict[str, Stretches] = {topic: {} for topic in self._views}
+        self.gaps: dict[str, OffsetRanges] = {topic: {} for topic in self._views}
         self._erasure_log: ErasureLog | None = None
         self._urgent = False
         self._changed = False
@@ -189,7 +189,7 @@ class ViewKeeper:
         self._readers.append(reader)
         return reader
 
-    async def _read_recent(self, stretches: Stretches) -> None:
+    async def _read_recent(self, stretches: OffsetRanges) -> None:
         """Read tracks of the range that the snapshot covers, within a time limit."""
         if not stretches:
             return

@@ -27,8 +27,8 @@ class Unfit(Exception):
     """There is no usable snapshot; the text says why."""
 
 
-class RunEntry(msgspec.Struct):
-    """One file of keys (gateway.views.snapshots.key_runs)."""
+class KeyFileEntry(msgspec.Struct):
+    """One file of keys (gateway.views.snapshots.key_files)."""
 
     name: str
     keys: int
@@ -51,7 +51,7 @@ class Head(msgspec.Struct):
     version: int
     key_check: int  # identifies the secret with which keys are made
     topics: dict[str, SavedTopic]
-    runs: list[RunEntry]
+    runs: list[KeyFileEntry]
     forgot: bool  # gateway.fixes.device_times
 
 

@@ -16,7 +16,7 @@ from broker_core.coordinator.share_partition import (
     StateBatch,
 )
 from broker_core.coordinator.share_records import (
-    SharePlace,
+    SharePartitionKey,
     StoredState,
     decode_key,
     decode_value,
@@ -161,7 +161,7 @@ def test_a_restart_forgets_who_had_what_and_nothing_else() -> None:
         AcquiredRecords(0, 3, 2),
         AcquiredRecords(6, 9, 2),
     ]
-    place = SharePlace("g", bytes(range(16)), 3)
+    place = SharePartitionKey("g", bytes(range(16)), 3)
     assert decode_key(encode_key(place)) == place
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import HOME, HOME_MS, VISIT_MS, FriendFilter
 from gateway.friends.home_blur import RADIUS_M
-from gateway.friends.telling import Telling
 from gateway.tracks.track_points import Points, as_told, unpacked
 from gateway.views.track_store import pack_point
 from gateway.views.views import ViewEvent
@@ -144,7 +144,9 @@ def test_before_homes_are_known_nothing_is_told() -> None:
     assert tell.fix(fix(*AWAY)) is None
     assert tell.address(address(*AWAY)) is None
     payload = json.dumps({"_type": "location", "lat": 47.1, "lon": 9.1, "tst": NOW // 1000})
-    assert Telling(tell).message("owntracks/ada/phone", payload.encode(), False, NOW) is None
+    assert (
+        FriendEventFilter(tell).message("owntracks/ada/phone", payload.encode(), False, NOW) is None
+    )
 
 
 def test_places_next_door_are_not_told_and_ids_of_others_are_keyed(tell: FriendFilter) -> None:
@@ -225,7 +227,7 @@ def event(record: Fix | Address, offset: int) -> ViewEvent:
 
 
 def test_how_long_the_way_from_the_edge_to_the_door_takes_is_not_told(tell: FriendFilter) -> None:
-    telling = Telling(tell)
+    telling = FriendEventFilter(tell)
     came = [event(fix(*AWAY, NOW - 20_000), 0)]
     came += [event(fix(time=NOW - 10_000 + 1_000 * n), 1 + n) for n in range(10)]
     told = [each for each in map(telling.event, came) if each is not None]
@@ -244,7 +246,7 @@ def test_how_long_the_way_from_the_edge_to_the_door_takes_is_not_told(tell: Frie
 
 def message(tell: FriendFilter, topic: str, members: dict[str, Any], retained: bool = False) -> Any:
     payload = json.dumps(members).encode()
-    told = Telling(tell).message(topic, payload, retained, NOW)
+    told = FriendEventFilter(tell).message(topic, payload, retained, NOW)
     return None if told is None else (told.time, json.loads(told.what))
 
 
@@ -298,7 +300,7 @@ def test_our_own_json_is_told_like_a_fix(tell: FriendFilter) -> None:
 
 def test_positions_that_come_together_are_as_old_as_the_oldest(tell: FriendFilter) -> None:
     batch = [{"lat": 47.1, "lon": 9.1, "time": NOW + each} for each in (-5_000, 0)]
-    told = Telling(tell).message(
+    told = FriendEventFilter(tell).message(
         "devices/ada/phone/position", json.dumps(batch).encode(), False, NOW
     )
     assert told is not None
@@ -310,4 +312,4 @@ def test_positions_that_come_together_are_as_old_as_the_oldest(tell: FriendFilte
     "tail", ["owntracks/ada/phone", "owntracks/ada/phone/info", "devices/ada/phone/address"]
 )
 def test_what_cannot_be_read_is_not_told(tell: FriendFilter, tail: str, payload: bytes) -> None:
-    assert Telling(tell).message(tail, payload, False, NOW) is None
+    assert FriendEventFilter(tell).message(tail, payload, False, NOW) is None

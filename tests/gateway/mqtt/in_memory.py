@@ -14,8 +14,8 @@ from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.reasoncodes import ReasonCode as PahoReasonCode
 
 from gateway.bodies.parsing import Parsing
-from gateway.friends.telling import Telling
-from gateway.limits.refusals import RefusalRecords
+from gateway.friends.friend_events import FriendEventFilter
+from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.interfaces import AddressChannel, Identity
 from gateway.mqtt.listening.listener import MqttServer, start_mqtt
 from gateway.mqtt.packets.packets import PacketType
@@ -191,10 +191,10 @@ class Platform:
     async def listening(
         self,
         settings: Settings | None = None,
-        refusals: RefusalRecords | None = None,
+        refusals: RefusalSampler | None = None,
         rules: AccessRules | None = None,
         permissions: Permissions | None = None,
-        telling: Telling | None = None,
+        telling: FriendEventFilter | None = None,
         parsing: Parsing | None = None,
         connections: ConnectionPool | None = None,
         endpoint: Endpoint = ANY_PORT,

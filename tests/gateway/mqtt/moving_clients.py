@@ -15,8 +15,8 @@ from gateway.mqtt.packets.packets import PacketType, ReasonCode
 from gateway.mqtt.requests import AnswerLate, RelayUnavailable
 from gateway.mqtt.sessions.claims import SessionBusy, SessionClaims
 from gateway.mqtt.sessions.session import CLOSED
-from gateway.mqtt.workers.neighbours import Neighbours
 from gateway.mqtt.workers.worker_hub import WorkerHub
+from gateway.mqtt.workers.worker_peers import WorkerPeers
 from tests.gateway.mqtt.in_memory import User, Wire, new_router, split_packets
 from tests.gateway.records import StoredRecord
 
@@ -96,7 +96,7 @@ class ModelWorker:
         self.router.keep(self.journal, 0.0)
         self.journal.writes_all = False
         self.claims = SessionClaims(self.router, self.journal, self._request, lambda: model.now)
-        self.neighbours = Neighbours(
+        self.neighbours = WorkerPeers(
             self.router,
             self.journal,
             self,
@@ -108,7 +108,7 @@ class ModelWorker:
         self.worker_hub = self.Inbox(self)
         self.neighbours.opened()
 
-    # The channel of `Neighbours`.
+    # The channel of `WorkerPeers`.
     is_open = True
 
     def send(self, *frame: Any) -> None:

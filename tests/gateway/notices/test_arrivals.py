@@ -13,7 +13,7 @@ import pytest
 from gateway.mqtt.sessions.router import Router
 from gateway.mqtt.sessions.session import Message
 from gateway.notices.arrivals import STAY_MS, Arrivals, distance_m
-from gateway.notices.notices import FRESH_MS, Notices, OncePerMachine, event_of
+from gateway.notices.notices import FRESH_MS, MachineLock, Notices, event_of
 from gateway.notices.owntracks_downlink import name_of, set_waypoints
 from gateway.notices.waypoint_source import WaypointSource
 from gateway.views.places import Places, PlacesUnavailable
@@ -97,7 +97,7 @@ async def places(tmp_path: Path) -> Places:
 
 async def test_an_arrival_is_told_everywhere_and_once(places: Places, tmp_path: Path) -> None:
     now = NOW
-    locks = [OncePerMachine(tmp_path / "lock") for _ in range(2)]
+    locks = [MachineLock(tmp_path / "lock") for _ in range(2)]
     told: list[tuple[str, bytes]] = []
     once: list[Any] = []
     workers = [Notices(places, LocationView(), lock, lambda: now) for lock in locks]
@@ -123,7 +123,7 @@ async def test_an_arrival_is_told_everywhere_and_once(places: Places, tmp_path: 
 
 
 async def test_old_news_is_no_news(places: Places, tmp_path: Path) -> None:
-    lock = OncePerMachine(tmp_path / "lock")
+    lock = MachineLock(tmp_path / "lock")
     notices = Notices(places, LocationView(), lock, lambda: NOW + FRESH_MS + STAY_MS + 1)
     for time in (NOW, NOW + STAY_MS):
         notices.address_changed("ada/phone", encode(address("ada/phone", time)))

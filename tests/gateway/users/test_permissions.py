@@ -11,7 +11,13 @@ import pytest
 
 from gateway.users.auth import Authenticator, Identity
 from gateway.users.database import UserStore
-from gateway.users.permissions import Permissions, Sight, friends_since, may_look_back, sight_of
+from gateway.users.permissions import (
+    Permissions,
+    Visibility,
+    friends_since,
+    may_look_back,
+    visibility_of,
+)
 from gateway.users.rights import Rights
 
 
@@ -82,8 +88,8 @@ async def test_an_identity_has_the_rights_of_now_until_it_stands_no_more(store: 
     permissions.look()
     now = permissions.since(bob, seen)
     assert now is not None
-    assert sight_of(bob, "ada/phone") is Sight.NOTHING
-    assert sight_of(now, "ada/phone") is Sight.TOLD
+    assert visibility_of(bob, "ada/phone") is Visibility.NOTHING
+    assert visibility_of(now, "ada/phone") is Visibility.TOLD
     began = friends_since(now, "ada")
     assert began is not None
     assert before <= began <= time.time_ns() // 1_000_000
@@ -93,7 +99,7 @@ async def test_an_identity_has_the_rights_of_now_until_it_stands_no_more(store: 
     permissions.look()
     now = permissions.now(now)
     assert now is not None
-    assert sight_of(now, "ada/phone") is Sight.NOTHING
+    assert visibility_of(now, "ada/phone") is Visibility.NOTHING
 
     store.revoke("bob")
     store.add("bob")
@@ -116,7 +122,7 @@ def test_how_much_each_sees(
     rights = Rights(friends={"ada": 1})
     identity = Identity(identity.user, identity.device, identity.admin, rights)
     devices = ("bob/phone", "bob/tablet", "ada/phone", "cyd/phone")
-    seen = [sight_of(identity, device).value for device in devices]
+    seen = [visibility_of(identity, device).value for device in devices]
     assert seen == [own, other_own, friends, strangers]
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 
+from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FriendFilter
-from gateway.friends.telling import Telling
 from gateway.observability.metrics import GatewayMetrics
 from gateway.users.auth import Identity
 from gateway.users.database import UserStore
@@ -29,7 +29,7 @@ from gateway.views.places import Places
 from gateway.views.views import ViewEvent
 from waylog.messages import Fix, encode
 
-TELLING = Telling(FriendFilter(Places(None), b"secret"))
+TELLING = FriendEventFilter(FriendFilter(Places(None), b"secret"))
 ADA = Identity("ada")
 ADMIN = Identity("root", admin=True)
 
@@ -272,7 +272,7 @@ async def test_news_of_friends_wait_until_it_is_known_where_they_live(tmp_path: 
     friend_filter = FriendFilter(places, b"secret")
     places.on_change(friend_filter.homes_changed)
     permissions = Permissions(_store(tmp_path))
-    viewers = Viewers((), GatewayMetrics(), permissions, Telling(friend_filter))
+    viewers = Viewers((), GatewayMetrics(), permissions, FriendEventFilter(friend_filter))
     telling = asyncio.create_task(viewers.tell_withheld())
     bob = Identity("bob", rights=Rights(friends={"ada": 0}))
     owner, friend, behind = (viewers.add(Filter(), each) for each in (ADA, bob, bob))
@@ -314,7 +314,7 @@ async def test_what_a_viewer_has_not_been_told_yet_outlives_a_change_of_its_righ
     friend_filter = FriendFilter(places, b"secret")
     places.on_change(friend_filter.homes_changed)
     permissions = Permissions(store)
-    viewers = Viewers((), GatewayMetrics(), permissions, Telling(friend_filter))
+    viewers = Viewers((), GatewayMetrics(), permissions, FriendEventFilter(friend_filter))
     permissions.subscribe(viewers.rights_changed)
     telling = asyncio.create_task(viewers.tell_withheld())
     bob = permissions.now(Identity("bob"))

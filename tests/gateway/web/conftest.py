@@ -39,7 +39,7 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
-class PlayedGateway:
+class FakeGateway:
     """The part of the gateway's HTTP interface that the page uses, controlled by the test."""
 
     def __init__(self) -> None:
@@ -216,9 +216,9 @@ def page_files() -> None:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def played() -> AsyncIterator[PlayedGateway]:
+async def played() -> AsyncIterator[FakeGateway]:
     """Yield a simulated gateway on a port of its own."""
-    gateway = PlayedGateway()
+    gateway = FakeGateway()
     runner = web.AppRunner(gateway.application(), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

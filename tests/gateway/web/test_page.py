@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.gateway.web.conftest import PlayedGateway, Visit
+from tests.gateway.web.conftest import FakeGateway, Visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -54,7 +54,7 @@ async def colour_at(page: Page, x: float, y: float) -> tuple[int, int, int]:
 
 
 async def test_a_fix_moves_the_marker_and_an_address_changes_the_text(
-    visit: Visit, played: PlayedGateway
+    visit: Visit, played: FakeGateway
 ) -> None:
     played.fix("demo/phone", *VADUZ, battery=81, speed=2.0, course=90)
     played.address("demo/phone", "Städtle 38, 9490 Vaduz, Liechtenstein")
@@ -84,7 +84,7 @@ async def test_a_fix_moves_the_marker_and_an_address_changes_the_text(
 
 
 async def test_the_point_is_drawn_where_the_map_has_its_place_at_every_zoom(
-    visit: Visit, played: PlayedGateway
+    visit: Visit, played: FakeGateway
 ) -> None:
     played.fix("demo/phone", *VADUZ)
     await visit.open(played.url + "#3/47.1410/9.5209")
@@ -100,7 +100,7 @@ async def test_the_point_is_drawn_where_the_map_has_its_place_at_every_zoom(
         assert green > red + 60, (zoom, red, green, blue)
 
 
-async def test_every_request_stays_on_this_machine(visit: Visit, played: PlayedGateway) -> None:
+async def test_every_request_stays_on_this_machine(visit: Visit, played: FakeGateway) -> None:
     played.fix("demo/phone", *VADUZ)
     await visit.open(played.url)
     for zoom, lon, lat in ((1, 0, 0), (6, 139, 35), (12, 2.35, 48.85)):
@@ -116,7 +116,7 @@ async def test_every_request_stays_on_this_machine(visit: Visit, played: PlayedG
 
 
 async def test_the_empty_page_shows_the_commands_until_the_first_fix_comes(
-    visit: Visit, played: PlayedGateway
+    visit: Visit, played: FakeGateway
 ) -> None:
     await visit.open(played.url)
     page = visit.page
@@ -142,9 +142,7 @@ async def test_the_empty_page_shows_the_commands_until_the_first_fix_comes(
     assert 0 < x < 1000 and 0 < y < 640
 
 
-async def test_after_a_loss_it_reconnects_and_catches_up(
-    visit: Visit, played: PlayedGateway
-) -> None:
+async def test_after_a_loss_it_reconnects_and_catches_up(visit: Visit, played: FakeGateway) -> None:
     played.fix("demo/phone", *VADUZ)
     await visit.open(played.url)
     root = visit.page.locator("html")
@@ -164,7 +162,7 @@ async def test_after_a_loss_it_reconnects_and_catches_up(
 
 
 async def test_pauses_between_attempts_double_with_jitter(
-    visit: Visit, played: PlayedGateway
+    visit: Visit, played: FakeGateway
 ) -> None:
     await visit.open(played.url)
     pauses = await visit.page.evaluate(
@@ -189,7 +187,7 @@ async def test_pauses_between_attempts_double_with_jitter(
 
 
 async def test_who_has_to_sign_in_is_asked_and_then_sees_the_stream(
-    visit: Visit, played: PlayedGateway
+    visit: Visit, played: FakeGateway
 ) -> None:
     played.credentials = "demo:secret"
     played.fix("demo/phone", *VADUZ)
@@ -216,7 +214,7 @@ async def test_who_has_to_sign_in_is_asked_and_then_sees_the_stream(
     await other.page.close()
 
 
-async def test_the_guide_names_this_platform(visit: Visit, played: PlayedGateway) -> None:
+async def test_the_guide_names_this_platform(visit: Visit, played: FakeGateway) -> None:
     played.session |= {"user": None}
     played.entrances = {"mqtt_port": 28831, "demo_token": "/srv/my data/demo.token"}
     await visit.open(played.url)
@@ -231,14 +229,14 @@ async def test_the_guide_names_this_platform(visit: Visit, played: PlayedGateway
     await expect(code).to_contain_text("--token-file '/srv/my data/demo.token'")
 
 
-async def test_from_a_week_on_an_age_is_a_date(visit: Visit, played: PlayedGateway) -> None:
+async def test_from_a_week_on_an_age_is_a_date(visit: Visit, played: FakeGateway) -> None:
     played.fix("demo/old", *VADUZ, time=1_223_812_800_000)
     await visit.open(played.url)
     row = visit.page.locator("[role=listitem]", has_text="old")
     await expect(row.locator(".age")).to_contain_text("2008")
 
 
-async def test_a_place_is_found_by_its_name_and_shown(visit: Visit, played: PlayedGateway) -> None:
+async def test_a_place_is_found_by_its_name_and_shown(visit: Visit, played: FakeGateway) -> None:
     played.fix("demo/phone", *VADUZ)
     place = {"display_name": "Nuuk, Greenland", "lat": "64.17", "lon": "-51.74"}
     box = {"boundingbox": ["64.1", "64.2", "-51.8", "-51.6"]}
@@ -257,7 +255,7 @@ async def test_a_place_is_found_by_its_name_and_shown(visit: Visit, played: Play
     await expect(group).to_be_hidden()
 
 
-async def test_the_url_keeps_the_state_of_the_page(visit: Visit, played: PlayedGateway) -> None:
+async def test_the_url_keeps_the_state_of_the_page(visit: Visit, played: FakeGateway) -> None:
     played.fix("demo/phone", *VADUZ)
     played.fix("demo/my bike & trailer", 47.2, 9.6)
     await visit.open(played.url)
@@ -283,7 +281,7 @@ async def test_the_url_keeps_the_state_of_the_page(visit: Visit, played: PlayedG
     await other.page.close()
 
 
-async def test_a_device_may_have_any_name(visit: Visit, played: PlayedGateway) -> None:
+async def test_a_device_may_have_any_name(visit: Visit, played: FakeGateway) -> None:
     name = "demo/<img src=x onerror=document.title=1>"
     played.fix(name, *VADUZ)
     played.address(name, "<b>Bold</b> street, <script>document.title=2</script>")
@@ -297,7 +295,7 @@ async def test_a_device_may_have_any_name(visit: Visit, played: PlayedGateway) -
 
 
 async def test_track_places_and_accuracy_of_the_selected_device_are_drawn(
-    visit: Visit, played: PlayedGateway
+    visit: Visit, played: FakeGateway
 ) -> None:
     fix = played.fix("demo/phone", *VADUZ, accuracy=60)
     played.tracks["demo/phone"] = [
@@ -324,7 +322,7 @@ async def test_track_places_and_accuracy_of_the_selected_device_are_drawn(
 
 
 async def test_a_place_shows_its_hours_its_year_and_its_visits(
-    visit: Visit, played: PlayedGateway
+    visit: Visit, played: FakeGateway
 ) -> None:
     fix = played.fix("demo/phone", *VADUZ)
     hour, day = 3_600_000, 86_400_000
@@ -375,7 +373,7 @@ async def test_a_place_shows_its_hours_its_year_and_its_visits(
     assert visit.complaints == []
 
 
-async def test_keyboard_alone_is_enough(visit: Visit, played: PlayedGateway) -> None:
+async def test_keyboard_alone_is_enough(visit: Visit, played: FakeGateway) -> None:
     for number in range(200):
         played.fix(f"demo/van-{number:03}", 47 + number / 100, 9.5)
     await visit.open(played.url)
@@ -401,7 +399,7 @@ async def test_keyboard_alone_is_enough(visit: Visit, played: PlayedGateway) -> 
 
 
 async def test_a_click_on_the_map_selects_the_device_there(
-    visit: Visit, played: PlayedGateway
+    visit: Visit, played: FakeGateway
 ) -> None:
     played.fix("demo/phone", *VADUZ)
     await visit.open(played.url + "#8/47.141/9.5209")
@@ -413,7 +411,7 @@ async def test_a_click_on_the_map_selects_the_device_there(
 
 
 async def test_land_and_sea_are_told_apart_also_at_the_antimeridian(
-    visit: Visit, played: PlayedGateway
+    visit: Visit, played: FakeGateway
 ) -> None:
     played.fix("demo/phone", *VADUZ)
     await visit.open(played.url + "#4/47/9.5")
@@ -437,7 +435,7 @@ async def test_land_and_sea_are_told_apart_also_at_the_antimeridian(
         assert await visit.page.evaluate(land_at, [lon, lat]) is expected, (lon, lat)
 
 
-async def test_light_and_dark_are_kept(visit: Visit, played: PlayedGateway) -> None:
+async def test_light_and_dark_are_kept(visit: Visit, played: FakeGateway) -> None:
     played.fix("demo/phone", *VADUZ)
     await visit.page.emulate_media(color_scheme="dark")
     await visit.open(played.url + "#6/47/9.5")
@@ -453,7 +451,7 @@ async def test_light_and_dark_are_kept(visit: Visit, played: PlayedGateway) -> N
     await expect(root).to_have_attribute("data-theme", "light")
 
 
-async def test_ten_thousand_devices_move_at_once(visit: Visit, played: PlayedGateway) -> None:
+async def test_ten_thousand_devices_move_at_once(visit: Visit, played: FakeGateway) -> None:
     fixes: list[dict[str, Any]] = []
     for number in range(10_000):
         angle = number * 2.399963

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from geoservice.importer.addresses import AddressFinder
+from geoservice.importer.addressing import AddressedStreet, Tile
 from geoservice.importer.build import build_index
 from geoservice.importer.countries import Countries
-from geoservice.importer.placing import StreetPlace, Tile
 from geoservice.importer.postcodes import Postcodes
 from geoservice.importer.reading import read_extracts
-from geoservice.importer.survey import survey_rows
+from geoservice.importer.row_attributes import survey_rows
 from geoservice.reverse.geocoder import Geocoder
 from tests.geoservice.small_extract import SOUTH, STEP, STREETS, WEST, write_extract
 
@@ -81,7 +81,7 @@ class BruteForce:
                     False,
                     "housenumber" in house.tags.address and not house.is_inherited,
                     category not in ("place", "building"),
-                    key(house.parent.row) if isinstance(house.parent, StreetPlace) else None,
+                    key(house.parent.row) if isinstance(house.parent, AddressedStreet) else None,
                 )
             )
         self.areas = [

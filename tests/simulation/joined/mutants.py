@@ -19,7 +19,7 @@ from broker_core.cluster.elections import PartitionTarget
 from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.effects import Append
 from broker_core.coordinator.group import Group
-from broker_core.coordinator.share_records import SharePlace, StoredState
+from broker_core.coordinator.share_records import SharePartitionKey, StoredState
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.log import Log
 from broker_core.log.producer_state import ProducerState
@@ -28,7 +28,7 @@ from broker_core.quorum.file_store import FileElectionStore
 from broker_core.quorum.messages import FetchRequest, Request
 from broker_core.quorum.storage import Election
 from broker_core.replication.leader import PartitionLeader
-from broker_core.server.cluster.quorum_shell import Answered, QuorumShell
+from broker_core.server.cluster.quorum_node import Answered, QuorumNode
 from broker_core.server.coordination import transactions
 from broker_core.server.coordination.groups import Groups, Stored
 from broker_core.server.coordination.transactions import Transactions
@@ -38,7 +38,7 @@ from broker_core.server.partitions.replica_fetcher import ReplicaFetcher
 from broker_core.server.partitions.replica_sessions import ReplicaSession
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 from broker_core.server.sharing.share_coordinator import Read, ShareCoordinator
-from broker_core.server.sharing.share_states import ShareStates
+from broker_core.server.sharing.share_coordinator_client import ShareCoordinatorClient
 from tests.simulation import replication_mutants
 from tests.simulation.joined.run import search
 
@@ -94,14 +94,14 @@ def _written_only(self: FileElectionStore, election: Election) -> None:
     self._disk.write(self._path, [msgspec.json.encode(election)])
 
 
-def _forget_who_asked_before(self: QuorumShell, request: Request, answered: Answered) -> None:
+def _forget_who_asked_before(self: QuorumNode, request: Request, answered: Answered) -> None:
     former = self._fetches.pop(request, None) if isinstance(request, FetchRequest) else None
     if former is not None:
         former[1].cancel()
     _receive(self, request, answered)
 
 
-_receive = QuorumShell.receive
+_receive = QuorumNode.receive
 
 
 def _remove_quietly(self: ReplicaFetcher, partition: ReplicatedPartition) -> None:
@@ -133,13 +133,13 @@ _register = BrokerControl.register
 
 
 def _store_nothing(
-    self: ShareStates, place: SharePlace, state: StoredState, stored: Stored
+    self: ShareCoordinatorClient, place: SharePartitionKey, state: StoredState, stored: Stored
 ) -> None:
     stored(errors.NONE)
 
 
 def _store_here(
-    self: ShareCoordinator, place: SharePlace, state: StoredState | None, stored: Stored
+    self: ShareCoordinator, place: SharePartitionKey, state: StoredState | None, stored: Stored
 ) -> None:
     _store(self, place, state, _nothing)
     stored(errors.NONE)
@@ -148,7 +148,9 @@ def _store_here(
 _store = ShareCoordinator._store
 
 
-def _read_nothing(self: ShareStates, place: SharePlace, leader_epoch: int, read: Read) -> None:
+def _read_nothing(
+    self: ShareCoordinatorClient, place: SharePartitionKey, leader_epoch: int, read: Read
+) -> None:
     read(errors.NONE, None)
 
 
@@ -190,7 +192,7 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "do not say what was aborted": lambda: [(Partition, "read_committed", _nobody_aborted)],
     "serve who knows another leader epoch": lambda: [(Partition, "check_leader_epoch", _nothing)],
     "never answer a fetch of the metadata that is asked again": lambda: [
-        (QuorumShell, "receive", _forget_who_asked_before)
+        (QuorumNode, "receive", _forget_who_asked_before)
     ],
     "wait for the flush of what is followed no longer": lambda: [
         (ReplicaFetcher, "remove", _remove_quietly)
@@ -198,7 +200,7 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "wait for ever for who is silent": lambda: [(Peer, "_look", _nothing)],
     "go on with groups that could not be stored": lambda: [(Groups, "_read_again", _nothing)],
     "go on in the quorum with a log that cannot be synced": lambda: [
-        (QuorumShell, "_end", _nothing)
+        (QuorumNode, "_end", _nothing)
     ],
     "count who is only proposed for the ISR": lambda: [
         (PartitionLeader, "committed_offset", _count_who_is_proposed)
@@ -218,11 +220,15 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
         ),
     ],
     "nobody but the ISR may lead": lambda: [(PartitionTarget, "_keep_eligible", _nothing)],
-    "share: answer before it is stored": lambda: [(ShareStates, "write", _store_nothing)],
+    "share: answer before it is stored": lambda: [
+        (ShareCoordinatorClient, "write", _store_nothing)
+    ],
     "share: store without waiting for the others": lambda: [
         (ShareCoordinator, "_store", _store_here)
     ],
-    "share: begin anew with every leader": lambda: [(ShareStates, "read", _read_nothing)],
+    "share: begin anew with every leader": lambda: [
+        (ShareCoordinatorClient, "read", _read_nothing)
+    ],
     "share: let whoever led before store": lambda: [
         (
             ShareCoordinator,

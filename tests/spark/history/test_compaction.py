@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.fixes.landing import LandedFile, land
 from spark.fixes.schema import DAY_MS, HISTORY_SCHEMA
+from spark.fixes.staging import StagedFile, land
 from spark.history.compaction import CompactionTask, compact_period, plan_period, z_order
 from spark.history.files import HistoryFiles
 from spark.history.manifest import (
@@ -71,7 +71,7 @@ def append(out: Path, table: pa.Table) -> None:
     files.open()
     offsets = table["kafka_offset"].to_numpy()
     landed = land(table.to_batches(), storage, int(offsets[0]), int(offsets[-1]) + 1)
-    files.commit([LandedFile(**row) for batch in landed for row in batch.to_pylist()])
+    files.commit([StagedFile(**row) for batch in landed for row in batch.to_pylist()])
 
 
 def place_in_log(row: dict[str, Any]) -> tuple[int, int]:
@@ -239,7 +239,7 @@ def test_a_fix_that_was_sent_again_is_kept_once(tmp_path: Path) -> None:
     files = HistoryFiles(storage, recent_ids=0)
     files.open()
     landed = land(again.to_batches(), storage, 100, 200)
-    files.commit([LandedFile(**row) for batch in landed for row in batch.to_pylist()])
+    files.commit([StagedFile(**row) for batch in landed for row in batch.to_pylist()])
     assert len(rows_of(tmp_path)) == 200
     compact(tmp_path)
     assert rows_of(tmp_path) == table.to_pylist()

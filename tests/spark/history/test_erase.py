@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from spark.fixes.landing import LandedFile, land
+from spark.fixes.staging import StagedFile, land
 from spark.history.files import HistoryFiles
 from spark.places.edits import PlaceEdit
 from spark.places.job import write_places
@@ -280,7 +280,7 @@ def test_what_was_read_before_an_erasure_is_taken_out_when_it_gets_its_name(tmp_
     files.open()
     landed = []
     for rows in land(table.to_batches(), storage, None, None):
-        landed += [LandedFile(**row) for row in rows.to_pylist()]
+        landed += [StagedFile(**row) for row in rows.to_pylist()]
     erase(tmp_path, "--device", "u/d3")
     files.commit(landed)
     if lock is not None:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark.fixes import landing
-from spark.fixes.landing import FOLDER, LandedFile, land
+from spark.fixes import staging as landing
 from spark.fixes.schema import DAY_MS, HISTORY_SCHEMA, id_hashes
+from spark.fixes.staging import FOLDER, StagedFile, land
 from spark.history.files import HistoryFiles
 from waylog.config import ConfigError
 from waylog.history.history_reader import OffsetSpan, parse_name
@@ -73,9 +73,9 @@ def batch_of(rows: Sequence[Row], start: int, partition: int = 0) -> pa.RecordBa
 def write_batch(
     files: HistoryFiles, storage: Storage, rows: Sequence[Row], start: int, end: int
 ) -> None:
-    landed: list[LandedFile] = []
+    landed: list[StagedFile] = []
     for batch in land([batch_of(rows[start:end], start)], storage, start, end):
-        landed += [LandedFile(**row) for row in batch.to_pylist()]
+        landed += [StagedFile(**row) for row in batch.to_pylist()]
     files.commit(landed)
 
 

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from spark.fixes.landing import FOLDER
+from spark.fixes.staging import FOLDER
 from tests.spark.running import Running, append_fixes, append_values, make_fix, start_broker
 from waylog.kafka.clients import consumer_config, ensure_topics
 from waylog.kafka.topic_reader import next_messages

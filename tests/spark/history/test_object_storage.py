@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.fixes.landing import LandedFile, land
+from spark.fixes.staging import StagedFile, land
 from spark.history.files import HistoryFiles
 from spark.places.job import write_places
 from spark.runtime.tasks import LocalEngine
@@ -71,7 +71,7 @@ def append(url: str, table: object, start: int = 0) -> None:
     files = HistoryFiles(storage)
     files.open()
     landed = land(table.to_batches(), storage, start, start + table.num_rows)
-    files.commit([LandedFile(**row) for batch in landed for row in batch.to_pylist()])
+    files.commit([StagedFile(**row) for batch in landed for row in batch.to_pylist()])
 
 
 def rows_of(url: str) -> list[dict[str, object]]:

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from spark.fixes.fixes import to_degrees
-from spark.fixes.landing import LandedFile, land
 from spark.fixes.schema import HISTORY_SCHEMA
+from spark.fixes.staging import StagedFile, land
 from spark.history.files import HistoryFiles
 from spark.places.bucket import keep_ids
 from spark.places.edits import PlaceEdit
@@ -82,7 +82,7 @@ def write_history(out: Path, table: pa.Table, start: int = 0, end: int | None = 
     files.open()
     end = table.num_rows if end is None else end
     landed = land(table.slice(start, end - start).to_batches(), storage, start, end)
-    files.commit([LandedFile(**row) for batch in landed for row in batch.to_pylist()])
+    files.commit([StagedFile(**row) for batch in landed for row in batch.to_pylist()])
 
 
 def tables_of(out: Path) -> dict[str, list[dict[str, Any]]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 
 from waylog.kafka.clients import LogUnreachable
-from waylog.kafka.errors import said_by
+from waylog.kafka.errors import error_text
 
 
 def test_a_refusal_is_a_sentence_without_the_names_of_classes() -> None:
     refusal = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Not authorized to access topics")
     assert "KafkaError{" in str(KafkaException(refusal))
-    assert said_by(KafkaException(refusal)) == "Not authorized to access topics"
+    assert error_text(KafkaException(refusal)) == "Not authorized to access topics"
     unknown = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-    assert said_by(unknown) == "Unknown topic or partition"
-    assert said_by(LogUnreachable("no broker answered")) == "no broker answered"
+    assert error_text(unknown) == "Unknown topic or partition"
+    assert error_text(LogUnreachable("no broker answered")) == "no broker answered"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from waylog.kafka.clients import LogUnreachable
-from waylog.kafka.reach import reach_cluster, what_is_at
+from waylog.kafka.reach import connect_admin, diagnose_endpoint
 
 
 @contextmanager
@@ -62,30 +62,32 @@ def api(received: bytes) -> int:
 
 
 def test_what_is_there_is_told_apart(closed: str) -> None:
-    assert "connection refused; is `waylog up`" in what_is_at(closed)
+    assert "connection refused; is `waylog up`" in diagnose_endpoint(closed)
     with serving(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as web:
-        assert "does not speak Kafka's protocol" in what_is_at(web)
+        assert "does not speak Kafka's protocol" in diagnose_endpoint(web)
     with serving(lambda _: b"\x15\x03\x01\x00\x02\x02\x46") as encrypted:
-        assert "it wants TLS" in what_is_at(encrypted)
+        assert "it wants TLS" in diagnose_endpoint(encrypted)
     with serving(lambda _: None) as hanging_up:
-        assert "hangs up without an answer" in what_is_at(hanging_up)
-        assert "may this account connect" in what_is_at(hanging_up)
+        assert "hangs up without an answer" in diagnose_endpoint(hanging_up)
+        assert "may this account connect" in diagnose_endpoint(hanging_up)
     with serving(lambda each: kafka_answer(each) if api(each) == 18 else None) as with_login:
-        assert "it wants clients to log in" in what_is_at(with_login)
+        assert "it wants clients to log in" in diagnose_endpoint(with_login)
     with serving(lambda each: kafka_answer(each, b"\0" * 100_000)) as good:
-        assert "is it overloaded?" in what_is_at(good)
+        assert "is it overloaded?" in diagnose_endpoint(good)
     with serving(lambda each: struct.pack(">ii", 10, 77)) as another:
-        assert "does not speak Kafka's protocol" in what_is_at(another)
+        assert "does not speak Kafka's protocol" in diagnose_endpoint(another)
 
 
 def test_of_several_addresses_that_is_told_which_does_something(closed: str) -> None:
     with serving(lambda _: b"SSH-2.0-OpenSSH_9.2\r\n") as shell:
-        assert "does not speak Kafka's protocol" in what_is_at(f"{closed},PLAINTEXT://{shell}")
+        assert "does not speak Kafka's protocol" in diagnose_endpoint(
+            f"{closed},PLAINTEXT://{shell}"
+        )
 
 
 def test_one_name_that_is_known_is_enough(closed: str) -> None:
     with pytest.raises(LogUnreachable) as raised:
-        reach_cluster(f"no.invalid:1,{closed}")
+        connect_admin(f"no.invalid:1,{closed}")
     assert "is --bootstrap-servers right?" not in str(raised.value)
     with pytest.raises(LogUnreachable, match=r"the name no\.invalid cannot be resolved"):
-        reach_cluster("no.invalid:1")
+        connect_admin("no.invalid:1")

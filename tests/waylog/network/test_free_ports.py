@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waylog.supervision.test_held_ports import address_of, listening, needs_ipv6
+from tests.waylog.supervision.test_reserved_ports import address_of, listening, needs_ipv6
 from waylog.config import Endpoint
 from waylog.network.free_ports import FreePorts, PortTaken, free_ports
 

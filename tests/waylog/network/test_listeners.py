@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from tests.attacks.strangers import needs_root
-from tests.waylog.supervision.test_held_ports import in_namespaces, needs_ipv6
+from tests.waylog.supervision.test_reserved_ports import in_namespaces, needs_ipv6
 from waylog.network.free_ports import free_ports
 from waylog.network.listeners import listener_of
 

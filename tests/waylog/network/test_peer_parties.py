@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from waylog.network.local_peers.peers import working_diagnosis
-from waylog.network.peer_parties import OWN, PeerParties
+from waylog.network.peer_parties import OWN, ClientIdentifier
 
 
 class Names(asyncio.BaseTransport):
@@ -23,12 +23,12 @@ class Names(asyncio.BaseTransport):
 
 @pytest.fixture
 def parties() -> Any:
-    opened = PeerParties().open()
+    opened = ClientIdentifier().open()
     yield opened
     opened.close()
 
 
-def test_the_account_of_this_process_is_not_counted(parties: PeerParties) -> None:
+def test_the_account_of_this_process_is_not_counted(parties: ClientIdentifier) -> None:
     diagnosis = working_diagnosis()
     if diagnosis is None:
         pytest.skip("the kernel does not tell whose a connection is")
@@ -44,7 +44,7 @@ def test_the_account_of_this_process_is_not_counted(parties: PeerParties) -> Non
         assert parties.of(names) not in {OWN, f"uid {os.geteuid()}"}
 
 
-def test_other_machines_are_counted_by_address_and_by_network(parties: PeerParties) -> None:
+def test_other_machines_are_counted_by_address_and_by_network(parties: ClientIdentifier) -> None:
     own = ("192.0.2.1", 80)
     assert parties.of(Names(("198.51.100.7", 1234), own)) == "198.51.100.7"
     six = ("2001:db8::1", 80, 0, 0)
@@ -53,17 +53,17 @@ def test_other_machines_are_counted_by_address_and_by_network(parties: PeerParti
 
 
 def test_other_machines_may_be_left_out() -> None:
-    parties = PeerParties(count_addresses=False).open()
+    parties = ClientIdentifier(count_addresses=False).open()
     assert parties.of(Names(("198.51.100.7", 1234), ("192.0.2.1", 80))) == OWN
     parties.close()
 
 
 @pytest.mark.parametrize("peer", [None, "", ("127.0.0.1", 1)])
-def test_a_local_peer_that_nobody_knows_is_counted(parties: PeerParties, peer: Any) -> None:
+def test_a_local_peer_that_nobody_knows_is_counted(parties: ClientIdentifier, peer: Any) -> None:
     assert parties.of(Names(peer, ("127.0.0.1", 2))) not in {OWN, f"uid {os.geteuid()}"}
 
 
 def test_before_it_is_opened_all_accounts_are_one_party() -> None:
-    parties = PeerParties()
+    parties = ClientIdentifier()
     one = parties.of(Names(("127.0.0.1", 1), ("127.0.0.1", 2)))
     assert one == parties.of(Names(("127.0.0.9", 3), ("127.0.0.1", 2))) != OWN

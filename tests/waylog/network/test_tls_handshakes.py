@@ -13,7 +13,7 @@ import trustme
 
 from tests.event_loops import on_both_event_loops
 from tests.tls_peer import TlsPeer
-from waylog.network.tls_handshakes import TlsHandshake, TlsHandshakes
+from waylog.network.tls_handshakes import HandshakeScheduler, TlsHandshake
 
 
 class Echo(asyncio.Protocol):
@@ -54,7 +54,7 @@ class Server:
     def __init__(self, timeout_s: float) -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         trustme.CA().issue_cert("localhost").configure_cert(self.context)
-        self.handshakes = TlsHandshakes(timeout_s)
+        self.handshakes = HandshakeScheduler(timeout_s)
         self.open: set[Echo] = set()
         self.begun: list[TlsHandshake] = []
         self.failed: list[str | None] = []

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.event_loops import on_both_event_loops
-from waylog.process.background import Rounds, TaskSet, end_on_failure, spawn
+from waylog.process.background import PeriodicTask, TaskSet, end_on_failure, spawn
 
 
 async def fail() -> None:
@@ -77,7 +77,7 @@ async def test_a_round_that_fails_is_logged_once_and_the_next_one_comes(
         if done < 5:
             raise RuntimeError("nobody has thought of this")
 
-    task = spawn(Rounds("looking").run(0.001, work), "looking")
+    task = spawn(PeriodicTask("looking").run(0.001, work), "looking")
     async with asyncio.timeout(10):
         while done < 6:
             await asyncio.sleep(0.001)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_core import errors
-from broker_core.coordinator.share_records import SharePlace
+from broker_core.coordinator.share_records import SharePartitionKey
 from broker_core.protocol.definitions import (
     ALTER_SHARE_GROUP_OFFSETS,
     CREATE_PARTITIONS,
@@ -128,13 +128,13 @@ async def fetch_some(member: Member, *acknowledged: tuple[int, int, int]) -> lis
     return found
 
 
-def place_of(broker: Broker, group_id: str = "g") -> SharePlace:
+def place_of(broker: Broker, group_id: str = "g") -> SharePartitionKey:
     topic = broker.topics.get("t")
     assert topic is not None
-    return SharePlace(group_id, topic.topic_id, 0)
+    return SharePartitionKey(group_id, topic.topic_id, 0)
 
 
-def keeper_of(trio: Trio, place: SharePlace) -> Broker:
+def keeper_of(trio: Trio, place: SharePartitionKey) -> Broker:
     """Return the broker whose share coordinator stores a state."""
     topic, index = next(iter(trio.brokers.values())).share_coordinator.place_of(place)
     return leader_of(trio, index, topic)

@@ -544,7 +544,7 @@ def came_to_the_second() -> tuple[Log, Worker, Worker, Wire]:
     log = Log()
     first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
     for each in (first, second):
-        each.journal.writes_all = False  # as with gateway.mqtt.workers.neighbours
+        each.journal.writes_all = False  # as with gateway.mqtt.workers.worker_peers
     first.client()[0].subscribe(TOPIC)
     first.journal.flush()
     assert not second.journal.knows(KEY)

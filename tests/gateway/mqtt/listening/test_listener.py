@@ -15,7 +15,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from gateway.limits.refusals import RefusalRecords
+from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.packets.codec import encode_puback, encode_publish
 from gateway.mqtt.packets.packets import ReasonCode
 from gateway.mqtt.settings import Settings
@@ -173,7 +173,7 @@ async def test_the_socket_of_a_refused_client_is_closed() -> None:
 
 
 async def test_refusals_are_all_counted_but_not_all_recorded() -> None:
-    refusals = RefusalRecords(per_s_each=0.4, clock=lambda: 0.0)
+    refusals = RefusalSampler(per_s_each=0.4, clock=lambda: 0.0)
     async with Platform(users=Users({})).listening(refusals=refusals) as platform:
         for _ in range(6):
             async with raw(platform, CONNECT) as (reader, _):

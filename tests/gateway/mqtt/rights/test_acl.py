@@ -133,7 +133,7 @@ def test_friends_and_grants_widen_what_somebody_may_do() -> None:
         "owntracks/alice/phone",
         "owntracks/bob/+",
     )
-    sights = {topic: RULES.sight_of(phone, topic).value for topic in TOPICS_AND_SIGHTS}
+    sights = {topic: RULES.visibility_of(phone, topic).value for topic in TOPICS_AND_SIGHTS}
     assert sights == TOPICS_AND_SIGHTS
     assert RULES.reaches_friends(phone, ("owntracks/alice/phone", "owntracks/bob/+"))
     assert not RULES.reaches_friends(phone, ("owntracks/alice/phone", "plant/#"))

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FriendFilter
-from gateway.friends.telling import Telling
 from gateway.mqtt.rights.acl import AccessRules
 from gateway.mqtt.rights.delivery_rights import DeliveryRights
-from gateway.mqtt.rights.held import USER_MESSAGES_MAX
+from gateway.mqtt.rights.pending_friend_messages import USER_MESSAGES_MAX
 from gateway.mqtt.sessions.router import Router
 from gateway.mqtt.sessions.session import Message
 from gateway.mqtt.settings import Settings
@@ -57,7 +57,7 @@ class Server:
         rules = AccessRules()
         self.permissions = Permissions(store)
         places = places or Places(None)
-        telling = Telling(FriendFilter(places, b"secret"))
+        telling = FriendEventFilter(FriendFilter(places, b"secret"))
         rights = DeliveryRights(rules, self.permissions, telling)
         router = Router(Settings(), rules, 0.0, rights)
         self.worker = Worker(log, name, shared=shared, router=router)

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.mqtt.requests import RelayUnavailable
 from gateway.mqtt.sessions.session import Message
-from gateway.mqtt.workers.membership import DoubtingSubmitter
+from gateway.mqtt.workers.membership import DeduplicatingSubmitter
 from gateway.mqtt.workers.relay import EVERYBODY, Relay, watched
 from gateway.mqtt.workers.relay_client import RelayClient
 from gateway.mqtt.workers.worker_hub import WorkerHub
@@ -136,7 +136,7 @@ async def test_a_repeated_fix_is_asked_about_and_any_other_is_not(tmp_path: Path
     log = MemoryLog()
     async with relayed(tmp_path / "relay", views) as (_, client, _received):
         loop = asyncio.get_running_loop()
-        submitter = DoubtingSubmitter(
+        submitter = DeduplicatingSubmitter(
             log, MemoryTelemetry(), loop, is_stored=partial(client.request, "known")
         )
         submitter.submit_location(fix())

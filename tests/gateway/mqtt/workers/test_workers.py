@@ -20,16 +20,16 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from gateway.fixes.known_fixes import fix_key
+from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FriendFilter
-from gateway.friends.telling import Telling
 from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.listening.listener import MqttServer, start_mqtt
 from gateway.mqtt.packets.topics import EVERYTHING, ElsewhereInterest, matches
 from gateway.mqtt.sessions.session import Message
 from gateway.mqtt.workers.interest import InterestTable, OwnInterest, interest_of
-from gateway.mqtt.workers.membership import DoubtingSubmitter, LocalChannel, join
-from gateway.mqtt.workers.neighbours import Neighbours
+from gateway.mqtt.workers.membership import DeduplicatingSubmitter, LocalChannel, join
 from gateway.mqtt.workers.worker_hub import WorkerHub
+from gateway.mqtt.workers.worker_peers import WorkerPeers
 from gateway.users.auth import Identity
 from gateway.users.database import UserStore
 from gateway.users.permissions import Permissions
@@ -58,7 +58,7 @@ class Worker:
 
     server: MqttServer
     channel: LocalChannel
-    submitter: DoubtingSubmitter
+    submitter: DeduplicatingSubmitter
     log: MemoryLog
     journal: Journal
 
@@ -106,7 +106,7 @@ async def workers(
     for number in range(count):
         channel = LocalChannel(worker_hub)
         log = MemoryLog()
-        submitter = DoubtingSubmitter(
+        submitter = DeduplicatingSubmitter(
             log, MemoryTelemetry(), loop, is_stored=partial(channel.request, "known")
         )
         journal = Journal(
@@ -118,7 +118,9 @@ async def workers(
             submitter=submitter,
             authenticator=Users() if friends is None else friends,
             permissions=None if friends is None else friends.permissions,
-            telling=None if friends is None else Telling(FriendFilter(friends.places, b"secret")),
+            telling=None
+            if friends is None
+            else FriendEventFilter(FriendFilter(friends.places, b"secret")),
             address_view=Addresses(),
             location_view=Locations(),
             pusher=Push(),
@@ -375,7 +377,7 @@ class _Way:
             *(name, lambda *_: None, lambda: 1_000_000, clock, lambda _: None), shared=True
         )
         self._router.keep(journal, 0.0)
-        self._neighbours = Neighbours(
+        self._neighbours = WorkerPeers(
             self._router,
             journal,
             _Sending(self._going),

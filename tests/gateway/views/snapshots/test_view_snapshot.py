@@ -13,7 +13,7 @@ from gateway.views.snapshots.view_snapshot import (
     VERSION,
     Entry,
     Head,
-    RunEntry,
+    KeyFileEntry,
     SavedTopic,
     Unfit,
     read,
@@ -24,7 +24,7 @@ HEAD = Head(
     VERSION,
     2**63 - 1,
     {"location": SavedTopic("cluster topic", {0: 5, 1: 2**40}, {1: (3, 9)})},
-    [RunEntry("00000001.keys", 3, 20_000, {0: 5})],
+    [KeyFileEntry("00000001.keys", 3, 20_000, {0: 5})],
     False,
 )
 PARTS = [

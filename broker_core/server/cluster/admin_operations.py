@@ -1,0 +1,191 @@
+"""Admin operations of the active controller; see broker_core.server.settings.admin_operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from broker_core.cluster.controller import Controller
+from broker_core.cluster.image import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    PartitionImage,
+)
+from broker_core.cluster.settings_records import (
+    acl_records,
+    quota_records,
+    scram_records,
+    stored_acls,
+    stored_quotas,
+    stored_scram_users,
+)
+from broker_core.log.config import LogConfig
+from broker_core.security.authorizer import Authorizer
+from broker_core.security.credentials import ScramUsers
+from broker_core.security.quotas import ClientQuotas
+from broker_core.server.settings.admin_operations import CreatedTopic
+from broker_core.server.settings.dynamic_config import DynamicConfig
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+
+class ClusterAdminOperations:
+    """Decides for one request; its decisions are records, and durable when these are committed."""
+
+    def __init__(self, broker: Broker, controller: Controller) -> None:
+        self._broker = broker
+        self.controller = controller
+
+    # ------------------------------------------------------------------------------- users, quotas
+
+    @cached_property
+    def scram_users(self) -> ScramUsers:
+        """See AdminOperations."""
+        users = ScramUsers()
+        users.load(stored_scram_users(self.controller.image))
+        return users
+
+    @cached_property
+    def quotas(self) -> ClientQuotas:
+        """See AdminOperations."""
+        quotas = ClientQuotas()
+        quotas.load(stored_quotas(self.controller.image))
+        return quotas
+
+    @cached_property
+    def authorizer(self) -> Authorizer | None:
+        """See AdminOperations."""
+        if self._broker.authorizer is None:
+            return None
+        authorizer = Authorizer()
+        authorizer.load(stored_acls(self.controller.image))
+        return authorizer
+
+    def save(self) -> None:
+        """See AdminOperations."""
+        image, writer = self.controller.image, self.controller.writer
+        used = vars(self)
+        if "scram_users" in used:
+            writer.write_each(scram_records(image, self.scram_users.to_stored()))
+        if "quotas" in used:
+            writer.write_each(quota_records(image, self.quotas.to_stored()))
+        if "authorizer" in used and self.authorizer is not None:
+            writer.write_each(acl_records(image, self.authorizer.to_stored()))
+
+    # -------------------------------------------------------------------------------------- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        assignments: Sequence[Sequence[int]],
+        overrides: Mapping[str, str],
+        *,
+        validate_only: bool,
+    ) -> CreatedTopic:
+        """See AdminOperations."""
+        topic = self.controller.topics.create(
+            name,
+            partitions,
+            replication_factor,
+            assignments,
+            overrides,
+            validate_only=validate_only,
+        )
+        return CreatedTopic(
+            topic.id,
+            len(topic.partitions),
+            len(topic.partitions[0].replicas),
+            self._broker.topics.log_config(overrides),
+        )
+
+    def find_topic(self, name: str | None, topic_id: bytes) -> tuple[str, bytes]:
+        """See AdminOperations."""
+        topic = self.controller.topics.find(name, topic_id)
+        return topic.name, topic.id
+
+    def delete_topic(self, name: str) -> None:
+        """See AdminOperations."""
+        self.controller.topics.delete(self.controller.topics.find(name, b""))
+
+    def partition_count(self, name: str) -> int:
+        """See AdminOperations."""
+        return len(self.controller.topics.find(name, b"").partitions)
+
+    def add_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool,
+    ) -> None:
+        """See AdminOperations."""
+        topics = self.controller.topics
+        topics.grow(topics.find(name, b""), count, assignments, validate_only=validate_only)
+
+    def all_partitions(self) -> list[dict[str, Any]]:
+        """See AdminOperations."""
+        return [
+            {"topic": name, "partitions": range(len(topic.partitions))}
+            for name, topic in self.controller.image.topics.items()
+        ]
+
+    def elect(self, topic: str, index: int, kind: int) -> None:
+        """See AdminOperations."""
+        self.controller.partitions.elect(topic, index, kind)
+
+    def reassign(
+        self, topic: str, index: int, replicas: list[int] | None, *, may_resize: bool
+    ) -> None:
+        """See AdminOperations."""
+        self.controller.partitions.reassign(topic, index, replicas, may_resize=may_resize)
+
+    def reassignments(self) -> Iterator[tuple[str, int, PartitionImage]]:
+        """See AdminOperations."""
+        for topic, index, partition in self.controller.image.partitions():
+            if partition.is_reassigning:
+                yield topic.name, index, partition
+
+    # ------------------------------------------------------------------------------------ settings
+
+    def topic_settings(self, name: str) -> tuple[dict[str, str], LogConfig]:
+        """See AdminOperations."""
+        self.controller.topics.check_resource(TOPIC_RESOURCE, name)
+        overrides = self.controller.image.configs.get((TOPIC_RESOURCE, name), {})
+        return dict(overrides), self._broker.topics.log_config(overrides)
+
+    def change_topic(self, name: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
+        """See AdminOperations."""
+        self._broker.topics.log_config(overrides)
+        if not validate_only:
+            self.controller.topics.configure(TOPIC_RESOURCE, name, overrides)
+
+    def dynamic_config(self, resource_name: str) -> DynamicConfig:
+        """See AdminOperations."""
+        self.controller.topics.check_resource(BROKER_RESOURCE, resource_name)
+        configs = self.controller.image.configs
+        dynamic = DynamicConfig(self._broker.config)
+        dynamic.load(
+            {
+                "cluster": configs.get((BROKER_RESOURCE, ""), {}),
+                "own": configs.get((BROKER_RESOURCE, resource_name), {}) if resource_name else {},
+            }
+        )
+        return dynamic
+
+    def change_broker(self, resource_name: str, properties: Mapping[str, str]) -> None:
+        """See AdminOperations."""
+        self.controller.topics.configure(BROKER_RESOURCE, resource_name, properties)
+
+    def group_settings(self, group_id: str) -> dict[str, str]:
+        """See AdminOperations."""
+        return dict(self.controller.image.configs.get((GROUP_RESOURCE, group_id), {}))
+
+    def change_group(self, group_id: str, properties: Mapping[str, str]) -> None:
+        """See AdminOperations."""
+        self.controller.topics.configure(GROUP_RESOURCE, group_id, properties)

@@ -1,0 +1,55 @@
+"""Leaves out records and results of erased devices (waylog.history.erasures)."""
+
+from __future__ import annotations
+
+import msgspec
+from confluent_kafka import Message
+
+from consumers.records import OutputRecord
+from waylog.history.erasures import ErasureLog
+from waylog.messages import decode_address
+
+
+class ErasureFilter:
+    """A filter that keeps records that are read again, and late results, from restoring an
+    erased device.
+    """
+
+    def __init__(self, bootstrap_servers: str, state_topic: str) -> None:
+        self._state_topic = state_topic
+        self._log = ErasureLog(bootstrap_servers)
+        self._erasures = self._log.erasures
+
+    def wait(self) -> None:
+        """Wait until all erasures in the log have been read; raises LogUnreachable."""
+        self._log.wait()
+
+    def close(self) -> None:
+        """Stop following the log of erasures."""
+        self._log.close()
+
+    def without(self, batch: dict[int, list[Message]]) -> dict[int, list[Message]]:
+        """Return the records by partition, without those that an erasure covers."""
+        if not self._erasures:
+            return batch
+        return {
+            partition: [record for record in records if not self._is_erased(record)]
+            for partition, records in batch.items()
+        }
+
+    def _is_erased(self, record: Message) -> bool:
+        key = record.key()
+        written = record.timestamp()[1]
+        return key is not None and self._erasures.covers(key.decode("utf-8", "replace"), written)
+
+    def has(self, output: OutputRecord) -> bool:
+        """Tell whether a result is the address of a fix that is erased."""
+        if not self._erasures or output.topic != self._state_topic or output.key is None:
+            return False
+        device = output.key.decode("utf-8", "replace")
+        if device not in self._erasures:
+            return False
+        try:
+            return self._erasures.covers(device, decode_address(output.value).time)
+        except msgspec.DecodeError:
+            return False

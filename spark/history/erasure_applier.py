@@ -1,0 +1,86 @@
+"""The history job's part of erasures that were started elsewhere, or while it was not running."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Final
+
+from spark.history.erase import ErasureReport, erase_history, erase_places
+from waylog.config import ConfigError
+from waylog.history.erasures import ErasureLog
+from waylog.history.history_reader import HistoryReader, read_erased
+from waylog.history.storage import Storage
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S: Final = 1.0
+#: Milliseconds that an erasure is left to `waylog history erase`, which rewrites the history itself
+#: if it runs on the same files.
+_LEFT_TO_OTHERS_MS: Final = 600_000
+
+
+class ErasureApplier:
+    """A task that applies the records of topic `erasure` to a history and its places."""
+
+    def __init__(
+        self, bootstrap_servers: str, out: str, places: str | None, stopping: threading.Event
+    ) -> None:
+        self._log = ErasureLog(bootstrap_servers)
+        self._out = out
+        self._places = places
+        self._stopping = stopping
+        self._seen: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """Apply all known erasures before anything is written; raises LogUnreachable."""
+        self._log.wait()
+        self._look()
+
+    def run(self) -> None:
+        """Apply new erasures until the job stops; runs in a thread."""
+        while not self._stopping.wait(_LOOK_S):
+            self._look()
+        self._log.close()
+
+    def _look(self) -> None:
+        known = self._log.erasures.known()
+        if known == self._seen:
+            return
+        try:
+            pending = self._pending(known)
+            if pending:
+                self._erase(pending)
+            if not self._begun_elsewhere(known):
+                self._seen = known
+        except (ConfigError, OSError, ValueError) as error:
+            # It is tried again, for example if the history is being compacted.
+            logger.warning("an erasure has to wait: %s", error)
+        except Exception:
+            logger.exception("an erasure failed; it is tried again")
+
+    def _pending(self, known: dict[str, int]) -> dict[str, int]:
+        marked = {each.device: each for each in read_erased(Storage(self._out))}
+        now = time.time_ns() // 1_000_000
+        return {
+            device: before
+            for device, before in known.items()
+            if device not in marked
+            or marked[device].before < before
+            or (not marked[device].rewritten and now - before > _LEFT_TO_OTHERS_MS)
+        }
+
+    def _begun_elsewhere(self, known: dict[str, int]) -> bool:
+        marked = read_erased(Storage(self._out))
+        return any(not each.rewritten and each.device in known for each in marked)
+
+    def _erase(self, pending: dict[str, int]) -> None:
+        report = ErasureReport(sorted(pending), max(pending.values()))
+        erase_history(self._out, pending, report)
+        if self._places is not None and HistoryReader(self._out).files():
+            report.places = erase_places(self._out, self._places, report.devices)
+        logger.info(
+            "%d devices were erased elsewhere: %d fixes and %d places went",
+            *(len(pending), report.rows, report.places),
+        )
