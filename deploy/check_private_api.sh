@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "${1:-$(dirname "$0")/..}" || exit 2
 found=$(grep -rnE '\b_Py_?[A-Z]\w+|\bpythonapi\b' \
-  --include='*.pyx' --include='*.pxd' --include='*.pxi' --exclude-dir=.venv --exclude-dir=build .)
+  --include='*.pyx' --include='*.pxd' --exclude-dir=.venv --exclude-dir=build .)
 [ -z "$found" ] && exit 0
 printf 'a private interface of CPython, which another version may not have:\n%s\n' "$found"
 exit 1

@@ -66,7 +66,7 @@ python_packages() {
 
 extensions() {
   local sources
-  sources=$(git ls-files '*.pyx' '*.pxd' '*.pxi' 2>/dev/null || find . -name '*.p[yx][xdi]' -not -path './.venv/*')
+  sources=$(git ls-files '*.pyx' '*.pxd' 2>/dev/null || find . -name '*.p[yx][xd]' -not -path './.venv/*')
   # shellcheck disable=SC2086
   done_for extensions setup.py $sources && return
   say "compiling Cython extensions"

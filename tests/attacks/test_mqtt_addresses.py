@@ -19,7 +19,7 @@ from gateway.limits.bounds import HttpLimits
 from gateway.limits.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.mqtt.listening.listener import MqttServer, start_mqtt
 from gateway.mqtt.listening.scram import mechanisms_over
-from gateway.mqtt.packets.codec import encode_publish
+from gateway.mqtt.packets.encoder import encode_publish
 from gateway.mqtt.settings import Settings
 from gateway.users.auth import Authenticator
 from gateway.users.database import UserStore

@@ -8,7 +8,8 @@ import unicodedata
 
 import pytest
 
-from gateway.mqtt.packets.codec import encode_publish, string_is_valid
+from gateway.mqtt.packets.encoder import encode_publish
+from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.packets.packets import PacketType, Properties
 from tests.attacks.test_mqtt_qos_2 import RawClient
 from tests.gateway.mqtt.in_memory import WAIT_S, PahoClient, Platform, changed, eventually

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from gateway.mqtt.listening.listener import MqttServer, start_mqtt
-from gateway.mqtt.packets.codec import encode_acknowledgement, encode_publish
+from gateway.mqtt.packets.encoder import encode_acknowledgement, encode_publish
 from gateway.mqtt.packets.packets import PacketType
 from gateway.mqtt.publishing.mapping import parse_rule
 from tests.gateway.mqtt.in_memory import (

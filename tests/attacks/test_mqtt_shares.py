@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from gateway.mqtt.listening.options import within_machine
-from gateway.mqtt.packets.codec import encode_publish
+from gateway.mqtt.packets.encoder import encode_publish
 from gateway.mqtt.packets.packets import PacketType, ReasonCode
+from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.router import Router
-from gateway.mqtt.sessions.session import Message
 from gateway.mqtt.settings import Settings
 from tests.attacks.test_mqtt_qos_2 import RawClient
 from tests.gateway.mqtt.in_memory import (

@@ -30,7 +30,7 @@ with atheris.instrument_imports(
         ulogger,
     )
     from gateway.http.plain.request_head import recognise
-    from gateway.mqtt.packets.codec import Decoder, Publish
+    from gateway.mqtt.packets.decoder import Decoder, Publish
     from gateway.mqtt.packets.packets import Connect, RemoteProtocolError
     from gateway.mqtt.publishing.topic_route import TopicRoute
     from gateway.mqtt.rights.acl import AccessRules

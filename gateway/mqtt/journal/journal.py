@@ -40,9 +40,10 @@ from gateway.mqtt.journal.stored import (
     size_of,
 )
 from gateway.mqtt.journal.waiting import StoredWaiting, Waiting
-from gateway.mqtt.packets.codec import string_is_valid
+from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.rights.delivery_rights import Untold
-from gateway.mqtt.sessions.session import Message, Session
+from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.sessions.session import Session
 from waylog.history.erasures import Erasures
 from waylog.sealing.sealing import owner_of_mqtt_topic
 

@@ -14,7 +14,8 @@ from gateway.mqtt.journal.stored import (
     StoredSubscription,
 )
 from gateway.mqtt.packets.packets import Properties
-from gateway.mqtt.sessions.session import Message, Session
+from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.sessions.session import Session
 
 _USER_PROPERTY: Final = 38
 

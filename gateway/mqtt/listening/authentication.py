@@ -19,7 +19,7 @@ from gateway.mqtt.listening.tls import common_name
 from gateway.mqtt.packets.packets import Auth, Connect, Properties, PropertyId, ReasonCode
 from gateway.mqtt.sessions.claims import SessionBusy
 from gateway.mqtt.sessions.connection import Connection
-from gateway.mqtt.sessions.session import CONNECTED
+from gateway.mqtt.sessions.link import CONNECTED
 from waylog.process.background import TaskSet
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from gateway.mqtt.packets.packets import (
     PropertyId,
     ReasonCode,
 )
-from gateway.mqtt.sessions.session import CONNECTED
+from gateway.mqtt.sessions.link import CONNECTED
 
 if TYPE_CHECKING:
     from gateway.mqtt.listening.authentication import Authentication

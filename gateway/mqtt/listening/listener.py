@@ -33,7 +33,7 @@ from gateway.mqtt.journal.stored import SessionKey
 from gateway.mqtt.listening.authentication import Authentication
 from gateway.mqtt.listening.connection_preamble import ConnectionPreamble
 from gateway.mqtt.listening.wills import Wills
-from gateway.mqtt.packets.codec import Publish
+from gateway.mqtt.packets.decoder import Publish
 from gateway.mqtt.packets.packets import Auth, Connect, ReasonCode
 from gateway.mqtt.publishing.ingest import Ingest
 from gateway.mqtt.publishing.large import LargeMessages
@@ -42,9 +42,9 @@ from gateway.mqtt.publishing.topic_route import TopicRoute
 from gateway.mqtt.rights.acl import AccessRules
 from gateway.mqtt.rights.delivery_rights import DeliveryRights
 from gateway.mqtt.sessions.connection import LINGER_S, Connection
+from gateway.mqtt.sessions.link import CONNECTED
 from gateway.mqtt.sessions.push import MqttAddressChannel
 from gateway.mqtt.sessions.router import Router
-from gateway.mqtt.sessions.session import CONNECTED
 from gateway.mqtt.sessions.shell import MqttProtocol, Shell
 from gateway.mqtt.sessions.timers import TimerWheel
 from gateway.mqtt.settings import Settings

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.bodies.parsing import Parsing, ParsingBusy, ParsingUnavailable, is_read_here
 from gateway.mqtt.interfaces import Identity
-from gateway.mqtt.packets.codec import Publish
+from gateway.mqtt.packets.decoder import Publish
 from gateway.mqtt.packets.packets import ReasonCode
 from gateway.mqtt.publishing.ingest import Ingest, Submission
 from gateway.mqtt.publishing.topic_route import TopicRoute
-from gateway.mqtt.sessions.session import CONNECTED
+from gateway.mqtt.sessions.link import CONNECTED
 from gateway.users.admission import QuotaExceeded
 from waylog.process.background import TaskSet
 

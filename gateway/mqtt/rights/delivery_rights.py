@@ -17,7 +17,8 @@ from gateway.mqtt.interfaces import Identity
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.rights.acl import AccessRules, rights_of
 from gateway.mqtt.rights.pending_friend_messages import PendingFriendMessages
-from gateway.mqtt.sessions.session import Message, Session
+from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.sessions.session import Session
 from gateway.users import auth
 from gateway.users.permissions import Permissions, Visibility
 from waylog.messages import Address, Fix

@@ -6,7 +6,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.mqtt.sessions.session import Message, Session
+from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.sessions.session import Session
 from waylog.sealing.sealing import owner_of_mqtt_topic
 
 #: Limits of one user's messages; the newest are kept.

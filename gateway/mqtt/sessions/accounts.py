@@ -12,7 +12,8 @@ from typing import Final
 
 from gateway.limits.pools import Shares
 from gateway.mqtt.packets.packets import Will
-from gateway.mqtt.sessions.session import Account, Pool, Session
+from gateway.mqtt.sessions.memory_pool import Account, Pool
+from gateway.mqtt.sessions.session import Session
 from gateway.mqtt.settings import Settings
 
 # Estimated bytes: of a subscription, of a trie level of a filter with a wildcard, and of a will.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from gateway.mqtt.packets.codec import (
+from gateway.mqtt.packets.encoder import (
     encode_auth,
     encode_connack,
     encode_disconnect,
@@ -32,7 +32,7 @@ from gateway.mqtt.packets.packets import (
     Unsubscribe,
 )
 from gateway.mqtt.sessions.accounts import will_bytes
-from gateway.mqtt.sessions.session import AUTHENTICATING, CHALLENGED, CLOSED, CONNECTED, Link
+from gateway.mqtt.sessions.link import AUTHENTICATING, CHALLENGED, CLOSED, CONNECTED, Link
 
 if TYPE_CHECKING:
     from gateway.mqtt.interfaces import Identity

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from gateway.mqtt.sessions.message import Message
     from gateway.mqtt.sessions.router import Router
-    from gateway.mqtt.sessions.session import Message, Session
+    from gateway.mqtt.sessions.session import Session
 
 #: The answer to a worker that claims a session which cannot be handed over yet.
 ASK_AGAIN: Final = b""

@@ -15,9 +15,9 @@ import msgspec
 
 from gateway.mqtt.interfaces import AddressView, LocationView
 from gateway.mqtt.packets.topics import Subscription, has_wildcard, matches
+from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.retained import LOOKED_AT
 from gateway.mqtt.sessions.router import Router
-from gateway.mqtt.sessions.session import Message
 from gateway.users.cards import card, location, street_of
 from gateway.views.views import newest_fix
 from waylog.messages import Address, decode_address, encode

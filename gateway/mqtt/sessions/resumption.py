@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.journal.stored import StoredSession
-from gateway.mqtt.packets.codec import string_is_valid
+from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.packets.topics import Subscription
-from gateway.mqtt.sessions.session import Delivery, Session
+from gateway.mqtt.sessions.message import Delivery
+from gateway.mqtt.sessions.session import Session
 
 if TYPE_CHECKING:
     from gateway.mqtt.sessions.router import Router

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from gateway.limits.user_weights import WEIGHT_BYTES, UserWeights
 from gateway.mqtt.packets.topics import has_wildcard, matches
 from gateway.mqtt.rights.acl import ROOTS
+from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.position_times import is_overtaken
-from gateway.mqtt.sessions.session import Message
 from waylog.sealing.sealing import owner_of_mqtt_topic
 
 #: Topics that one step of a search examines.

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from gateway.mqtt.packets.topics import Subscription
-from gateway.mqtt.sessions.session import Message
+from gateway.mqtt.sessions.message import Message
 
 if TYPE_CHECKING:
     from gateway.mqtt.sessions.router import Router

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 from gateway.mqtt.interfaces import Identity
 from gateway.mqtt.packets.packets import ReasonCode
 from gateway.mqtt.packets.topics import Subscription, matches, split_share
-from gateway.mqtt.sessions.session import Message, Session
+from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.sessions.session import Session
 
 if TYPE_CHECKING:
     from gateway.mqtt.sessions.router import Router

@@ -21,11 +21,13 @@ from gateway.mqtt.rights.delivery_rights import DeliveryRights, Untold
 from gateway.mqtt.sessions.accounts import UserAccounts, subscription_bytes, will_bytes
 from gateway.mqtt.sessions.forgetting import forget_owner
 from gateway.mqtt.sessions.handover import Handover
+from gateway.mqtt.sessions.hub import Hub
+from gateway.mqtt.sessions.message import Delivery, Message
 from gateway.mqtt.sessions.resumption import Resumption
 from gateway.mqtt.sessions.retained import RetainedStore
 from gateway.mqtt.sessions.retained_delivery import RetainedDelivery
 from gateway.mqtt.sessions.right_changes import RightChanges
-from gateway.mqtt.sessions.session import NEVER, Delivery, Hub, Message, Session
+from gateway.mqtt.sessions.session import NEVER, Session
 from gateway.mqtt.sessions.timers import Timer, TimerWheel
 from gateway.mqtt.settings import Settings
 from gateway.users import auth

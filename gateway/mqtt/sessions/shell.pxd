@@ -1,8 +1,10 @@
 """The part between the event loop and the state machines that runs for every message."""
 
-from gateway.mqtt.packets.codec cimport Publish
+from gateway.mqtt.packets.decoder cimport Publish
 from gateway.mqtt.publishing.topic_route cimport TopicRoute
-from gateway.mqtt.sessions.session cimport Account, Hub, Link
+from gateway.mqtt.sessions.hub cimport Hub
+from gateway.mqtt.sessions.link cimport Link
+from gateway.mqtt.sessions.memory_pool cimport Account
 from gateway.fixes.receipts cimport FixAppender, Receipt
 
 

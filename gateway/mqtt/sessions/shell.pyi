@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from gateway.mqtt.interfaces import Completion
-from gateway.mqtt.packets.codec import Publish
+from gateway.mqtt.packets.decoder import Publish
 from gateway.mqtt.publishing.ingest import Ingest
 from gateway.mqtt.sessions.connection import Connection
 from gateway.mqtt.sessions.router import Router

@@ -12,13 +12,18 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
 
 from gateway.fixes.known_fixes cimport FixKey
-from gateway.mqtt.packets.codec cimport Publish
+from gateway.mqtt.packets.decoder cimport Publish
 from gateway.fixes.fix_route cimport FORM_POSITION, wall_clock_ms
 from gateway.mqtt.publishing.topic_route cimport TopicRoute
-from gateway.mqtt.sessions.session cimport (
-    STATE_AUTHENTICATING, STATE_CLOSED, STATE_CONNECTED, Account, Hub, Link,
-    Session,
+from gateway.mqtt.sessions.constants cimport (
+    STATE_AUTHENTICATING,
+    STATE_CLOSED,
+    STATE_CONNECTED,
 )
+from gateway.mqtt.sessions.hub cimport Hub
+from gateway.mqtt.sessions.link cimport Link
+from gateway.mqtt.sessions.memory_pool cimport Account
+from gateway.mqtt.sessions.session cimport Session
 from gateway.fixes.receipts cimport FixAppender, Receipt
 
 from gateway.users.admission import QuotaExceeded

@@ -18,8 +18,10 @@ from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.journal.stored import SessionKey
 from gateway.mqtt.packets.packets import Properties, PropertyId
 from gateway.mqtt.packets.topics import Subscription
+from gateway.mqtt.sessions.link import Link
+from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.router import Router
-from gateway.mqtt.sessions.session import Link, Message, Session
+from gateway.mqtt.sessions.session import Session
 from gateway.mqtt.workers.arriving import ArrivingSessions
 from gateway.mqtt.workers.interest import OwnInterest
 from gateway.users.auth import Identity

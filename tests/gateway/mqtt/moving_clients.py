@@ -10,11 +10,11 @@ import msgspec
 
 from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.journal.seats import Seat
-from gateway.mqtt.packets.codec import encode_acknowledgement, encode_publish
+from gateway.mqtt.packets.encoder import encode_acknowledgement, encode_publish
 from gateway.mqtt.packets.packets import PacketType, ReasonCode
 from gateway.mqtt.requests import AnswerLate, RelayUnavailable
 from gateway.mqtt.sessions.claims import SessionBusy, SessionClaims
-from gateway.mqtt.sessions.session import CLOSED
+from gateway.mqtt.sessions.link import CLOSED
 from gateway.mqtt.workers.worker_hub import WorkerHub
 from gateway.mqtt.workers.worker_peers import WorkerPeers
 from tests.gateway.mqtt.in_memory import User, Wire, new_router, split_packets

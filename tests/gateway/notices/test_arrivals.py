@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.router import Router
-from gateway.mqtt.sessions.session import Message
 from gateway.notices.arrivals import STAY_MS, Arrivals, distance_m
 from gateway.notices.notices import FRESH_MS, MachineLock, Notices, event_of
 from gateway.notices.owntracks_downlink import name_of, set_waypoints

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 import pytest
 
-from gateway.mqtt.packets.codec import encode_publish
+from gateway.mqtt.packets.encoder import encode_publish
 from gateway.mqtt.packets.packets import PacketType
 from tests.attacks.test_mqtt_qos_2 import RawClient
 from tests.consumers.running import Broker

@@ -16,7 +16,7 @@ from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from gateway.limits.refusal_sampler import RefusalSampler
-from gateway.mqtt.packets.codec import encode_puback, encode_publish
+from gateway.mqtt.packets.encoder import encode_puback, encode_publish
 from gateway.mqtt.packets.packets import ReasonCode
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import (

@@ -16,8 +16,8 @@ from gateway.friends.friend_filter import FriendFilter
 from gateway.mqtt.rights.acl import AccessRules
 from gateway.mqtt.rights.delivery_rights import DeliveryRights
 from gateway.mqtt.rights.pending_friend_messages import USER_MESSAGES_MAX
+from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.router import Router
-from gateway.mqtt.sessions.session import Message
 from gateway.mqtt.settings import Settings
 from gateway.users.auth import Identity
 from gateway.users.database import UserStore

@@ -10,7 +10,8 @@ from gateway.mqtt.rights.pending_friend_messages import (
     USER_MESSAGES_MAX,
     PendingFriendMessages,
 )
-from gateway.mqtt.sessions.session import Message, Session
+from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.sessions.session import Session
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import User
 

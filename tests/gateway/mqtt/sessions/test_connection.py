@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.mqtt.packets.codec import (
-    Publish,
+from gateway.mqtt.packets.decoder import Publish
+from gateway.mqtt.packets.encoder import (
     encode_acknowledgement,
     encode_connack,
     encode_disconnect,
@@ -15,7 +15,8 @@ from gateway.mqtt.packets.codec import (
     encode_suback,
 )
 from gateway.mqtt.packets.packets import PacketType, Properties, PropertyId, ReasonCode
-from gateway.mqtt.sessions.session import CLOSED, CONNECTED, Message
+from gateway.mqtt.sessions.link import CLOSED, CONNECTED
+from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import User, Wire, new_router, split_packets
 

@@ -5,9 +5,9 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.mqtt.packets.packets import PacketType
+from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.push import MqttAddressChannel, own_card
 from gateway.mqtt.sessions.router import Router
-from gateway.mqtt.sessions.session import Message
 from gateway.users.cards import card, location
 from tests.gateway.mqtt.in_memory import (
     Addresses,

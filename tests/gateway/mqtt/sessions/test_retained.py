@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.mqtt.packets.topics import matches
+from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.retained import RetainedStore
-from gateway.mqtt.sessions.session import Message
 
 
 def message(topic: str, payload: bytes = b"x") -> Message:

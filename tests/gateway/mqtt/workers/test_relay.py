@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gateway.mqtt.requests import RelayUnavailable
-from gateway.mqtt.sessions.session import Message
+from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.workers.membership import DeduplicatingSubmitter
 from gateway.mqtt.workers.relay import EVERYBODY, Relay, watched
 from gateway.mqtt.workers.relay_client import RelayClient

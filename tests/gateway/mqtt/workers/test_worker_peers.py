@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.mqtt.journal.journal import Journal
-from gateway.mqtt.sessions.session import CLOSED
+from gateway.mqtt.sessions.link import CLOSED
 from gateway.mqtt.workers import worker_peers as module
 from gateway.mqtt.workers.worker_peers import WorkerPeers
 from tests.gateway.mqtt.in_memory import User, Wire, new_router

@@ -1,20 +1,59 @@
-"""Decodes clients' MQTT packets, and encodes the server's answers. No I/O, no policy.
+"""Decodes clients' MQTT packets. No I/O, no policy.
 
 Section numbers are those of MQTT 5.0. A length field is never trusted beyond the received bytes.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport uint8_t, uint32_t
+from libc.string cimport memchr, memcmp
+
+from gateway.mqtt.packets.packet_fields cimport (
+    Reader,
+    broken,
+    decode_string,
+    left,
+    malformed,
+    read_binary,
+    read_byte,
+    read_length,
+    read_packet_id,
+    read_string,
+    read_two_bytes,
+    violation,
+)
+from gateway.mqtt.packets.packet_numbers cimport (
+    AUTH,
+    CLIENT_IDENTIFIER_NOT_VALID,
+    CONNACK,
+    CONNECT,
+    DISCONNECT,
+    PACKET_TOO_LARGE,
+    PINGREQ,
+    PINGRESP,
+    PROTOCOL_ERROR,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    QUOTA_EXCEEDED,
+    REMAINING_LENGTH_MAX,
+    SUBACK,
+    SUBSCRIBE,
+    TOPIC_NAME_INVALID,
+    UNSUBACK,
+    UNSUBSCRIBE,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
+from gateway.mqtt.packets.packet_properties cimport WILL, read_properties
 
 from gateway.mqtt.packets.packets import (
     Auth,
     Connect,
     Disconnect,
-    LocalProtocolError,
     PingRequest,
     RemoteProtocolError,
     Subscribe,
@@ -24,32 +63,6 @@ from gateway.mqtt.packets.packets import (
 )
 
 cdef enum:
-    CONNECT = 1
-    CONNACK = 2
-    PUBLISH = 3
-    PUBACK = 4
-    PUBREC = 5
-    PUBREL = 6
-    PUBCOMP = 7
-    SUBSCRIBE = 8
-    SUBACK = 9
-    UNSUBSCRIBE = 10
-    UNSUBACK = 11
-    PINGREQ = 12
-    PINGRESP = 13
-    DISCONNECT = 14
-    AUTH = 15
-
-    MALFORMED_PACKET = 0x81
-    PROTOCOL_ERROR = 0x82
-    UNSUPPORTED_PROTOCOL_VERSION = 0x84
-    CLIENT_IDENTIFIER_NOT_VALID = 0x85
-    TOPIC_NAME_INVALID = 0x90
-    TOPIC_ALIAS_INVALID = 0x94
-    PACKET_TOO_LARGE = 0x95
-    QUOTA_EXCEEDED = 0x97
-
-    REMAINING_LENGTH_MAX = 268435455
     FILTERS_A_PACKET_MAX = 256
 
 
@@ -114,41 +127,11 @@ cdef class Acknowledgement:
         )
 
 
-include "reader.pxi"
-
-
-cdef int broken(str what) except -1:
-    raise LocalProtocolError(PROTOCOL_ERROR, what)
-
-
 cdef int check_count(list filters) except -1:
     """Check the number of filters: thousands in a small packet would delay other clients."""
     if len(filters) > FILTERS_A_PACKET_MAX:
         raise RemoteProtocolError(QUOTA_EXCEEDED, "too many topic filters in one packet")
     return 0
-
-
-cdef bytes variable(uint32_t value):
-    cdef char[4] digits
-    cdef int count = 0
-    if value > REMAINING_LENGTH_MAX:
-        broken("packet is too long")
-    while True:
-        digits[count] = value & 0x7F
-        value >>= 7
-        count += 1
-        if not value:
-            return PyBytes_FromStringAndSize(digits, count)
-        digits[count - 1] |= 0x80
-
-
-cdef bytes binary(bytes value):
-    if len(value) > 0xFFFF:
-        broken("string or binary data is longer than 65535 bytes")
-    return len(value).to_bytes(2, "big") + value
-
-
-include "properties.pxi"
 
 
 cdef class Decoder:
@@ -437,9 +420,6 @@ cdef class Decoder:
         if not filters:
             violation("UNSUBSCRIBE without a topic filter")
         return Unsubscribe(packet_id, filters, properties)
-
-
-include "encoder.pxi"
 
 
 #: The packets that `Decoder.next_packet` returns.

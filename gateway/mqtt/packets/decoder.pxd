@@ -1,5 +1,7 @@
 from libc.stdint cimport uint8_t, uint32_t
 
+from gateway.mqtt.packets.packet_fields cimport Reader
+
 
 cdef class Publish:
     cdef public str topic
@@ -19,12 +21,6 @@ cdef class Acknowledgement:
     cdef public int packet_id
     cdef public int reason_code
     cdef public dict properties
-
-
-# The part of the buffer that is being read; `position` never exceeds `end`.
-cdef struct Reader:
-    const uint8_t* position
-    const uint8_t* end
 
 
 cdef class Decoder:
@@ -48,12 +44,3 @@ cdef class Decoder:
     cdef object _unsubscribe(self, Reader* body)
     cdef tuple _reason(self, int packet_type, Reader* body)
     cdef int _check_first_byte(self, uint8_t first) except -1
-
-
-cdef bint is_printable(const uint8_t* start, Py_ssize_t size) noexcept
-cdef bint is_sendable(str text) except -1
-cpdef bytes encode_puback(int packet_id)
-cpdef bytes encode_publish(
-    int version, str topic, bytes payload, int qos, bint retain, bint dup, int packet_id,
-    dict properties=*,
-)

@@ -1,4 +1,46 @@
-# The part of a connection that runs for every packet; a part of session.pyx.
+"""The part of a client's connection that runs for every message.
+
+Sans-IO: bytes and the time are arguments, and packets collect in the link until the shell takes
+them. The class makes no policy: its subclass in Python (`connection`) decides who may connect.
+"""
+
+from gateway.mqtt.packets.packet_numbers cimport (
+    MESSAGE_EXPIRY_INTERVAL,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    SUBSCRIPTION_IDENTIFIER,
+    TOPIC_ALIAS,
+    UNSPECIFIED_ERROR,
+)
+from gateway.mqtt.packets.decoder cimport Acknowledgement, Decoder, Publish
+from gateway.mqtt.packets.encoder cimport encode_puback, encode_publish
+from gateway.mqtt.packets.packet_fields cimport is_sendable
+from gateway.mqtt.sessions.constants cimport (
+    ALIAS_BYTES_MAX,
+    LOOK_BYTES,
+    NOT_STORED,
+    RELEASES_MAX,
+    STATE_AUTHENTICATING,
+    STATE_AWAITING_CONNECT,
+    STATE_CHALLENGED,
+    STATE_CLOSED,
+    STATE_CONNECTED,
+    STEPS_UNBOUNDED,
+)
+from gateway.mqtt.sessions.hub cimport Hub
+from gateway.mqtt.sessions.message cimport Message, message_of
+from gateway.mqtt.sessions.session cimport Session
+
+from gateway.mqtt.packets.encoder import encode_acknowledgement, encode_pingresp
+from gateway.mqtt.packets.packets import PingRequest, ReasonCode, RemoteProtocolError
+
+AWAITING_CONNECT = STATE_AWAITING_CONNECT
+AUTHENTICATING = STATE_AUTHENTICATING
+CONNECTED = STATE_CONNECTED
+CLOSED = STATE_CLOSED
+CHALLENGED = STATE_CHALLENGED
 
 
 cdef class Link:

@@ -1,4 +1,28 @@
-# The packets that a server sends; a part of codec.pyx.
+"""Encodes the packets that a server sends. Section numbers are those of MQTT 5.0."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.string cimport memcpy
+
+from gateway.mqtt.packets.packet_fields cimport (
+    broken,
+    variable,
+)
+from gateway.mqtt.packets.packet_numbers cimport (
+    AUTH,
+    CONNACK,
+    DISCONNECT,
+    PINGRESP,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    REMAINING_LENGTH_MAX,
+    SUBACK,
+    UNSUBACK,
+)
+from gateway.mqtt.packets.packet_properties cimport encode_properties
 
 
 cdef bytes packet(int first, bytes body):

@@ -1,4 +1,16 @@
-# Reads the fields of packets, never beyond their end (section 1.5); a part of codec.pyx.
+"""Reads the fields of packets, never beyond their end, and encodes them (section 1.5)."""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
+from libc.stdint cimport uint8_t, uint32_t
+
+from gateway.mqtt.packets.packet_numbers cimport (
+    MALFORMED_PACKET,
+    PROTOCOL_ERROR,
+    REMAINING_LENGTH_MAX,
+)
+
+from gateway.mqtt.packets.packets import LocalProtocolError, RemoteProtocolError
 
 
 cdef int malformed(str what) except -1:
@@ -7,29 +19,6 @@ cdef int malformed(str what) except -1:
 
 cdef int violation(str what) except -1:
     raise RemoteProtocolError(PROTOCOL_ERROR, what)
-
-
-cdef inline Py_ssize_t left(Reader* reader) noexcept:
-    return reader.end - reader.position
-
-
-cdef inline int read_byte(Reader* reader) except -1:
-    if left(reader) < 1:
-        malformed("packet ends too early")
-    reader.position += 1
-    return reader.position[-1]
-
-
-cdef inline int read_two_bytes(Reader* reader) except -1:
-    if left(reader) < 2:
-        malformed("packet ends too early")
-    reader.position += 2
-    return (reader.position[-2] << 8) | reader.position[-1]
-
-
-cdef inline long long read_four_bytes(Reader* reader) except -1:
-    cdef long long high = read_two_bytes(reader)
-    return (high << 16) | read_two_bytes(reader)
 
 
 cdef int read_variable(Reader* reader) except -1:
@@ -45,14 +34,6 @@ cdef int read_variable(Reader* reader) except -1:
         shift += 7
         if shift > 21:
             malformed("variable byte integer has more than four bytes")
-
-
-cdef inline Py_ssize_t read_length(Reader* reader) except -1:
-    """Read the two-byte length of a string or binary data, checked against the packet's end."""
-    cdef Py_ssize_t size = read_two_bytes(reader)
-    if left(reader) < size:
-        malformed("string or binary data is longer than its packet")
-    return size
 
 
 cdef bytes read_binary(Reader* reader):
@@ -132,3 +113,27 @@ cdef int read_packet_id(Reader* reader) except -1:
     if packet_id == 0:
         violation("packet identifier 0")
     return packet_id
+
+
+cdef int broken(str what) except -1:
+    raise LocalProtocolError(PROTOCOL_ERROR, what)
+
+
+cdef bytes variable(uint32_t value):
+    cdef char[4] digits
+    cdef int count = 0
+    if value > REMAINING_LENGTH_MAX:
+        broken("packet is too long")
+    while True:
+        digits[count] = value & 0x7F
+        value >>= 7
+        count += 1
+        if not value:
+            return PyBytes_FromStringAndSize(digits, count)
+        digits[count - 1] |= 0x80
+
+
+cdef bytes binary(bytes value):
+    if len(value) > 0xFFFF:
+        broken("string or binary data is longer than 65535 bytes")
+    return len(value).to_bytes(2, "big") + value

@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.mqtt.packets.codec import (
-    Acknowledgement,
-    Decoder,
-    Packet,
-    Publish,
+from gateway.mqtt.packets.decoder import Acknowledgement, Decoder, Packet, Publish
+from gateway.mqtt.packets.encoder import (
     encode_acknowledgement,
     encode_auth,
     encode_connack,
@@ -23,8 +20,8 @@ from gateway.mqtt.packets.codec import (
     encode_publish,
     encode_suback,
     encode_unsuback,
-    string_is_valid,
 )
+from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.packets.packets import (
     Auth,
     Connect,

@@ -1,9 +1,42 @@
-# Properties of MQTT 5 (section 2.2.2); a part of codec.pyx.
+"""Properties of MQTT 5 (section 2.2.2)."""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t, uint32_t
+
+from gateway.mqtt.packets.packet_fields cimport (
+    Reader,
+    binary,
+    broken,
+    left,
+    malformed,
+    read_binary,
+    read_byte,
+    read_four_bytes,
+    read_string,
+    read_two_bytes,
+    read_variable,
+    variable,
+    violation,
+)
+from gateway.mqtt.packets.packet_numbers cimport (
+    AUTH,
+    CONNECT,
+    DISCONNECT,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    QUOTA_EXCEEDED,
+    SUBSCRIBE,
+    SUBSCRIPTION_IDENTIFIER,
+    TOPIC_ALIAS_INVALID,
+    USER_PROPERTY,
+)
+
+from gateway.mqtt.packets.packets import RemoteProtocolError
 
 cdef enum:
-    # The will's bit in the masks below; the other bits are 1 << packet type.
-    WILL = 0
-
     # Encodings of property values (section 2.2.2.2).
     BYTE = 1
     FLAG = 2            # a byte that is 0 or 1
@@ -15,8 +48,6 @@ cdef enum:
     STRING_PAIR = 8
 
     LAST_PROPERTY = 42
-    SUBSCRIPTION_IDENTIFIER = 11
-    USER_PROPERTY = 38
     # Each property costs an object, and no client needs more.
     USER_PROPERTIES_MAX = 256
 
@@ -131,6 +162,12 @@ cdef dict read_properties(Reader* reader, int packet_type):
     return properties
 
 
+cdef bytes byte(int value):
+    # Not bytearray.append: Cython 3.3 leaves out a macro that its C code needs.
+    cdef char written = value
+    return PyBytes_FromStringAndSize(&written, 1)
+
+
 cdef bytes encode_properties(dict properties):
     """Encode properties with their length, as every packet of MQTT 5 contains them."""
     cdef bytearray body
@@ -144,16 +181,16 @@ cdef bytes encode_properties(dict properties):
         value_format = property_format[<int> identifier]
         if value_format == STRING_PAIR:
             for name, text in value:
-                body.append(identifier)
+                body += byte(identifier)
                 body += binary(name.encode()) + binary(text.encode())
         elif value_format == VARIABLE:
             for number in value:
-                body.append(identifier)
+                body += byte(identifier)
                 body += variable(number)
         else:
-            body.append(identifier)
+            body += byte(identifier)
             if value_format == FLAG:
-                body.append(value)
+                body += byte(value)
             elif value_format == TWO_BYTES:
                 body += value.to_bytes(2, "big")
             elif value_format == FOUR_BYTES:

@@ -1,4 +1,23 @@
-# Delivery of one message to all its subscribers; a part of session.pyx.
+"""Delivery of one message to all its subscribers.
+
+Sans-IO. The class makes no policy: its subclass in Python (`router`) decides who may subscribe.
+"""
+
+from collections import deque
+
+from gateway.mqtt.packets.topics cimport ElsewhereInterest, Subscription, SubscriptionTree
+from gateway.mqtt.sessions.constants cimport (
+    MERGED_A_STEP,
+    SPREAD_A_STEP,
+    SPREAD_BYTES_MAX,
+    SPREAD_FROM,
+    STEPS_UNBOUNDED,
+)
+from gateway.mqtt.sessions.link cimport Link
+from gateway.mqtt.sessions.message cimport Message
+from gateway.mqtt.sessions.session cimport Session
+
+from gateway.mqtt.packets.topics import merge
 
 
 cdef class Hub:

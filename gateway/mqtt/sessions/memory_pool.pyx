@@ -1,4 +1,4 @@
-# Each user's part of memory that all users share; a part of session.pyx.
+"""Each user's part of memory that all users share."""
 
 
 cdef class Pool:
