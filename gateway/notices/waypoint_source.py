@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import has_wildcard, matches
-from gateway.mqtt.sessions.message import Message
 from gateway.notices.owntracks_downlink import set_waypoints
 from gateway.views.places import Places
 from gateway.views.views import LocationView

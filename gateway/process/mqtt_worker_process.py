@@ -21,9 +21,9 @@ from gateway.mqtt.listening.certificates import listen_with_tls
 from gateway.mqtt.listening.listener import MqttServer, start_mqtt
 from gateway.mqtt.listening.options import within_machine
 from gateway.mqtt.listening.scram import mechanisms_over
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.requests import RelayUnavailable
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.workers.membership import DeduplicatingSubmitter, join
 from gateway.mqtt.workers.relay_client import NoAddresses, RelayClient
 from gateway.notices.push import Pusher

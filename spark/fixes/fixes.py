@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spark.places.stay_points import EARTH_RADIUS_M
 from waylog.history.history_reader import UNITS_PER_DEGREE
 
+#: Of the sphere that trackintel uses, because its stay points are the reference.
+EARTH_RADIUS_M: Final = 6_371_000.0
 METRES_PER_DEGREE: Final = EARTH_RADIUS_M * np.pi / 180
 
 

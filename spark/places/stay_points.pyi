@@ -5,8 +5,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-EARTH_RADIUS_M: Final[float]
-
 #: Length of `StayFinder.state_bytes`, in bytes.
 STATE_BYTES: Final[int]
 

@@ -22,8 +22,9 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
-# trackintel's sphere, because its stays are the reference.
-cdef double _RADIUS_M = 6371000.0
+from spark.fixes.fixes import EARTH_RADIUS_M
+
+cdef double _RADIUS_M = EARTH_RADIUS_M
 cdef double _RADIANS = 0.017453292519943295
 cdef double _UNIT = 1e-7
 cdef int64_t _TURN = 3_600_000_000
@@ -50,7 +51,6 @@ cdef int64_t _SILENCE_MS = 900_000
 # as long as it was observed: a larger factor invents as many visits as it finds.
 cdef int64_t _UNSEEN_FACTOR = 2
 
-EARTH_RADIUS_M = _RADIUS_M
 
 cdef struct Fix:
     int64_t time

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import PacketType, ReasonCode, Will
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.retained import LOOKED_AT
 from gateway.mqtt.sessions.router import WillDue
 from gateway.mqtt.settings import Settings

@@ -6,8 +6,8 @@ import asyncio
 
 from gateway.mqtt.listening.options import within_machine
 from gateway.mqtt.packets.encoder import encode_publish
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import PacketType, ReasonCode
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.router import Router
 from gateway.mqtt.settings import Settings
 from tests.attacks.test_mqtt_qos_2 import RawClient

@@ -38,7 +38,7 @@ EXTENSIONS = (
     "gateway/mqtt/sessions/hub.pyx",
     "gateway/mqtt/sessions/link.pyx",
     "gateway/mqtt/sessions/memory_pool.pyx",
-    "gateway/mqtt/sessions/message.pyx",
+    "gateway/mqtt/packets/message.pyx",
     "gateway/mqtt/sessions/session.pyx",
     "gateway/mqtt/packets/topics.pyx",
     "gateway/fixes/siphash.pyx",

@@ -17,7 +17,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -40,12 +40,14 @@ from gateway.mqtt.journal.stored import (
     size_of,
 )
 from gateway.mqtt.journal.waiting import StoredWaiting, Waiting
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.rights.delivery_rights import Untold
-from gateway.mqtt.sessions.message import Message
-from gateway.mqtt.sessions.session import Session
 from waylog.history.erasures import Erasures
 from waylog.sealing.sealing import owner_of_mqtt_topic
+
+if TYPE_CHECKING:
+    from gateway.mqtt.sessions.session import Session
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -13,9 +13,11 @@ from gateway.mqtt.journal.stored import (
     StoredSession,
     StoredSubscription,
 )
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import Properties
-from gateway.mqtt.sessions.message import Message
-from gateway.mqtt.sessions.session import Session
+
+if TYPE_CHECKING:
+    from gateway.mqtt.sessions.session import Session
 
 _USER_PROPERTY: Final = 38
 

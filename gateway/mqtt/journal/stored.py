@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.packets.packets import SubscriptionRequest
-from gateway.mqtt.sessions.message import Message
 
 #: Bytes of waiting messages: in the record of a session, and in each of the records before it.
 #: A message has at most Settings.packet_bytes_max, a record of the log at most 1 MB.

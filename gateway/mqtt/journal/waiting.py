@@ -19,7 +19,7 @@ from gateway.mqtt.journal.stored import (
     StoredSession,
     is_sendable,
 )
-from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.packets.message import Message
 
 logger = logging.getLogger(__name__)
 

@@ -32,11 +32,11 @@ from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.journal.stored import SessionKey
 from gateway.mqtt.listening.authentication import Authentication
 from gateway.mqtt.listening.connection_preamble import ConnectionPreamble
+from gateway.mqtt.listening.large import LargeMessages
 from gateway.mqtt.listening.wills import Wills
 from gateway.mqtt.packets.decoder import Publish
 from gateway.mqtt.packets.packets import Auth, Connect, ReasonCode
 from gateway.mqtt.publishing.ingest import Ingest
-from gateway.mqtt.publishing.large import LargeMessages
 from gateway.mqtt.publishing.mapping import TopicRule
 from gateway.mqtt.publishing.topic_route import TopicRoute
 from gateway.mqtt.rights.acl import AccessRules

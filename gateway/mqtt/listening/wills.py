@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from gateway.bodies.parsing import ParsingUnavailable
 from gateway.mqtt.interfaces import Completion
+from gateway.mqtt.listening.large import LargeMessages
+from gateway.mqtt.packets.message import message_of
 from gateway.mqtt.packets.packets import ReasonCode
 from gateway.mqtt.publishing.ingest import Ingest, Submission
-from gateway.mqtt.publishing.large import LargeMessages
 from gateway.mqtt.publishing.topic_route import TopicRoute
-from gateway.mqtt.sessions.message import message_of
 from gateway.mqtt.sessions.router import Router, WillDue
 from gateway.mqtt.sessions.shell import AllOf
 from gateway.users.admission import QuotaExceeded

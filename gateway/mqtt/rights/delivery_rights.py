@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from gateway.friends.friend_events import FilteredEvent, FriendEventFilter
 from gateway.mqtt.interfaces import Identity
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.rights.acl import AccessRules, rights_of
 from gateway.mqtt.rights.pending_friend_messages import PendingFriendMessages
-from gateway.mqtt.sessions.message import Message
-from gateway.mqtt.sessions.session import Session
 from gateway.users import auth
 from gateway.users.permissions import Permissions, Visibility
 from waylog.messages import Address, Fix
 from waylog.observability.telemetry import now_ms
+
+if TYPE_CHECKING:
+    from gateway.mqtt.sessions.session import Session
 
 #: Subscriptions, and sessions, that are remembered until homes are known.
 _WITHHELD_MAX: Final = 10_000

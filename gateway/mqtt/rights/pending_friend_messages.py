@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from gateway.mqtt.sessions.message import Message
-from gateway.mqtt.sessions.session import Session
+from gateway.mqtt.packets.message import Message
 from waylog.sealing.sealing import owner_of_mqtt_topic
+
+if TYPE_CHECKING:
+    from gateway.mqtt.sessions.session import Session
 
 #: Limits of one user's messages; the newest are kept.
 USER_MESSAGES_MAX: Final = 20

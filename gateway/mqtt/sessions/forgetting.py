@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.sessions.session import Session
 from waylog.sealing.sealing import owner_of_mqtt_topic
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from gateway.mqtt.sessions.message import Message
+    from gateway.mqtt.packets.message import Message
     from gateway.mqtt.sessions.router import Router
     from gateway.mqtt.sessions.session import Session
 

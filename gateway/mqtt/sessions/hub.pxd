@@ -1,5 +1,5 @@
 from gateway.mqtt.packets.topics cimport ElsewhereInterest, SubscriptionTree
-from gateway.mqtt.sessions.message cimport Message
+from gateway.mqtt.packets.message cimport Message
 from gateway.mqtt.sessions.session cimport Session
 
 

@@ -14,7 +14,7 @@ from gateway.mqtt.sessions.constants cimport (
     STEPS_UNBOUNDED,
 )
 from gateway.mqtt.sessions.link cimport Link
-from gateway.mqtt.sessions.message cimport Message
+from gateway.mqtt.packets.message cimport Message
 from gateway.mqtt.sessions.session cimport Session
 
 from gateway.mqtt.packets.topics import merge

@@ -3,7 +3,7 @@ from libc.stdint cimport uint32_t
 from gateway.mqtt.packets.decoder cimport Acknowledgement, Decoder, Publish
 from gateway.mqtt.sessions.hub cimport Hub
 from gateway.mqtt.sessions.memory_pool cimport Account
-from gateway.mqtt.sessions.message cimport Message
+from gateway.mqtt.packets.message cimport Message
 from gateway.mqtt.sessions.session cimport Session
 
 

@@ -30,7 +30,7 @@ from gateway.mqtt.sessions.constants cimport (
     STEPS_UNBOUNDED,
 )
 from gateway.mqtt.sessions.hub cimport Hub
-from gateway.mqtt.sessions.message cimport Message, message_of
+from gateway.mqtt.packets.message cimport Message, message_of
 from gateway.mqtt.sessions.session cimport Session
 
 from gateway.mqtt.packets.encoder import encode_acknowledgement, encode_pingresp

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from gateway.mqtt.interfaces import AddressView, LocationView
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription, has_wildcard, matches
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.retained import LOOKED_AT
 from gateway.mqtt.sessions.router import Router
 from gateway.users.cards import card, location, street_of

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.journal.stored import StoredSession
+from gateway.mqtt.packets.message import Delivery
 from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.packets.topics import Subscription
-from gateway.mqtt.sessions.message import Delivery
 from gateway.mqtt.sessions.session import Session
 
 if TYPE_CHECKING:

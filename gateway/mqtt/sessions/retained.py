@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from gateway.limits.user_weights import WEIGHT_BYTES, UserWeights
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import has_wildcard, matches
 from gateway.mqtt.rights.acl import ROOTS
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.position_times import is_overtaken
 from waylog.sealing.sealing import owner_of_mqtt_topic
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription
-from gateway.mqtt.sessions.message import Message
 
 if TYPE_CHECKING:
     from gateway.mqtt.sessions.router import Router

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING, Final
 
 from gateway.mqtt.interfaces import Identity
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import ReasonCode
 from gateway.mqtt.packets.topics import Subscription, matches, split_share
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.session import Session
 
 if TYPE_CHECKING:

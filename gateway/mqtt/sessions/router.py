@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gateway.mqtt.interfaces import Identity
 from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.journal.stored import SessionKey, StoredSession
+from gateway.mqtt.packets.message import Delivery, Message
 from gateway.mqtt.packets.packets import Connect, PropertyId, ReasonCode, SubscriptionRequest, Will
 from gateway.mqtt.packets.topics import Subscription, filter_is_valid, split_share
 from gateway.mqtt.rights.acl import AccessRules
@@ -22,7 +23,6 @@ from gateway.mqtt.sessions.accounts import UserAccounts, subscription_bytes, wil
 from gateway.mqtt.sessions.forgetting import forget_owner
 from gateway.mqtt.sessions.handover import Handover
 from gateway.mqtt.sessions.hub import Hub
-from gateway.mqtt.sessions.message import Delivery, Message
 from gateway.mqtt.sessions.resumption import Resumption
 from gateway.mqtt.sessions.retained import RetainedStore
 from gateway.mqtt.sessions.retained_delivery import RetainedDelivery

@@ -1,7 +1,7 @@
 from gateway.mqtt.packets.decoder cimport Publish
 from gateway.mqtt.sessions.link cimport Link
 from gateway.mqtt.sessions.memory_pool cimport Account
-from gateway.mqtt.sessions.message cimport Delivery, Message
+from gateway.mqtt.packets.message cimport Delivery, Message
 
 
 cdef class Session:

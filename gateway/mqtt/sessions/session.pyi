@@ -3,10 +3,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from gateway.mqtt.interfaces import Identity
+from gateway.mqtt.packets.message import Delivery, Message
 from gateway.mqtt.packets.packets import Will
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.sessions.memory_pool import Account
-from gateway.mqtt.sessions.message import Delivery, Message
 from gateway.mqtt.settings import Settings
 
 NEVER: Final = 0xFFFFFFFF

@@ -20,7 +20,7 @@ from gateway.mqtt.sessions.constants cimport (
 )
 from gateway.mqtt.sessions.hub cimport Hub
 from gateway.mqtt.sessions.link cimport Link
-from gateway.mqtt.sessions.message cimport Delivery, Message
+from gateway.mqtt.packets.message cimport Delivery, Message
 
 from gateway.mqtt.packets.packets import ReasonCode
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gateway.mqtt.interfaces import Identity
 from gateway.mqtt.journal.stored import SessionKey, StoredSession
+from gateway.mqtt.packets.message import Delivery, Message
 from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.packets.topics import split_share
-from gateway.mqtt.sessions.message import Delivery, Message
 from gateway.mqtt.sessions.session import Session
 from gateway.users import auth
 

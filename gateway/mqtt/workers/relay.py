@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.workers.worker_hub import WorkerHub
 
 logger = logging.getLogger(__name__)

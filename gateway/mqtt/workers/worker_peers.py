@@ -16,10 +16,10 @@ from typing import Any, Final, Protocol
 from gateway.mqtt.interfaces import Completion
 from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.journal.stored import SessionKey
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import Properties, PropertyId
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.sessions.link import Link
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.router import Router
 from gateway.mqtt.sessions.session import Session
 from gateway.mqtt.workers.arriving import ArrivingSessions

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.sessions.router import Router
 from gateway.notices.arrivals import STAY_MS, Arrivals, distance_m
 from gateway.notices.notices import FRESH_MS, MachineLock, Notices, event_of

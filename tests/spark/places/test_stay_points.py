@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from spark.fixes.fixes import Fixes, to_units
-from spark.places.stay_points import EARTH_RADIUS_M, STAY_TYPE, StayFinder, haversine_m, link_places
+from spark.fixes.fixes import EARTH_RADIUS_M, Fixes, to_units
+from spark.places.stay_points import STAY_TYPE, StayFinder, haversine_m, link_places
 from spark.places.stays import Stays
 from tests.spark.synthetic import make_person
 

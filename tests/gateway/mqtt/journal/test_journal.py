@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from gateway.mqtt.journal import journal as module
 from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.packets.encoder import encode_puback
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import PacketType, ReasonCode
 from gateway.mqtt.sessions.handover import ASK_AGAIN
 from gateway.mqtt.sessions.link import CLOSED
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.router import Router
 from tests.gateway.mqtt.in_memory import User, Wire, new_router, split_packets
 from waylog.history.erasures import Erasure

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.journal.seats import Seat
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import PacketType
-from gateway.mqtt.sessions.message import Message
 from tests.gateway.mqtt.in_memory import User, Wire, new_router, split_packets
 from tests.gateway.records import StoredRecord
 

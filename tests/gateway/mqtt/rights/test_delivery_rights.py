@@ -13,10 +13,10 @@ import pytest
 
 from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FriendFilter
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.rights.acl import AccessRules
 from gateway.mqtt.rights.delivery_rights import DeliveryRights
 from gateway.mqtt.rights.pending_friend_messages import USER_MESSAGES_MAX
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.router import Router
 from gateway.mqtt.settings import Settings
 from gateway.users.auth import Identity

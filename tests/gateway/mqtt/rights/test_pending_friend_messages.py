@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.rights.pending_friend_messages import (
     BYTES_MAX,
     USER_BYTES_MAX,
     USER_MESSAGES_MAX,
     PendingFriendMessages,
 )
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.session import Session
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import User

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.packets.message import Message
 from tests.gateway.mqtt.moving_clients import TOPIC, Client, MovingClients
 
 

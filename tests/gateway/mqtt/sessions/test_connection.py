@@ -14,9 +14,9 @@ from gateway.mqtt.packets.encoder import (
     encode_publish,
     encode_suback,
 )
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import PacketType, Properties, PropertyId, ReasonCode
 from gateway.mqtt.sessions.link import CLOSED, CONNECTED
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import User, Wire, new_router, split_packets
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import PacketType
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.push import MqttAddressChannel, own_card
 from gateway.mqtt.sessions.router import Router
 from gateway.users.cards import card, location

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import matches
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.sessions.retained import RetainedStore
 
 

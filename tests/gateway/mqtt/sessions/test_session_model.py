@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gateway.mqtt.packets.encoder import encode_acknowledgement, encode_puback
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import PacketType
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import Wire, new_router, split_packets
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from gateway.mqtt.sessions.message import Message
+from gateway.mqtt.packets.message import Message
 from tests.gateway.mqtt.moving_clients import TOPIC, ModelWorker, MovingClients
 
 #: Steps until the client of a session that moves is connected again, and all workers know it.

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.requests import RelayUnavailable
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.workers.membership import DeduplicatingSubmitter
 from gateway.mqtt.workers.relay import EVERYBODY, Relay, watched
 from gateway.mqtt.workers.relay_client import RelayClient

@@ -24,8 +24,8 @@ from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FriendFilter
 from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.listening.listener import MqttServer, start_mqtt
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import EVERYTHING, ElsewhereInterest, matches
-from gateway.mqtt.sessions.message import Message
 from gateway.mqtt.workers.interest import InterestTable, OwnInterest, interest_of
 from gateway.mqtt.workers.membership import DeduplicatingSubmitter, LocalChannel, join
 from gateway.mqtt.workers.worker_hub import WorkerHub

@@ -1,0 +1,106 @@
+"""The plan of the folders: no folder imports one that imports it, and none grows too large.
+
+import-linter checks the order of the packages. It does not see Cython modules, so both kinds of
+source files are read here. Imports for type checking alone do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGES: Final = (
+    *("waylog", "broker_core", "gateway", "geoservice", "consumers", "spark", "load_tests"),
+)
+MODULES_MAX: Final = 21
+#: One file for each API, or for each family of APIs.
+LARGER: Final = {
+    "broker_core.protocol.definitions": 80,
+    "broker_core.coordinator": 28,
+    "broker_core.server.handlers": 26,
+}
+
+_CYTHON_IMPORT: Final = re.compile(r"^\s*from ([\w.]+) c?import (\([^)]*\)|[^\n(]*)", re.MULTILINE)
+
+
+def sources() -> dict[str, list[Path]]:
+    """Return the files of each module; a Cython module has several."""
+    modules: dict[str, list[Path]] = defaultdict(list)
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.suffix in {".py", ".pyx", ".pxd"}:
+                name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+                modules[name.removesuffix(".__init__")].append(path)
+    return modules
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the modules that a file imports from, and the imported names."""
+    if path.suffix == ".py":
+        for node in runtime_nodes(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                yield node.module, [each.name for each in node.names]
+            elif isinstance(node, ast.Import):
+                yield from ((each.name, []) for each in node.names)
+    else:
+        for module, names in _CYTHON_IMPORT.findall(path.read_text()):
+            yield module, re.findall(r"\w+", names)
+
+
+def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all nodes except those below `if TYPE_CHECKING`."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from runtime_nodes(node)
+
+
+def folder_of(module: str, modules: dict[str, list[Path]]) -> str:
+    """Return the folder of a module; a package is its own."""
+    if any(path.name == "__init__.py" for path in modules[module]):
+        return module
+    return module.rpartition(".")[0]
+
+
+def test_no_folder_imports_one_that_imports_it() -> None:
+    modules = sources()
+    graph: dict[str, set[str]] = defaultdict(set)
+    why: dict[tuple[str, str], str] = {}
+    for module, paths in modules.items():
+        for path in paths:
+            for imported, names in imports_of(path):
+                for target in (*(f"{imported}.{name}" for name in names), imported):
+                    if target in modules:
+                        one, other = folder_of(module, modules), folder_of(target, modules)
+                        if one != other:
+                            graph[one].add(other)
+                            why[one, other] = f"{module} imports {target}"
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        cycle = error.args[1]
+        steps = [why[each] for each in zip(cycle[1:], cycle, strict=False)]
+        pytest.fail("folders in a circle: " + "; ".join(reversed(steps)))
+
+
+def test_folders_have_few_modules() -> None:
+    modules = sources()
+    sizes = Counter(
+        folder_of(name, modules)
+        for name, paths in modules.items()
+        if all(path.name != "__init__.py" for path in paths)
+    )
+    assert len(sizes) > 40
+    too_large = {
+        folder: count for folder, count in sizes.items() if count > LARGER.get(folder, MODULES_MAX)
+    }
+    assert not too_large
