@@ -70,6 +70,11 @@ extensions() {
   # shellcheck disable=SC2086
   done_for extensions setup.py $sources && return
   say "compiling Cython extensions"
+  local compiled
+  # What an older version has left: its sources are elsewhere now.
+  while read -r compiled; do
+    [ -f "${compiled%%.*}.pyx" ] || rm -f "$compiled"
+  done < <(find waylog broker_core gateway geoservice consumers spark load_tests -name '*.so')
   $venv/bin/python setup.py -q build_ext --inplace -j 2 >build-extensions.log 2>&1 \
     || { tail -n 40 build-extensions.log >&2; exit 1; }
   rm -f build-extensions.log
@@ -83,7 +88,7 @@ bytecode() {
 }
 
 world() {
-  local inputs=(pyproject.toml geoservice/*.py geoservice/index/index.pyx gateway/web/*.py)
+  local inputs=(pyproject.toml geoservice/{index,search,world}/*.py geoservice/index/index.pyx gateway/web/*.py)
   done_for world "${inputs[@]}" && [ -f geoservice/world/world.bin ] && [ -d gateway/web/vendor ] \
     && [ -d gateway/web/world ] && return
   say "building the embedded world: towns, borders, base map"
