@@ -10,6 +10,7 @@ from typing import Generic
 from consumers.processor import Processor, StateT
 from waylog.observability.interceptors import Telemetry
 from waylog.process.broker_liveness import BrokerLiveness
+from waylog.process.watchdog import Watchdog
 
 
 @dataclass(frozen=True)
@@ -63,3 +64,4 @@ class Membership(Generic[StateT]):
     counters: Counters = field(default_factory=Counters)
     stopping: threading.Event = field(default_factory=threading.Event)
     contact: BrokerLiveness = field(default_factory=BrokerLiveness)
+    watchdog: Watchdog = field(default_factory=Watchdog)

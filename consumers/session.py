@@ -81,6 +81,7 @@ class Session(Generic[StateT]):
         self._counters = membership.counters
         self._stopping = membership.stopping
         self._contact = membership.contact
+        self._watchdog = membership.watchdog
         self._topic = membership.topic
         self._assignments: dict[int, _Assignment[StateT]] = {}
         self._unacknowledged: deque[_Batch[StateT]] = deque()
@@ -161,6 +162,7 @@ class Session(Generic[StateT]):
         reported, last_report = Counters(**vars(counters)), time.monotonic()
         cpu_before = time.process_time()
         while not self._stopping.is_set():
+            self._watchdog.alive()
             messages = self._next_messages()
             self._resume_restored()
             batch = self._sort(messages)
@@ -467,6 +469,7 @@ class Session(Generic[StateT]):
         names = (self._topic, self._processor.state_topic)
         said = False
         while not self._stopping.is_set():
+            self._watchdog.alive()
             try:
                 counts = [self._partition_count(name) for name in names]
             except KafkaException:

@@ -20,6 +20,7 @@ from waylog.process.file_limit import raise_file_limit
 from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.process.notify import notify_ready
 from waylog.process.storage_trouble import DISK_IS_FULL, describe
+from waylog.process.watchdog import EventLoopWatchdog
 
 logger = logging.getLogger(__name__)
 
@@ -175,6 +176,7 @@ async def _serve(config: BrokerConfig) -> int:
         logger.info("listener %s at %s", name, endpoint)
     tune_garbage_collector()
     notify_ready()
+    EventLoopWatchdog(asyncio.get_running_loop())
     broker.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
     if unexpected:

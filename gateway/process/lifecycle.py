@@ -13,6 +13,7 @@ from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
 from waylog.process.background import end_on_failure
 from waylog.process.file_limit import raise_file_limit
 from waylog.process.notify import notify_ready
+from waylog.process.watchdog import EventLoopWatchdog
 from waylog.sealing.sealing import LogProducer
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ async def serve_until_stopped(
         stopping.cancel()
         producer, where = starting.result()
         notify_ready()
+        stack.callback(EventLoopWatchdog(loop).close)
         logger.info("%s ready %s", name, where)
         while not stop.is_set():
             if producer.fatal is not None:

@@ -426,6 +426,7 @@ async def _serve_until_stopped(
     from waylog.network.peer_parties import ClientIdentifier
     from waylog.process.file_limit import raise_file_limit, room_for_connections
     from waylog.process.notify import notify_ready
+    from waylog.process.watchdog import EventLoopWatchdog
 
     # There is no access log, because its lines would hold the coordinates of requests.
     runner = web.AppRunner(make_app(geocoder, fallback), access_log=None, shutdown_timeout=5.0)
@@ -453,6 +454,7 @@ async def _serve_until_stopped(
             geocoder.current.index_version,
         )
         notify_ready()
+        EventLoopWatchdog(asyncio.get_running_loop())
         await stopping.wait()
         server.close()
     finally:

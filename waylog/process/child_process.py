@@ -72,6 +72,11 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError):
             self._popen.terminate()
 
+    def abort(self) -> None:
+        """Have the process print where its threads are, and end (SIGABRT)."""
+        with contextlib.suppress(ProcessLookupError):
+            self._popen.send_signal(signal.SIGABRT)
+
     def resume(self) -> None:
         """Resume the process and its children after they were stopped (SIGCONT).
 

@@ -36,6 +36,11 @@ PAUSE_LONGEST_S: Final = 5.0
 HEALTHY_AFTER_S: Final = 10.0
 STOP_TIMEOUT_S: Final = 10.0
 KILL_TIMEOUT_S: Final = 5.0
+WATCHDOG_S: Final = 60.0
+#: Seconds between two looks at whether a process reports progress.
+_GUARD_S: Final = 1.0
+#: Seconds for an aborted process to print where its threads are.
+_ABORT_S: Final = 2.0
 #: Seconds for which a failing first start is repeated before `wait_ready` raises its error.
 FIRST_START_S: Final = 2.0
 #: The exit status for a wrong command line: starting again would not help.
@@ -66,6 +71,8 @@ class ProcessSpec:
     argv: Sequence[str]
     environment: dict[str, str] = field(default_factory=dict)
     ready_timeout_s: float = 60.0
+    #: Seconds after which a process is restarted that has reported progress, and then no more.
+    watchdog_s: float = WATCHDOG_S
     #: Seconds between SIGTERM and SIGKILL.
     stop_timeout_s: float = STOP_TIMEOUT_S
 
@@ -93,6 +100,8 @@ class _Process:
         self._told = ""
         self._told_at = 0.0
         self._log = OutputLog(log_path)
+        # Seconds since its last report of progress; None until the first one.
+        self._silent_s: float | None = None
         self._notify_name = f"waylog-{os.getpid()}-{id(self):x}"
         try:
             self._notify = self._open_notify()
@@ -235,7 +244,12 @@ class _Process:
             try:
                 child = ChildProcess(
                     self.spec.argv,
-                    os.environ | self.spec.environment | {"NOTIFY_SOCKET": "@" + self._notify_name},
+                    os.environ
+                    | self.spec.environment
+                    | {
+                        "NOTIFY_SOCKET": "@" + self._notify_name,
+                        "WATCHDOG_USEC": str(round(self.spec.watchdog_s * 1e6)),
+                    },
                     writing,
                 )
             finally:
@@ -249,16 +263,39 @@ class _Process:
         self._child = child
         self.pid = child.pid
         copying = asyncio.create_task(self._copy_output(output), name=f"{self.spec.name} output")
+        self._silent_s = None
+        guarding = asyncio.create_task(self._guard(child), name=f"{self.spec.name} watchdog")
         self._changed()
         try:
             if self._stopping.is_set():  # set while the process was being started
                 child.terminate()
             return await child.wait()
         finally:
+            guarding.cancel()
             # Its own children (a JVM) must not run on beside the next one.
             child.kill_group()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(copying, 1.0)
+
+    async def _guard(self, child: ChildProcess) -> None:
+        """Abort a process that no longer reports progress."""
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        while self._silent_s is None or self._silent_s < self.spec.watchdog_s:
+            await asyncio.sleep(_GUARD_S)
+            now = loop.time()
+            if self._silent_s is not None:
+                # If this process was stopped, or the machine asleep, the child may have been too.
+                self._silent_s += min(now - before, 2 * _GUARD_S)
+            before = now
+        if self._stopping.is_set():
+            return
+        logger.error(
+            "%s has made no progress for %.0f s and is aborted", self.spec.name, self._silent_s
+        )
+        child.abort()
+        await asyncio.sleep(_ABORT_S)
+        child.kill_group()
 
     async def _copy_output(self, output: asyncio.StreamReader) -> None:
         while True:
@@ -294,6 +331,8 @@ class _Process:
         for line in message.splitlines():
             if line.startswith(b"STATUS="):
                 self._said(line.removeprefix(b"STATUS=").decode("utf-8", "replace"))
+        if b"WATCHDOG=1" in message.splitlines():
+            self._silent_s = 0.0
         if b"READY=1" in message.splitlines():
             self.is_ready = True
             if not self.first_start.done():

@@ -481,3 +481,50 @@ async def test_a_process_that_hangs_is_killed_after_its_time_with_one_line(
     assert time.monotonic() - started >= 0.5
     assert not any(map(child_processes.is_alive, pids))
     assert caplog.messages == ["hanging did not stop in time and is killed"]
+
+
+async def test_a_process_that_makes_no_progress_is_aborted_and_started_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = """
+        import asyncio, sys, time
+        from pathlib import Path
+        from waylog.process.notify import notify_ready
+        from waylog.process.watchdog import EventLoopWatchdog
+
+        def hangs_here():
+            time.sleep(600)
+
+        async def main():
+            notify_ready()
+            EventLoopWatchdog(asyncio.get_running_loop())
+            await asyncio.sleep(0.5)
+            if not Path(sys.argv[1]).exists():
+                Path(sys.argv[1]).touch()
+                hangs_here()
+            await asyncio.sleep(600)
+
+        asyncio.run(main())
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    hanging = spec("one", program)
+    argv = [*hanging.argv, str(tmp_path / "has hung")]
+    supervisor.start(replace(hanging, argv=argv, watchdog_s=3.0))
+    await supervisor.wait_ready("one")
+    await until(lambda: state(tmp_path, "one")["restarts"] == 1, 60.0)
+    assert "one has made no progress for 3 s and is aborted" in caplog.text
+    await until(lambda: "hangs_here" in (tmp_path / "logs" / "one.log").read_text())
+    await until(lambda: state(tmp_path, "one")["ready"])
+    # The next life makes progress, and goes on for longer than that.
+    await asyncio.sleep(4.0)
+    assert state(tmp_path, "one")["restarts"] == 1
+    await supervisor.stop()
+
+
+async def test_a_process_that_never_reports_progress_is_not_watched(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(replace(spec("one", READY_THEN_WAIT), watchdog_s=0.1))
+    await supervisor.wait_ready("one")
+    await asyncio.sleep(3.0)
+    assert state(tmp_path, "one")["restarts"] == 0
+    await supervisor.stop()

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.event_loops import on_both_event_loops
+from waylog.process.watchdog import EventLoopWatchdog, Watchdog, interval_s
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listening.bind(str(tmp_path / "notify"))
+    listening.settimeout(30)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setenv("WATCHDOG_USEC", "150000")
+    with listening:
+        yield listening
+
+
+@pytest.mark.parametrize("allowed", ["", "0", "soon", "-5"])
+def test_nobody_is_told_where_nobody_watches(
+    allowed: str, supervisor: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", allowed)
+    assert interval_s() is None
+    Watchdog().alive()
+    supervisor.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        supervisor.recv(100)
+
+
+def test_a_child_of_the_watched_process_reports_nothing(
+    supervisor: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATCHDOG_PID", str(os.getppid()))
+    assert interval_s() is None
+    monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
+    assert interval_s() == pytest.approx(0.05)
+
+
+def test_a_loop_reports_progress_now_and_then(supervisor: socket.socket) -> None:
+    watchdog = Watchdog()
+    for _ in range(1000):
+        watchdog.alive()
+    assert supervisor.recv(100) == b"WATCHDOG=1"
+    supervisor.setblocking(False)
+    count = 0
+    with pytest.raises(BlockingIOError):
+        while supervisor.recv(100):
+            count += 1
+    assert count < 100
+
+
+@on_both_event_loops
+async def test_an_event_loop_reports_progress_until_that_is_ended(
+    supervisor: socket.socket,
+) -> None:
+    supervisor.setblocking(False)
+    loop = asyncio.get_running_loop()
+    watchdog = EventLoopWatchdog(loop)
+    for _ in range(3):
+        assert await loop.sock_recv(supervisor, 100) == b"WATCHDOG=1"
+    watchdog.close()
+    await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await loop.sock_recv(supervisor, 100)

@@ -1,0 +1,74 @@
+"""Reports that a process makes progress, with the protocol of sd_watchdog_enabled(3).
+
+A supervisor that watches puts a time into WATCHDOG_USEC. A process that has become ready sends
+WATCHDOG=1 at least that often. One that stops doing so hangs: the supervisor aborts it (SIGABRT),
+which prints where each thread is, and starts it again. systemd does the same (`WatchdogSec=`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import os
+import time
+from typing import Final
+
+from waylog.process.notify import notify
+
+ALIVE: Final = "WATCHDOG=1"
+
+
+def interval_s() -> float | None:
+    """Return the seconds between two reports, a third of what is allowed; None: nobody watches."""
+    allowed, own = os.environ.get("WATCHDOG_USEC", ""), str(os.getpid())
+    if not allowed.isdigit() or os.environ.get("WATCHDOG_PID", own) != own:
+        return None
+    return int(allowed) / 3e6 or None
+
+
+class Watchdog:
+    """For a loop that calls `alive` in each of its rounds."""
+
+    def __init__(self) -> None:
+        self._interval_s = interval_s()
+        self._reported = -float("inf")
+        if self._interval_s is not None:
+            _print_threads_when_aborted()
+
+    def alive(self) -> None:
+        """Report progress, unless that was done a moment ago."""
+        if self._interval_s is None:
+            return
+        now = time.monotonic()
+        if now - self._reported >= self._interval_s:
+            self._reported = now
+            notify(ALIVE)
+
+
+class EventLoopWatchdog:
+    """Reports progress as long as an event loop runs its timers."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._interval_s = interval_s()
+        self._timer: asyncio.TimerHandle | None = None
+        if self._interval_s is not None:
+            _print_threads_when_aborted()
+            self._alive()
+
+    def close(self) -> None:
+        """Report no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _alive(self) -> None:
+        assert self._interval_s is not None
+        notify(ALIVE)
+        self._timer = self._loop.call_later(self._interval_s, self._alive)
+
+
+def _print_threads_when_aborted() -> None:
+    # Standard error may be closed, or no file.
+    with contextlib.suppress(RuntimeError, ValueError, OSError):
+        faulthandler.enable()
