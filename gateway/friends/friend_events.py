@@ -17,7 +17,7 @@ import msgspec
 from gateway.formats import Context, owntracks, positions
 from gateway.friends.friend_filter import HOME_MS, FriendFilter, told_at
 from gateway.users.cards import card, location
-from gateway.views.views import ViewEvent
+from gateway.views.view import ViewEvent
 from waylog.kafka.topics import ADDRESS, LOCATION
 from waylog.messages import Address, Fix, decode_address, decode_fix, encode
 

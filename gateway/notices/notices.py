@@ -20,8 +20,8 @@ import msgspec
 from gateway.notices.arrivals import Arrival, Arrivals
 from gateway.notices.owntracks_downlink import name_of, transition
 from gateway.users.cards import tid_of
+from gateway.views.location_view import LocationView
 from gateway.views.places import Places
-from gateway.views.views import LocationView
 from waylog.messages import Event, decode_address, fix_id
 from waylog.observability.telemetry import now_ms
 

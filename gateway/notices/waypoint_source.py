@@ -10,8 +10,8 @@ import msgspec
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import has_wildcard, matches
 from gateway.notices.owntracks_downlink import set_waypoints
+from gateway.views.location_view import LocationView
 from gateway.views.places import Places
-from gateway.views.views import LocationView
 
 if TYPE_CHECKING:
     from gateway.mqtt.sessions.router import Router

@@ -45,10 +45,11 @@ from gateway.users.card_book import CardBook
 from gateway.users.database import UserStore
 from gateway.users.permissions import Permissions
 from gateway.viewers.viewers import Viewers
+from gateway.views.address_view import AddressView
+from gateway.views.location_view import LocationView
 from gateway.views.pipeline import GroupLag, Pipeline
 from gateway.views.places import START_S, Places
 from gateway.views.snapshots.view_keeper import ViewKeeper
-from gateway.views.views import AddressView, LocationView
 from waylog.config import Endpoint
 from waylog.kafka.batch_producer import open_producer
 from waylog.network.connection_pool import ConnectionPool

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from gateway.viewers.cursors import CursorSeal
-from gateway.views.views import ViewEvent
+from gateway.views.view import ViewEvent
 from waylog.kafka.topics import ADDRESS, LOCATION
 
 EVENT_NAMES: Final = {LOCATION: "fix", ADDRESS: "address"}

@@ -23,7 +23,7 @@ from confluent_kafka import (
 
 from gateway.limits.pools import Turns
 from gateway.viewers.cursors import Cursor
-from gateway.views.views import ViewEvent
+from gateway.views.view import ViewEvent
 from waylog.kafka.clients import consumer_config
 from waylog.sealing.sealing import opener
 

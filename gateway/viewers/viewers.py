@@ -24,7 +24,7 @@ from gateway.users.permissions import (
 )
 from gateway.viewers.cursors import Cursor, encode_cursor, written
 from gateway.viewers.live_events import Batch, Feed, LiveEvent
-from gateway.views.views import ViewEvent
+from gateway.views.view import ViewEvent
 from waylog.kafka.topics import ADDRESS, LOCATION
 
 logger = logging.getLogger(__name__)

@@ -1,8 +1,9 @@
 from collections.abc import Callable, Sequence
 
 from gateway.fixes.known_fixes import KnownFixes
+from gateway.views.location_view import LocationView
 from gateway.views.snapshots.key_view import KeyView
-from gateway.views.views import LocationView, Record, ViewEvent
+from gateway.views.view import Record, ViewEvent
 
 def take_fixes(
     view: LocationView,

@@ -11,7 +11,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from gateway.observability.metrics import GatewayMetrics
-from gateway.views.views import AddressView, LocationView
+from gateway.views.address_view import AddressView
+from gateway.views.location_view import LocationView
 from waylog.kafka.clients import consumer_config
 from waylog.kafka.topics import LOCATION
 

@@ -20,8 +20,8 @@ import pytest
 
 from gateway.http.listener import HttpServer, start_http
 from gateway.http.requests.services import Services
+from gateway.views.location_view import LocationView
 from gateway.views.track_store import TrackStore
-from gateway.views.views import LocationView
 from tests.attacks.turns import REPEATED_TURN_MS_MAX, TURN_MS_MAX, Turns, measured_turns
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog, fix, record

@@ -14,7 +14,7 @@ from gateway.mqtt.packets.packets import PacketType, Properties
 from tests.attacks.test_mqtt_qos_2 import RawClient
 from tests.gateway.mqtt.in_memory import WAIT_S, PahoClient, Platform, changed, eventually
 from tests.gateway.mqtt.in_memory import address as address_of
-from tests.gateway.mqtt.journal.test_journal import Log, Record, Worker, publish
+from tests.gateway.mqtt.journal_worker import Log, Record, Worker, publish
 
 BAD = ["\x01", "\n", "\x1f", "\x7f", "\x85", "\x9f", "\ufdd0", "\ufdef", "\ufffe", "\U0001ffff"]
 NOTE = "devices/ada/phone/note"

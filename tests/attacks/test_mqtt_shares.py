@@ -20,8 +20,8 @@ from tests.gateway.mqtt.in_memory import (
     new_router,
     split_packets,
 )
-from tests.gateway.mqtt.journal.test_journal import Log, Worker, payloads
-from tests.gateway.mqtt.journal.test_journal import publish as publish_to_router
+from tests.gateway.mqtt.journal_worker import Log, Worker, payloads
+from tests.gateway.mqtt.journal_worker import publish as publish_to_router
 from tests.gateway.mqtt.workers.test_workers import connected, workers
 
 EVE, ADA = User("eve"), User("ada")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import HOME_MS, FriendFilter
 from gateway.friends.home_blur import RADIUS_M, Circle, circles_around
-from gateway.views.views import ViewEvent
+from gateway.views.view import ViewEvent
 from waylog.messages import Fix, encode
 
 METRES_PER_DEGREE: Final = 111_195

@@ -20,9 +20,10 @@ from gateway.users.card_book import CardBook
 from gateway.users.database import UserStore
 from gateway.users.permissions import Permissions
 from gateway.viewers.viewers import Viewers
+from gateway.views.address_view import AddressView
+from gateway.views.location_view import LocationView
 from gateway.views.pipeline import GroupLag, Pipeline
 from gateway.views.places import Places
-from gateway.views.views import AddressView, LocationView
 from tests.gateway.records import MemoryLog, MemoryTelemetry
 from waylog.network.served_hosts import ServedHosts
 

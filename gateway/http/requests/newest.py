@@ -8,7 +8,7 @@ from gateway.friends.friend_filter import told_at
 from gateway.http.requests.services import Services
 from gateway.users.auth import Identity
 from gateway.users.permissions import Visibility, friends_since, visibility_of
-from gateway.views.views import newest_fix
+from gateway.views.location_view import newest_fix
 from waylog.messages import Address, Fix
 
 

@@ -30,9 +30,10 @@ from gateway.users.known_browsers import KnownBrowsers
 from gateway.users.permissions import Permissions
 from gateway.viewers.cursors import CURSORS_SECRET, CursorSeal
 from gateway.viewers.viewers import Viewers
+from gateway.views.address_view import AddressView
+from gateway.views.location_view import LocationView
 from gateway.views.pipeline import Pipeline
 from gateway.views.places import Places
-from gateway.views.views import AddressView, LocationView
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.served_hosts import ServedHosts
 from waylog.process.file_limit import room_for_connections

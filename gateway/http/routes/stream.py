@@ -26,7 +26,7 @@ from gateway.viewers.cursors import BadCursor, Cursor, encode_cursor
 from gateway.viewers.live_events import EVENT_NAMES, sse_of
 from gateway.viewers.log_range import LogRanges
 from gateway.viewers.viewers import BoundingBox, Filter, TooManyViewers, Viewer
-from gateway.views.views import ViewEvent
+from gateway.views.view import ViewEvent
 from waylog.network.peer_parties import party_of
 
 HEARTBEAT_S: Final = 15.0

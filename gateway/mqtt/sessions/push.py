@@ -19,7 +19,7 @@ from gateway.mqtt.packets.topics import Subscription, has_wildcard, matches
 from gateway.mqtt.sessions.retained import LOOKED_AT
 from gateway.mqtt.sessions.router import Router
 from gateway.users.cards import card, location, street_of
-from gateway.views.views import newest_fix
+from gateway.views.location_view import newest_fix
 from waylog.messages import Address, decode_address, encode
 
 _QOS: Final = 1

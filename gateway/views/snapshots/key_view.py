@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key
 from gateway.views.fix_view import take_keys
-from gateway.views.views import Record, View
+from gateway.views.view import Record, View
 from waylog.history.erasures import Erasures
 from waylog.kafka.topics import LOCATION
 

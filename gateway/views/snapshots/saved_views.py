@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, TypeVarTuple
 from gateway.fixes.device_times import DeviceTimes
 from gateway.fixes.known_fixes import device_key
 from gateway.fixes.stored_keys import StoredKeys
+from gateway.views.address_view import AddressView
+from gateway.views.location_view import LocationView
 from gateway.views.snapshots.key_files import KeyFiles, alive
 from gateway.views.snapshots.key_view import KeyView
 from gateway.views.snapshots.reading_plan import OffsetRanges, fits
@@ -31,7 +33,6 @@ from gateway.views.snapshots.view_snapshot import (
     read,
     write,
 )
-from gateway.views.views import AddressView, LocationView
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.topic_extent import TopicExtent
 from waylog.kafka.topics import LOCATION

@@ -16,10 +16,12 @@ from typing import Any, Final
 
 import msgspec
 
+from gateway.views.address_view import AddressView
+from gateway.views.location_view import LocationView
 from gateway.views.snapshots.key_view import KeyView
 from gateway.views.snapshots.reading_plan import BEHIND_MAX, OffsetRanges, ReadingPlan, plan
 from gateway.views.snapshots.saved_views import UNWRITTEN_BYTES_MAX, SavedViews
-from gateway.views.views import AddressView, LocationView, Record
+from gateway.views.view import Record
 from waylog.history.erasures import Erasure, ErasureLog, Erasures
 from waylog.kafka.batch_reader import BatchReader, open_reader
 from waylog.kafka.clients import LogReader, LogUnreachable

@@ -12,7 +12,7 @@ from gateway.friends.friend_filter import HOME, HOME_MS, VISIT_MS, FriendFilter
 from gateway.friends.home_blur import RADIUS_M
 from gateway.tracks.track_points import Points, as_told, unpacked
 from gateway.views.track_store import pack_point
-from gateway.views.views import ViewEvent
+from gateway.views.view import ViewEvent
 from waylog.messages import Address, Fix, decode_fix, encode
 
 LAT, LON = 47.0, 9.0

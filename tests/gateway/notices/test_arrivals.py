@@ -16,8 +16,8 @@ from gateway.notices.arrivals import STAY_MS, Arrivals, distance_m
 from gateway.notices.notices import FRESH_MS, MachineLock, Notices, event_of
 from gateway.notices.owntracks_downlink import name_of, set_waypoints
 from gateway.notices.waypoint_source import WaypointSource
+from gateway.views.location_view import LocationView
 from gateway.views.places import Places, PlacesUnavailable
-from gateway.views.views import LocationView
 from tests.gateway.mqtt.in_memory import User, Wire, new_router
 from tests.gateway.records import NOW, address, fix, record
 from tests.gateway.running import Gateway, Login, json_of

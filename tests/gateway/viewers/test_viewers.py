@@ -26,7 +26,7 @@ from gateway.viewers.cursors import Cursor, CursorSeal, written
 from gateway.viewers.live_events import Batch, Feed, LiveEvent
 from gateway.viewers.viewers import BoundingBox, Filter, TooManyViewers, Viewer, Viewers
 from gateway.views.places import Places
-from gateway.views.views import ViewEvent
+from gateway.views.view import ViewEvent
 from waylog.messages import Fix, encode
 
 TELLING = FriendEventFilter(FriendFilter(Places(None), b"secret"))

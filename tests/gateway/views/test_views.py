@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from gateway.fixes.known_fixes import fix_key
 from gateway.tracks.track_points import merged, unpacked
+from gateway.views.address_view import AddressView
 from gateway.views.fix_view import take_fixes
+from gateway.views.location_view import LocationView, _location_event
 from gateway.views.track_store import TrackStore
-from gateway.views.views import AddressView, LocationView, Rate, ViewEvent, _location_event
+from gateway.views.view import Rate, ViewEvent
 from tests.gateway.records import NOW, StoredRecord, address, fix, record
 from waylog.messages import Fix, encode
 

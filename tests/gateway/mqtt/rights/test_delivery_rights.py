@@ -24,7 +24,7 @@ from gateway.users.database import UserStore
 from gateway.users.permissions import Permissions
 from gateway.views.places import Places
 from tests.gateway.mqtt.in_memory import Wire, split_packets
-from tests.gateway.mqtt.journal.test_journal import Log, Worker
+from tests.gateway.mqtt.journal_worker import Log, Worker
 
 
 def now_s() -> int:

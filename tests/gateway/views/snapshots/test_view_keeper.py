@@ -16,8 +16,9 @@ from confluent_kafka.admin import AdminClient
 from gateway.fixes.known_fixes import device_key, fix_key, use_secret
 from gateway.fixes.siphash import KEY_BYTES
 from gateway.tracks.track_points import unpacked
+from gateway.views.address_view import AddressView
+from gateway.views.location_view import LocationView
 from gateway.views.snapshots.view_keeper import ViewKeeper
-from gateway.views.views import AddressView, LocationView
 from tests.consumers.running import Broker
 from tests.gateway.records import NOW, StoredRecord, address, fix
 from waylog.history.erasures import append_erasures
