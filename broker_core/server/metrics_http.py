@@ -20,6 +20,7 @@ from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.served_hosts import ServedHosts
+from waylog.network.stop_accepting import stop_accepting
 from waylog.observability.metrics_token import is_metrics_token, shown_secret
 from waylog.supervision.reserved_ports import is_held
 
@@ -78,7 +79,8 @@ class MetricsServer:
     async def close(self) -> None:
         """Stop listening, and abort open connections."""
         if self._server is not None:
-            self._server.close()
+            server, self._server = self._server, None
+            await stop_accepting(server)
         for writer in list(self._clients):
             writer.transport.abort()
 

@@ -45,6 +45,7 @@ from gateway.observability.exposition import exposition
 from gateway.viewers.log_range import LogRanges
 from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
+from waylog.network.stop_accepting import stop_accepting
 from waylog.supervision.reserved_ports import is_held
 
 logger = logging.getLogger(__name__)
@@ -245,7 +246,7 @@ class HttpServer:
 
     async def close(self) -> None:
         """Stop listening, let running requests end, close connections."""
-        self._server.close()
+        await stop_accepting(self._server)
         await self._plain.close(_SHUTDOWN_S)
         await self._runner.cleanup()
 

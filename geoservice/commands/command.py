@@ -424,6 +424,7 @@ async def _serve_until_stopped(
     from waylog.config import Endpoint
     from waylog.network.connection_pool import ConnectionPool
     from waylog.network.peer_parties import ClientIdentifier
+    from waylog.network.stop_accepting import stop_accepting
     from waylog.process.file_limit import raise_file_limit, room_for_connections
     from waylog.process.notify import notify_ready
     from waylog.process.watchdog import EventLoopWatchdog
@@ -456,7 +457,7 @@ async def _serve_until_stopped(
         notify_ready()
         EventLoopWatchdog(asyncio.get_running_loop())
         await stopping.wait()
-        server.close()
+        await stop_accepting(server)
     finally:
         await runner.cleanup()
         parties.close()

@@ -16,6 +16,7 @@ import pytest
 from tests.consumers.running import Broker
 from tests.gateway.raw_http import Answer, Headers, ask, read_answer, request
 from tests.gateway.running import Gateway, Login
+from tests.tcp_server import tcp_server
 
 NAME = "map.example"
 READING = (
@@ -101,11 +102,8 @@ async def relayed(address: tuple[str, int]) -> AsyncIterator[tuple[str, int]]:
         there, to_there = await asyncio.open_connection(*address)
         await asyncio.gather(_copy(reader, to_there), _copy(there, writer))
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[:2]
-    finally:
-        server.close()
+    async with tcp_server(serve) as port:
+        yield "127.0.0.1", port
 
 
 @asynccontextmanager

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
+
+from tests.tcp_server import tcp_server
 
 CONNECT, PUBLISH, SUBSCRIBE, PINGREQ, DISCONNECT = 1, 3, 8, 12, 14
 
@@ -119,41 +121,8 @@ class MqttAcceptor:
 async def mqtt_acceptor() -> AsyncIterator[MqttAcceptor]:
     """Yield an acceptor that listens on a free loopback port."""
     acceptor = MqttAcceptor()
-    async with serving(acceptor.serve) as acceptor.port:
+    async with tcp_server(acceptor.serve) as acceptor.port:
         yield acceptor
-
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@asynccontextmanager
-async def serving(serve: Serve, port: int = 0) -> AsyncIterator[int]:
-    """Run a TCP server; yield its port. At the end all connections are closed."""
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await serve(reader, writer)
-        except ConnectionError:
-            return
-        finally:
-            writer.close()
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(connection(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    server = await asyncio.start_server(accept, "127.0.0.1", port, backlog=4096)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # transports close in the next iteration of the loop
-        await server.wait_closed()
 
 
 async def _length(reader: asyncio.StreamReader) -> int:

@@ -11,7 +11,8 @@ import pytest
 
 from gateway.formats import Context, positions
 from load_tests.fleet import Fleet, bucket_value
-from tests.load_tests.mqtt_acceptor import MqttAcceptor, mqtt_acceptor, serving
+from tests.load_tests.mqtt_acceptor import MqttAcceptor, mqtt_acceptor
+from tests.tcp_server import tcp_server
 
 RUN = "testrun1"
 
@@ -161,7 +162,7 @@ async def test_a_gateway_that_is_not_there_yet_is_found_later() -> None:
         port = acceptor.port
     fleet = Fleet("127.0.0.1", port, devices=3, rate=30.0, run=RUN)
     await asyncio.to_thread(drive, fleet, lambda: fleet.connect_failures >= 3)
-    async with serving(MqttAcceptor().serve, port):
+    async with tcp_server(MqttAcceptor().serve, port):
         await play(fleet, 0.2)
         assert fleet.acknowledged == fleet.sent > 0
         fleet.close()
@@ -185,7 +186,7 @@ async def test_an_answer_that_breaks_the_protocol_costs_the_connection(answer: b
         writer.write(answer)
         await reader.read()
 
-    async with serving(serve) as port:
+    async with tcp_server(serve) as port:
         fleet = Fleet("127.0.0.1", port, devices=1, rate=1.0, run=RUN)
         await asyncio.to_thread(drive, fleet, lambda: fleet.protocol_errors > 0)
         fleet.close()
@@ -209,7 +210,7 @@ async def test_answers_may_arrive_byte_by_byte() -> None:
             await asyncio.sleep(0.001)
         await reader.read()
 
-    async with serving(serve) as port:
+    async with tcp_server(serve) as port:
         fleet = Fleet("127.0.0.1", port, devices=1, rate=0.2, run=RUN)
         await play(fleet, 0.1)
         assert (fleet.sent, fleet.acknowledged, fleet.protocol_errors) == (1, 1, 0)

@@ -17,6 +17,7 @@ from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
+from waylog.network.stop_accepting import stop_accepting
 from waylog.network.tls_handshakes import HandshakeScheduler, TlsHandshake
 from waylog.network.token_bucket import TokenBucket
 from waylog.process.log_throttle import LogThrottle
@@ -101,16 +102,17 @@ class Listener:
             await self._server.start_serving()
             self._sweep()
 
-    def stop_accepting(self) -> None:
+    async def stop_accepting(self) -> None:
         """Accept no new connections."""
         if self._server is not None:
-            self._server.close()
+            server, self._server = self._server, None
+            await stop_accepting(server)
 
     async def close(self) -> None:
         """Stop accepting, and close open connections."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        self.stop_accepting()
+        await self.stop_accepting()
         for connection in list(self._connections):
             connection.close()
         # One iteration to send what has been written; peers that do not receive are cut off then.

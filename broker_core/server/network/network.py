@@ -155,7 +155,7 @@ class Network:
         """Close all listeners and their connections."""
         await self._secrets.close()
         for listener in self.listeners.values():
-            listener.stop_accepting()
+            await listener.stop_accepting()
         for listener in self.listeners.values():
             await listener.close()
         if self._local_peers is not None:

@@ -14,6 +14,7 @@ from broker_core.protocol.definitions import FETCH, OFFSET_COMMIT, PRODUCE
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.late_client import TURNS, check_disconnected
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -168,3 +169,12 @@ async def test_a_token_that_is_too_short_ends_the_start(start: Start, tmp_path: 
     file.write_text("short\n")
     with pytest.raises(OSError, match=r"metrics.token.file: .* holds no token"):
         await start(metrics_listener="127.0.0.1:0", metrics_token_file=str(file))
+
+
+@TURNS
+async def test_a_client_that_connects_while_the_broker_stops_is_disconnected(
+    broker: Broker, turns: int
+) -> None:
+    endpoint = broker.metrics_endpoint
+    assert endpoint is not None
+    await check_disconnected((endpoint.host, endpoint.port), broker.close, turns)

@@ -107,6 +107,9 @@ class Server:
     def getsockname(self) -> tuple[str, int]:
         return self.address
 
+    def fileno(self) -> int:
+        return -1
+
     async def start_serving(self) -> None:
         self.is_serving = True
 

@@ -233,6 +233,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Future[Any]:
         return asyncio.wrap_future(executor.submit(func, *args), loop=self)
 
+    def remove_reader(self, fd: object) -> bool:
+        return False
+
     async def create_server(self, *args: Any, **kwargs: Any) -> Any:
         assert self.sockets is not None
         return self.sockets.create_server(*args, **kwargs)

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from broker_core.configuration.config import BrokerConfig
 from broker_core.server.runtime import Broker, start_broker
+from tests.tcp_server import tcp_server
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import AppendError, AppendQueueFull
 from waylog.kafka.record_batch import partition_of
@@ -222,33 +223,10 @@ class CuttingProxy:
         self._target = target
         self.lose = 0
         self.lost = 0
-        self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self.port = 0
 
-    async def start(self) -> int:
-        self._server = await asyncio.start_server(self._take, "127.0.0.1", 0)
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
-
-    async def close(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        await self._server.wait_closed()
-        for task in self._serving:
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
-
-    def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
-        except BaseException:
-            writer.close()
-            raise
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
         try:
             while True:
                 size = await reader.readexactly(4)
@@ -264,22 +242,21 @@ class CuttingProxy:
                 if api == 3:
                     answer = self._advertised(answer)
                 writer.write(answer_size + answer)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except asyncio.IncompleteReadError:
             pass
         finally:
             upstream_writer.close()
-            writer.close()
 
     def _advertised(self, answer: bytes) -> bytes:
-        assert self._server is not None
-        port = self._server.sockets[0].getsockname()[1]
-        return answer.replace(struct.pack(">i", self._target[1]), struct.pack(">i", port), 1)
+        return answer.replace(struct.pack(">i", self._target[1]), struct.pack(">i", self.port), 1)
 
 
 async def test_a_batch_whose_acknowledgement_was_lost_is_stored_once(broker: Broker) -> None:
     proxy = CuttingProxy((broker.endpoint.host, broker.endpoint.port))
-    port = await proxy.start()
-    async with producing(f"127.0.0.1:{port}", linger_ms=1) as producer:
+    async with (
+        tcp_server(proxy.serve) as proxy.port,
+        producing(f"127.0.0.1:{proxy.port}", linger_ms=1) as producer,
+    ):
         await asyncio.wait_for(producer.append("four", b"0", b"key"), 30)
         futures = []
         for turn in range(5):
@@ -289,7 +266,6 @@ async def test_a_batch_whose_acknowledgement_was_lost_is_stored_once(broker: Bro
                 for number in range(50)
             ]
             await asyncio.wait_for(asyncio.gather(*futures), 30)
-    await proxy.close()
     assert proxy.lost == 5
     messages = await all_records(broker, 251)
     assert [message.value() for message in messages] == [b"%d" % number for number in range(251)]

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tcp_server import Serve, tcp_server
 from waylog.kafka import requests
 from waylog.kafka.broker_connection import BrokerConnection, addresses
 from waylog.kafka.requests import Broker, MalformedAnswer
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
 
 @asynccontextmanager
 async def connected(serve: Serve) -> AsyncIterator[BrokerConnection]:
-    async def serve_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async with tcp_server(serve) as port:
+        loop = asyncio.get_running_loop()
+        connection = await BrokerConnection.connect(loop, "127.0.0.1", port, "test")
         try:
-            await serve(reader, writer)
+            yield connection
         finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve_and_close, "127.0.0.1", 0)
-    host, port = server.sockets[0].getsockname()
-    connection = await BrokerConnection.connect(asyncio.get_running_loop(), host, port, "test")
-    try:
-        yield connection
-    finally:
-        connection.close()
-        server.close()
-        await server.wait_closed()
+            connection.close()
 
 
 async def test_a_broker_that_says_nothing_is_not_waited_for_for_ever() -> None:

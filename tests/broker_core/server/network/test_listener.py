@@ -15,6 +15,7 @@ from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA, PROD
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.late_client import TURNS, check_disconnected
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -278,3 +279,11 @@ async def test_a_waiting_fetch_gets_all_that_became_visible_together(
     await writer.call(PRODUCE, 8, request)
     _, answer = await reader.receive(FETCH, 11)
     assert all(each["records"] for each in answer["responses"][0]["partitions"])
+
+
+@TURNS
+async def test_a_client_that_connects_while_the_broker_stops_is_disconnected(
+    start: Start, turns: int
+) -> None:
+    broker = await start()
+    await check_disconnected((broker.endpoint.host, broker.endpoint.port), broker.close, turns)

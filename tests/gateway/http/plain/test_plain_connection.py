@@ -17,6 +17,7 @@ from gateway.limits.addresses import TrustedProxies
 from gateway.limits.bounds import HttpLimits
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
+from tests.late_client import TURNS, check_disconnected
 from waylog.config import Endpoint
 from waylog.messages import decode_fix
 from waylog.network.peer_parties import party_of
@@ -279,3 +280,13 @@ def test_an_address_is_an_ipv4_address_or_an_ipv6_network() -> None:
     assert party_of("2001:db8::1") == party_of("2001:db8::ffff")
     assert party_of("2001:db8:0:1::1") != party_of("2001:db8::1")
     assert party_of("::ffff:1.2.3.4") == "1.2.3.4"
+
+
+@TURNS
+async def test_a_client_that_connects_while_the_listener_stops_is_disconnected(
+    tmp_path: Path, turns: int
+) -> None:
+    async with parts(tmp_path, log=MemoryLog()) as services:
+        server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
+        address = (server.endpoint.host, server.endpoint.port)
+        await check_disconnected(address, server.close, turns)

@@ -1,0 +1,34 @@
+"""A client that connects in the last moments of a server."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+#: Iterations of the event loop between the client's connection and the stop: the server accepts it
+#: in one, makes a transport in the next, and hands it to a protocol in a third.
+TURNS = pytest.mark.parametrize("turns", range(6))
+
+
+async def check_disconnected(
+    address: tuple[str, int], stop: Callable[[], Awaitable[object]], turns: int
+) -> None:
+    """Connect, stop the server `turns` iterations of the loop later, and see the connection end."""
+    loop = asyncio.get_running_loop()
+    # Blocking, so that the server's loop does not run meanwhile.
+    with socket.create_connection(address) as client:
+        client.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await stop()
+        try:
+            async with asyncio.timeout(10):
+                while await loop.sock_recv(client, 4096):
+                    pass
+        except ConnectionError:
+            pass
+        except TimeoutError:
+            pytest.fail(f"still connected, {turns} turns after it was accepted")
