@@ -259,21 +259,19 @@ cdef bint take_other(FixFields* fields, const Text* name, const Value* value) no
     cdef Text* other
     for index in range(fields.others_count):
         other = &fields.others[index]
-        if (
-            other.size > name.size and other.start[name.size] == b'"'
-            and is_named(name, other.start, name.size)
-        ):
+        # It stands before `name`, so there are more bytes behind it than `name` has.
+        if other.start[name.size] == b'"' and is_named(name, other.start, name.size):
             return False
     if name.size == 0 or fields.others_count == OTHERS_MAX:
         return False
-    if value.kind == b"n" or (value.kind == b'"' and not value.text.size):
-        # Should the name stand twice, the last one counts: a complete reader sees to that.
-        return True
     other = &fields.others[fields.others_count]
     other.start = name.start
-    other.size = value.text.start + value.text.size - name.start
-    if value.kind == b'"':
-        other.size += 1
+    if value.kind == b"n" or (value.kind == b'"' and not value.text.size):
+        other.size = -1
+    else:
+        other.size = value.text.start + value.text.size - name.start
+        if value.kind == b'"':
+            other.size += 1
     fields.others_count += 1
     return True
 

@@ -23,7 +23,7 @@ cdef struct FixFields:
     int64_t time
     Text[OPTIONAL_MAX] optional  # as JSON, by the constants below; a negative size: not known
     Text source
-    Text[OTHERS_MAX] others   # with name, quotes and colon
+    Text[OTHERS_MAX] others   # with name, quotes and colon; a negative size: empty
     int others_count
 
 

@@ -161,6 +161,7 @@ cdef Py_ssize_t write_record(
     slash.
     """
     cdef int index
+    cdef bint is_first = True
     cdef const Text* value
     cdef char* end = put_text(put(out, b'{"id":"', 7), &fields.identity)
     end = put_text(put(end, b'","device":"', 12), device)
@@ -175,11 +176,16 @@ cdef Py_ssize_t write_record(
             end = put_text(put_text(end, &PREFIX_OF[index]), value)
     end = put_text(put(end, b',"source":"', 11), &fields.source)
     end = put(end, b'"', 1)
-    if fields.others_count:
-        end = put(end, b',"attributes":{', 15)
-        for index in range(fields.others_count):
-            if index:
-                end = put(end, b",", 1)
-            end = put_text(put(end, b'"', 1), &fields.others[index])
+    for index in range(fields.others_count):
+        value = &fields.others[index]
+        if value.size < 0:
+            continue
+        if is_first:
+            end = put(end, b',"attributes":{"', 16)
+        else:
+            end = put(end, b',"', 2)
+        end = put_text(end, value)
+        is_first = False
+    if not is_first:
         end = put(end, b"}", 1)
     return put(end, b"}", 1) - out
