@@ -8,6 +8,7 @@ from confluent_kafka import Message
 from consumers.records import OutputRecord
 from waylog.history.erasures import ErasureLog
 from waylog.messages import decode_address
+from waylog.process.watchdog import Watchdog
 
 
 class ErasureFilter:
@@ -20,9 +21,9 @@ class ErasureFilter:
         self._log = ErasureLog(bootstrap_servers)
         self._erasures = self._log.erasures
 
-    def wait(self) -> None:
+    def wait(self, watchdog: Watchdog) -> None:
         """Wait until all erasures in the log have been read; raises LogUnreachable."""
-        self._log.wait()
+        self._log.wait(wait=watchdog.wait)
 
     def close(self) -> None:
         """Stop following the log of erasures."""

@@ -90,7 +90,7 @@ class Session(Generic[StateT]):
         self._failed: KafkaError | None = None  # the error of a result that was not stored
         self._down_said = -1e9
         self._committing = False
-        # Whether the log answers at the end of the session; None until it was asked.
+        # True if the log answers at the end of the session; None until it was asked.
         self._answered: bool | None = None
         self._next_commit = 0.0
         self._batch_began = 0.0
@@ -138,7 +138,7 @@ class Session(Generic[StateT]):
         try:
             if not self._await_topics():
                 return
-            self._erased.wait()
+            self._erased.wait(self._watchdog)
             self._consumer.subscribe(
                 [self._topic],
                 on_assign=self._on_assign,
@@ -289,6 +289,7 @@ class Session(Generic[StateT]):
             except BufferError:
                 # The log does not keep up: wait for it.
                 self._producer.poll(0.05)
+                self._watchdog.alive()
                 self._check_fatal()
                 if self._stopping.is_set():
                     raise SessionFailed("stopped while the log does not keep up") from None
@@ -305,7 +306,7 @@ class Session(Generic[StateT]):
             self._flush()
 
     def _log_answers(self) -> bool:
-        """Return whether to wait for the log at the end; asks it only once in a session."""
+        """Return True if the log answers at the end; asks it only once in a session."""
         if self._answered is None:
             try:
                 self._answered = not self._contact.unanswered
@@ -326,6 +327,7 @@ class Session(Generic[StateT]):
 
     def _flush(self) -> None:
         """Wait a moment; once nothing is in flight, everything was stored or has failed."""
+        self._watchdog.alive()
         on_their_way = self._producer.flush(0.05)
         self._check_fatal()
         if self._failed is not None:

@@ -73,7 +73,7 @@ class Worker(Generic[StateT]):
                 if time.monotonic() - started > settings.restart_pause_s_max:
                     pause_s = settings.restart_pause_s
                 logger.error("starting again in %.0f s: %s", pause_s, error)
-                stopping.wait(pause_s)
+                self._membership.watchdog.wait(stopping, pause_s)
                 pause_s = min(2 * pause_s, settings.restart_pause_s_max)
 
 

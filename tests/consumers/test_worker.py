@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from geoservice.reverse.geocoder import Geocoder
 from tests.consumers.running import Broker, Process, await_condition
@@ -305,3 +313,41 @@ def test_a_resolver_whose_broker_hangs_says_so_and_goes_on(
         resolver.wait_for("the log answers again")
     finally:
         os.kill(broker.process.pid, signal.SIGCONT)
+
+
+def require_two_replicas(broker: Broker, topic: str) -> None:
+    """Have a single broker refuse all that is produced to a topic."""
+    entry = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient(client_config(broker.address, "admin"))
+    [altered] = admin.incremental_alter_configs([resource]).values()
+    altered.result(30)
+
+
+def test_a_resolver_that_waits_for_the_log_is_not_taken_for_one_that_hangs(
+    broker: Broker,
+    start_resolver: StartResolver,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    supervisor.bind(str(tmp_path / "notify"))
+    supervisor.settimeout(30)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setenv("WATCHDOG_USEC", str(1_500_000))
+    require_two_replicas(broker, ADDRESS)
+    devices = Devices(broker, 1)
+    with supervisor:
+        resolver = start_resolver()
+        resolver.wait_for("restored partition 3")
+        devices.send(1)
+        supervisor.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                supervisor.recv(1000)
+        supervisor.settimeout(30)
+        # The first ones may be of the moments before it waited.
+        for _ in range(8):
+            while supervisor.recv(1000) != b"WATCHDOG=1":
+                pass
+    assert committed(broker) == 0

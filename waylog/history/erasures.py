@@ -104,9 +104,16 @@ class ErasureLog:
         self._thread = threading.Thread(target=self._follow, name="erasures", daemon=True)
         self._thread.start()
 
-    def wait(self, timeout_s: float = _SILENCE_MAX_S) -> Erasures:
-        """Wait until the topic was read once; return its erasures. Raises LogUnreachable."""
-        if not self._loaded.wait(timeout_s):
+    def wait(
+        self,
+        timeout_s: float = _SILENCE_MAX_S,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+    ) -> Erasures:
+        """Wait until the topic was read once; return its erasures. Raises LogUnreachable.
+
+        `wait` waits for an event up to a number of seconds.
+        """
+        if not wait(self._loaded, timeout_s):
             raise LogUnreachable(f"topic {ERASURE} did not answer for {timeout_s:.0f} s")
         return self.erasures
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import faulthandler
 import os
+import threading
 import time
 from typing import Final
 
@@ -44,6 +45,15 @@ class Watchdog:
         if now - self._reported >= self._interval_s:
             self._reported = now
             notify(ALIVE)
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        """Wait like `event.wait`, and report progress meanwhile."""
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            self.alive()
+            if event.wait(min(left_s, self._interval_s or left_s)):
+                break
+        return event.is_set()
 
 
 class EventLoopWatchdog:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,29 @@ def test_a_loop_reports_progress_now_and_then(supervisor: socket.socket) -> None
         while supervisor.recv(100):
             count += 1
     assert count < 100
+
+
+def test_a_wait_for_an_event_is_progress(supervisor: socket.socket) -> None:
+    event = threading.Event()
+
+    def heard() -> None:
+        for _ in range(3):
+            assert supervisor.recv(100) == b"WATCHDOG=1"
+        event.set()
+
+    hearing = threading.Thread(target=heard)
+    hearing.start()
+    assert Watchdog().wait(event, 30.0)
+    hearing.join()
+    assert not Watchdog().wait(threading.Event(), 0.01)
+
+
+def test_an_unwatched_process_waits_for_an_event_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WATCHDOG_USEC", raising=False)
+    event = threading.Event()
+    assert not Watchdog().wait(event, 0.01)
+    threading.Timer(0.05, event.set).start()
+    assert Watchdog().wait(event, 30.0)
 
 
 @on_both_event_loops
