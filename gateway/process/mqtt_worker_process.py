@@ -126,6 +126,15 @@ async def _start(
     stack.push_async_callback(parsing.close)
     parties = ClientIdentifier().open()
     stack.callback(parties.close)
+
+    async def join_others(server: MqttServer) -> None:
+        server.channel.chooses_members = False
+        neighbours = join(server, journal, relay, submitter)
+        relay.on_frame = neighbours.on_frame
+        relay.on_open = neighbours.opened
+        neighbours.opened()
+        await neighbours.in_pace.wait()
+
     server = await start_mqtt(
         settings.mqtt,
         submitter=submitter,
@@ -146,14 +155,10 @@ async def _start(
         telling=FriendEventFilter(friend_filter),
         parsing=parsing,
         reuse_port=settings.share_ports,
+        before_listening=join_others,
     )
     places.on_change(server.homes_changed)
-    server.channel.chooses_members = False
     _ask_for_retained(server, relay)
-    neighbours = join(server, journal, relay, submitter)
-    relay.on_frame = neighbours.on_frame
-    relay.on_open = neighbours.opened
-    neighbours.opened()
     stack.push_async_callback(server.close)
     await listen_with_tls(server, options, stack, reuse_port=settings.share_ports)
     permissions.subscribe(lambda _: authenticator.recheck())

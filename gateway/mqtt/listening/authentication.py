@@ -99,10 +99,7 @@ class Authentication:
 
     def _refuse_guess(self, connection: Connection, error: TooManyFailedLogins) -> None:
         self._server.counters["guesses_refused"] += 1
-        if connection.state == CONNECTED:
-            connection.close(ReasonCode.CONNECTION_RATE_EXCEEDED, str(error))
-        else:
-            connection.refuse(ReasonCode.CONNECTION_RATE_EXCEEDED, str(error))
+        connection.reject(ReasonCode.CONNECTION_RATE_EXCEEDED, str(error))
         self._server.wake()
 
     async def _authenticate(self, connection: Connection, packet: Connect) -> None:

@@ -79,21 +79,17 @@ class EnhancedAuthentication:
         if client is None or properties.get(PropertyId.AUTHENTICATION_METHOD) != (
             client.mechanism.name
         ):
-            self._refuse(
-                connection, ReasonCode.PROTOCOL_ERROR, "AUTH of another mechanism than CONNECT's"
-            )
+            connection.reject(ReasonCode.PROTOCOL_ERROR, "AUTH of another mechanism than CONNECT's")
             return
         if client.task is not None:
-            self._refuse(
-                connection, ReasonCode.PROTOCOL_ERROR, "AUTH before the answer to the last"
-            )
+            connection.reject(ReasonCode.PROTOCOL_ERROR, "AUTH before the answer to the last")
             return
         if packet.reason_code == RE_AUTHENTICATE and connection.state == CONNECTED:
             if not self._authentication.may_guess(connection):
                 return
             client.proof, client.steps = client.mechanism.begin(), 0
         elif packet.reason_code != CONTINUE_AUTHENTICATION or client.proof is None:
-            self._refuse(connection, ReasonCode.PROTOCOL_ERROR, "AUTH that nobody has asked for")
+            connection.reject(ReasonCode.PROTOCOL_ERROR, "AUTH that nobody has asked for")
             return
         self._step(connection, client, properties)
 
@@ -106,7 +102,7 @@ class EnhancedAuthentication:
     def _step(self, connection: Connection, client: _Client, properties: Properties | None) -> None:
         client.steps += 1
         if client.steps > _STEPS_MAX:
-            self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "the proof takes too many steps")
+            connection.reject(ReasonCode.NOT_AUTHORIZED, "the proof takes too many steps")
             return
         data = (properties or {}).get(PropertyId.AUTHENTICATION_DATA, b"")
         assert isinstance(data, bytes)
@@ -120,13 +116,13 @@ class EnhancedAuthentication:
         except ProofRefused as refusal:
             client.task = None
             self._authentication.note_wrong_proof(connection, client.connect, str(refusal))
-            self._refuse(connection, ReasonCode.NOT_AUTHORIZED, str(refusal))
+            connection.reject(ReasonCode.NOT_AUTHORIZED, str(refusal))
             server.wake()
             return
         except Exception:
             logger.exception("mechanism %s failed", client.mechanism.name)
             client.task = None
-            self._refuse(connection, ReasonCode.SERVER_UNAVAILABLE, "no proof is possible now")
+            connection.reject(ReasonCode.SERVER_UNAVAILABLE, "no proof is possible now")
             server.wake()
             return
         client.task = None
@@ -143,13 +139,6 @@ class EnhancedAuthentication:
         else:
             client.proof = None
             if not connection.authenticated_again(progress.identity, method, progress.data):
-                self._refuse(connection, ReasonCode.NOT_AUTHORIZED, "a proof for somebody else")
+                connection.reject(ReasonCode.NOT_AUTHORIZED, "a proof for somebody else")
         if connection.owner is not None:
             connection.owner.process(server.time())
-
-    @staticmethod
-    def _refuse(connection: Connection, reason_code: ReasonCode, text: str) -> None:
-        if connection.state == CONNECTED:
-            connection.close(reason_code, text)
-        else:
-            connection.refuse(reason_code, text)

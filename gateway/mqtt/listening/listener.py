@@ -42,7 +42,6 @@ from gateway.mqtt.publishing.topic_route import TopicRoute
 from gateway.mqtt.rights.acl import AccessRules
 from gateway.mqtt.rights.delivery_rights import DeliveryRights
 from gateway.mqtt.sessions.connection import LINGER_S, Connection
-from gateway.mqtt.sessions.link import CONNECTED
 from gateway.mqtt.sessions.push import MqttAddressChannel
 from gateway.mqtt.sessions.router import Router
 from gateway.mqtt.sessions.shell import MqttProtocol, Shell
@@ -54,6 +53,7 @@ from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import party_of
+from waylog.network.stop_accepting import stop_accepting
 from waylog.network.tls_handshakes import HandshakeScheduler
 from waylog.network.token_bucket import TokenBucket
 from waylog.observability.telemetry import now_ms
@@ -183,8 +183,8 @@ class MqttServer(Shell):
 
     async def close(self, timeout_s: float = 5.0) -> None:
         """Stop listening, wait until the log confirms what is in flight, and disconnect clients."""
-        for server in self._servers:
-            server.close()
+        while self._servers:
+            await stop_accepting(self._servers.pop())
         if self._pusher is not None:
             self._pusher.unregister(self.channel)
         self.draining = self.saturated = True
@@ -250,10 +250,7 @@ class MqttServer(Shell):
         self.counters[f"{what}_beyond_share"] += 1
         connection = protocol.connection
         connection.abort = what == "unread"
-        if connection.state == CONNECTED:
-            connection.close(ReasonCode.QUOTA_EXCEEDED, text)
-        else:
-            connection.refuse(ReasonCode.QUOTA_EXCEEDED, text)
+        connection.reject(ReasonCode.QUOTA_EXCEEDED, text)
         self.wake()
 
     def party_of_unknown(self, transport: asyncio.BaseTransport | None, address: str) -> str:
@@ -431,12 +428,15 @@ async def start_mqtt(
     telling: FriendEventFilter | None = None,
     parsing: Parsing | None = None,
     reuse_port: bool = False,
+    before_listening: Callable[[MqttServer], Awaitable[None]] | None = None,
 ) -> MqttServer:
     """Listen for MQTT on `endpoint` (with port 0 the system chooses, see `MqttServer.endpoint`).
 
     Without `journal`, sessions and retained messages end with the server. Without `permissions`,
     rights never change. Without `telling`, friends receive nothing. Without `parsing`, large
     messages are parsed in the event loop, which delays other clients.
+
+    The first client may come after `before_listening` has returned.
     """
     server = MqttServer(
         asyncio.get_running_loop(),
@@ -459,5 +459,7 @@ async def start_mqtt(
         telling=telling,
         parsing=parsing,
     )
+    if before_listening is not None:
+        await before_listening(server)
     await server.start(endpoint, pusher, reuse_port=reuse_port)
     return server

@@ -260,6 +260,13 @@ class Connection(Link):
             self.send(encode_disconnect(reason_code, _explained(text, server_reference)))
         self._end(reason_code, text)
 
+    def reject(self, reason_code: ReasonCode, text: str) -> None:
+        """Refuse the client, or disconnect it if it has been accepted."""
+        if self.state == CONNECTED:
+            self.close(reason_code, text)
+        else:
+            self.refuse(reason_code, text)
+
     def _give_up(self) -> None:
         self.close(ReasonCode.SERVER_BUSY, "the log does not accept messages now")
 

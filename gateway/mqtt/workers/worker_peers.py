@@ -7,6 +7,7 @@ of a shared subscription, here or elsewhere, is chosen by the worker where a mes
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -125,6 +126,8 @@ class WorkerPeers:
         # Sessions about to be handed over; messages passed on meanwhile, with their numbers by id.
         self._leaving: set[SessionKey] = set()
         self._passed: OrderedDict[int, tuple[Message, int]] = OrderedDict()
+        #: Set once the epochs issued here are later than those that other workers issued before.
+        self.in_pace = asyncio.Event()
         #: Queues of the sessions that are on their way here.
         self.arriving = ArrivingSessions(router, lambda: self._delivers)
         for subscription in router.all_subscriptions():
@@ -258,6 +261,7 @@ class WorkerPeers:
             self._group_changed(*arguments)
         elif kind == "clock":
             self._journal.epochs.keep_pace(arguments[0])
+            self.in_pace.set()
         elif kind == "came":
             self._gone_elsewhere(*arguments)
         elif kind == "returned":

@@ -46,7 +46,7 @@ class Arrival:
         body = b"\0\4MQTT\4" + bytes([flags, 0, 0, 0, len(name)]) + name.encode()
         (self._packet,) = self.wire.send(bytes([PacketType.CONNECT << 4, len(body)]) + body)
         self._claim = worker.claims.claim(("ada", name), clean)
-        #: Whether it is the first connection since its client has ended the session.
+        #: True if it is the first connection since its client has ended the session.
         self.is_first = False
 
     def go_on(self, error: Exception | None = None) -> None:
@@ -393,6 +393,10 @@ class MovingClients:
             client.forget()  # what only the dead worker knew is lost
             client.discarded = False
         self._start(dead.seat)
+        # It listens once it has heard the clock of the others.
+        self.workers[-1].tell_crossing()
+        while not self.workers[-1].neighbours.in_pace.is_set():
+            assert self.workers[-1].hear_crossing()
 
     # --- quiet ----------------------------------------------------------------------------------
 

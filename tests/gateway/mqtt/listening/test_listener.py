@@ -29,6 +29,7 @@ from tests.gateway.mqtt.in_memory import (
     changed,
     eventually,
 )
+from tests.late_client import TURNS, check_disconnected
 from waylog.messages import encode
 
 LOCATION = msgspec.json.encode(
@@ -492,3 +493,11 @@ async def test_garbage_over_and_over_fills_no_log(
             # The number of lines that were not logged appears once.
             await send_garbage()
             await asyncio.sleep(0.1)
+
+
+@TURNS
+async def test_a_client_that_connects_while_the_listener_stops_is_disconnected(turns: int) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        platform = await stack.enter_async_context(Platform().listening())
+        endpoint = platform.server.endpoint
+        await check_disconnected((endpoint.host, endpoint.port), stack.aclose, turns)

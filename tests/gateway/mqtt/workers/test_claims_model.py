@@ -173,3 +173,13 @@ def test_a_clean_session_that_waits_for_an_answer_does_not_end_one_that_has_begu
     machine.world.come(0, 0, clean=True)
     machine.hurry([1, 0], answered=False)
     machine.teardown()
+
+
+def test_a_worker_hears_the_clock_of_the_others_before_its_first_client() -> None:
+    machine = ClientsThatMove()
+    machine.hurry([2, 0], answered=False)
+    machine.wait_no_longer(0)
+    machine.come(0, 0, clean=True)
+    machine.die(2, really=True)
+    machine.hurry([2, 0], answered=False)
+    machine.teardown()
