@@ -39,7 +39,7 @@ class BrokerControl:
         self._writer = writer
         self._partitions = partitions
         self._settings = settings
-        # When each broker sent its last heartbeat. A new controller has received none, and gives
+        # Time of each broker's last heartbeat. A new controller has received none, and gives
         # all unfenced brokers a whole session.
         self._heard = {
             broker.id: now for broker in writer.image.brokers.values() if not broker.fenced

@@ -276,7 +276,7 @@ class BrokerConfig:
         "group.consumer.heartbeat.interval.ms", 5_000, int, low=1
     )
     group_consumer_max_size: int = _setting("group.consumer.max.size", 2**31 - 1, int, low=1)
-    #: Whether groups with members may change to the consumer protocol, and back.
+    #: True if groups with members may change to the consumer protocol, and back.
     group_consumer_migration_policy: MigrationPolicy = _setting(  # noqa: RUF009
         "group.consumer.migration.policy", MigrationPolicy.BIDIRECTIONAL, _migration_policy
     )

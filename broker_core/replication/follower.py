@@ -55,7 +55,7 @@ class PartitionFollower:
         self._log = log
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        #: What is committed according to the leader, up to the end of this log.
+        #: The leader's high watermark, at most the end of this log.
         self.high_watermark = min(high_watermark, log.log_end_offset)
 
     def position(self) -> FetchPosition:

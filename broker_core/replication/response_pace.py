@@ -25,7 +25,7 @@ class FollowerResponsePacer:
         # Number of distinct times since then at which something was appended, and the last of them.
         self._moments = 0
         self._appended_at = float("-inf")
-        # How many responses do not wait now, and how many will not after the next useless wait.
+        # The number of responses that do not wait, now and after the next useless wait.
         self._at_once = 0
         self._at_once_next = 1
 

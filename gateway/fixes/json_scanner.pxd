@@ -48,6 +48,3 @@ cdef bint is_alphanumeric(const Text* text) noexcept
 
 
 cdef bint stands_here(const char* position, const char* word, int size) noexcept
-
-
-cdef str string_of(const Text* text)

@@ -182,8 +182,3 @@ cdef bint stands_here(const char* position, const char* word, int size) noexcept
         if position[index] != word[index]:
             return False
     return True
-
-
-cdef str string_of(const Text* text):
-    """Return the text; None if it is not there."""
-    return None if text.start is NULL else text.start[:text.size].decode("ascii")

@@ -181,10 +181,10 @@ cdef class FixAppender:
 
     def __init__(self, log, KnownFixes known_fixes, metrics):
         self.known_fixes = known_fixes
-        #: Whether fixes that a client marks as repeated need a question to other workers.
+        #: True if fixes that a client marks as repeated need a question to other workers.
         self.doubts_repeats = False
         self.repeated = False  # whether the fix being submitted is marked as repeated
-        #: Whether other fixes may need a question, too: those that are not newer than the newest
+        #: True if other fixes may need a question, too: those that are not newer than the newest
         #: known fix of their device, and the first fix of a device over a connection.
         self.doubts_late = False
         #: The number of the connection whose fixes are being submitted; 0: it has none.

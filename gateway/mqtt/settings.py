@@ -54,7 +54,7 @@ class Settings:
     retained_bytes_max: int = 64 * 1024 * 1024
 
     # --- the shares of one user in common resources ---
-    #: Whether each user has a share; not in open mode, where user names are not verified.
+    #: True if each user has a share; not in open mode, where user names are not verified.
     users_share: bool = True
     #: Worker processes; each has its part (gateway.mqtt.listening.options.within_machine).
     workers: int = 1

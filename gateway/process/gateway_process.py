@@ -252,7 +252,8 @@ class _Gateway:
         await keeper.start()
         for topic, reader in keeper.live.items():
             self.readiness.add(topic, reader_trouble(reader))
-        self._beside(PeriodicTask("readiness").run(WATCH_S, self.readiness.look), "readiness")
+        looking_after = PeriodicTask("readiness").spawn(WATCH_S, self.readiness.look)
+        self._stack.callback(looking_after.cancel)
         logger.info(
             "views have caught up: %d devices, %d fixes known",
             len(self.location_view),

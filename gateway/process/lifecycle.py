@@ -52,7 +52,8 @@ async def serve_until_stopped(
         stop.set()
 
     end_on_failure(loop, end)
-    async with AsyncExitStack() as stack:
+    # Closing may take longer than the supervisor waits for a sign of progress.
+    async with AsyncExitStack() as last, AsyncExitStack() as stack:
         telemetry = KafkaTelemetry(bootstrap_servers, client_id)
         handler = KafkaLogHandler(telemetry)
         logging.getLogger().addHandler(handler)
@@ -68,7 +69,7 @@ async def serve_until_stopped(
         stopping.cancel()
         producer, where = starting.result()
         notify_ready()
-        stack.callback(EventLoopWatchdog(loop).close)
+        last.callback(EventLoopWatchdog(loop).close)
         logger.info("%s ready %s", name, where)
         while not stop.is_set():
             if producer.fatal is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -13,8 +12,6 @@ from gateway.views.view import DEVICES_MAX, Record, View, ViewEvent
 from waylog.history.erasures import Erasure, Erasures
 from waylog.kafka.topics import ADDRESS
 from waylog.messages import Address, decode_address
-
-logger = logging.getLogger(__name__)
 
 
 class _AddressHead(msgspec.Struct, gc=False):

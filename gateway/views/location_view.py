@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Sequence
 from typing import Protocol
@@ -17,8 +16,6 @@ from gateway.views.view import DEVICES_MAX, Record, View, ViewEvent
 from waylog.history.erasures import Erasures
 from waylog.kafka.topics import LOCATION
 from waylog.messages import Address, Fix, decode_fix
-
-logger = logging.getLogger(__name__)
 
 
 class _FixHead(msgspec.Struct, gc=False):

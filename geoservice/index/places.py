@@ -14,7 +14,7 @@ ZOOM_TOWN: Final = 10
 ZOOM_SUBURB: Final = 13
 ZOOM_MAX: Final = 18
 
-#: How the nearest object is measured: on the ground, or in degrees on a flat map as Nominatim does.
+#: Measures of the nearest object: on the ground, or in degrees on a flat map as Nominatim does.
 DISTANCES: Final = ("metres", "degrees")
 
 #: Nominatim's layers, and those that it searches by default.

@@ -1,4 +1,4 @@
-"""What the gateway's front doors cost: CPU of its processes for a request, a message, a fix.
+"""Measures the gateway's ways in: CPU of its processes for a request, a message, a fix.
 
     python -m load_tests.benches.gateway_bench
         HTTP, WebSocket, MQTT with 10,000

@@ -80,7 +80,7 @@ class ErasureReport(msgspec.Struct):
     files_looked_at: int = 0
     places: int = 0
     tombstones: dict[str, int] = {}  # number by topic
-    # Whether the answers of the fallback geocoder were deleted, for all devices.
+    # True if the answers of the fallback geocoder were deleted, for all devices.
     answers: bool = False
     keys: int = 0  # number of destroyed keys
     keys_gone: bool = True  # whether the keys are gone from the log's segments too

@@ -1,4 +1,4 @@
-"""How large a packed day of the history is, column by column, and what a query of it costs.
+"""Measures a packed day of the history: the size of each column, and the cost of a query.
 
     python -m spark.history.layout_bench --rows 2000000 --devices 4000
 

@@ -10,6 +10,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
@@ -31,12 +32,13 @@ LARGER: Final = {
 _CYTHON_IMPORT: Final = re.compile(r"^\s*from ([\w.]+) c?import (\([^)]*\)|[^\n(]*)", re.MULTILINE)
 
 
+@cache
 def sources() -> dict[str, list[Path]]:
     """Return the files of each module; a Cython module has several."""
     modules: dict[str, list[Path]] = defaultdict(list)
     for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*")):
-            if path.suffix in {".py", ".pyx", ".pxd"}:
+        for suffix in ("py", "pyx", "pxd"):
+            for path in sorted((ROOT / package).rglob(f"*.{suffix}")):
                 name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
                 modules[name.removesuffix(".__init__")].append(path)
     return modules

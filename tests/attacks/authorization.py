@@ -172,7 +172,7 @@ HTTP: Final = (
 
 _SHOWN: Final = verdicts(YES, nobodies=UNKNOWN, former=HIDDEN, other=HIDDEN, looker=HIDDEN)
 
-#: Whether an answer or stream contains the owner's device `phone`, by the test's name for it.
+#: Answers and streams that may contain the owner's device `phone`, by the tests' names for them.
 CONTENTS: Final = {
     "list": Row("`GET /v1/devices` lists the device", _SHOWN),
     "sse": Row("`GET /v1/stream` shows its fixes, live", _SHOWN),

@@ -40,7 +40,7 @@ class ClusterState:
         self.partitions: dict[Place, dict[str, Any]] | None = None
         #: The metadata quorum; empty if the cluster has none to show.
         self.quorum: dict[str, Any] | None = None
-        #: Whether a broker has answered, by id.
+        #: By broker id: True if it has answered.
         self.answers: dict[int, bool] = {}
         self._error: Exception | None = None
         self._refusal: CommandError | None = None

@@ -137,7 +137,7 @@ class BatchReader:
         self._ends: dict[int, int] | None = None
         self._brokers: dict[int, Broker] = {}
         self._task: asyncio.Task[None] | None = None
-        #: When the log last answered, on the clock of time.monotonic().
+        #: Time of the log's last answer, on the clock of time.monotonic().
         self.heard_at = time.monotonic()
 
     def start(self) -> None:

@@ -52,7 +52,8 @@ _IDLE_POLL_S: Final = 0.5  # while none are missing: only errors can come
 #: Wait after the first record of a batch: records of other partitions are on their way too, and
 #: more records share the cost of a batch (two threads that compete for the GIL).
 _GATHER_S: Final = 0.005
-#: How often a reader without records asks whether a broker answers, and how long it waits then.
+#: Seconds between two questions of a reader without records whether a broker answers, and its
+#: wait for the answer.
 _ASK_AGAIN_S: Final = 3.0
 _ASK_S: Final = 2.0
 #: While all brokers are down, librdkafka reports it again within this time.
@@ -262,7 +263,7 @@ class Producer:
         self._gathered: deque[_Gathered] = deque()
         self._gathering_since = 0.0
         self._closing = False
-        # When the log last acknowledged something, or nothing was missing.
+        # The last time at which the log acknowledged something, or nothing was missing.
         self._heard_at = loop.time()
         self._acknowledged = 0
         self._idle = True
@@ -458,7 +459,7 @@ class LogReader:
                 **{"fetch_min_bytes": FETCH_MIN_BYTES, "fetch_wait_max_ms": FETCH_WAIT_MS} | more,
             )
         )
-        #: When something was last heard from the log, on the clock of time.monotonic().
+        #: Time of the log's last answer, on the clock of time.monotonic().
         self.heard_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=client_id, daemon=True)
 

@@ -84,7 +84,7 @@ TOPICS = (
             **_SOON_COMPACTED,
         },
     ),
-    # When each device was erased (waylog.history.erasures): all writers and readers honour it.
+    # The erasures of devices (waylog.history.erasures), which all writers and readers honour.
     Topic(ERASURE, 1, {"cleanup.policy": "compact", **_SOON_COMPACTED}),
     Topic(ERROR, 1, kept_for(30)),
     Topic(PERFORMANCE, 1, kept_for(1)),

@@ -154,6 +154,10 @@ class PeriodicTask:
         self._name = name
         self._said: str | None = None
 
+    def spawn(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Start a task for `run`; the caller keeps it."""
+        return spawn(self.run(interval_s, work), self._name)
+
     async def run(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
         """Pause and work in turn, until cancelled."""
         while True:

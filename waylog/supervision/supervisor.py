@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
+from waylog.process.background import spawn
 from waylog.process.child_process import ChildProcess
 from waylog.process.storage_trouble import StorageTrouble
 from waylog.supervision.output_log import OutputLog
@@ -264,7 +265,7 @@ class _Process:
         self.pid = child.pid
         copying = asyncio.create_task(self._copy_output(output), name=f"{self.spec.name} output")
         self._silent_s = None
-        guarding = asyncio.create_task(self._guard(child), name=f"{self.spec.name} watchdog")
+        guarding = spawn(self._guard(child), f"{self.spec.name} watchdog")
         self._changed()
         try:
             if self._stopping.is_set():  # set while the process was being started
@@ -328,12 +329,13 @@ class _Process:
         if account not in (0, os.geteuid()):
             # Any local account may send to an abstract address.
             return
-        for line in message.splitlines():
+        lines = message.splitlines()
+        for line in lines:
             if line.startswith(b"STATUS="):
                 self._said(line.removeprefix(b"STATUS=").decode("utf-8", "replace"))
-        if b"WATCHDOG=1" in message.splitlines():
+        if b"WATCHDOG=1" in lines:
             self._silent_s = 0.0
-        if b"READY=1" in message.splitlines():
+        if b"READY=1" in lines:
             self.is_ready = True
             if not self.first_start.done():
                 self.first_start.set_result(None)

@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader(listener.shared_buffer, frame_bytes_max=listener.frame_bytes_max)
         self._pending: deque[Request] = deque()
         self._transport: asyncio.Transport | None = None
-        # Whether further requests are read, and whether the client receives our responses.
+        # Further requests are read; the client receives our responses.
         self._reading = True
         self._writable = True
         self._closing = False

@@ -14,7 +14,7 @@ from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.partitions.topics import TopicRegistry
-from waylog.process.background import PeriodicTask, spawn
+from waylog.process.background import PeriodicTask
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Housekeeping:
             self._every(config.cleaner_backoff_ms / 1000, "compaction", self._compact)
 
     def _every(self, interval_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        self._tasks.append(spawn(PeriodicTask(name).run(interval_s, work), name))
+        self._tasks.append(PeriodicTask(name).spawn(interval_s, work))
 
     async def close(self) -> None:
         """Stop the tasks, and wait for work that is running."""

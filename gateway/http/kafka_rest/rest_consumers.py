@@ -26,7 +26,7 @@ from confluent_kafka import (
 from gateway.limits.pools import Turns
 from waylog.kafka.clients import consumer_config
 from waylog.kafka.group_membership import leave_group
-from waylog.process.background import PeriodicTask, spawn
+from waylog.process.background import PeriodicTask
 
 INSTANCES_MAX: Final = 16
 #: Instances of one user.
@@ -158,10 +158,8 @@ class RestConsumers:
         if len(self._instances) >= INSTANCES_MAX or own >= INSTANCES_EACH_MAX:
             raise TooManyInstances
         if self._sweeping is None:
-            self._sweeping = spawn(
-                PeriodicTask("deleting idle instances").run(_SWEEP_S, self._sweep),
-                "deleting idle instances",
-            )
+            sweeping = PeriodicTask("deleting idle instances")
+            self._sweeping = sweeping.spawn(_SWEEP_S, self._sweep)
         config = consumer_config(
             self._bootstrap_servers,
             f"{self._client_id}-rest",

@@ -515,14 +515,14 @@ class PlainConnection(asyncio.Protocol):
     def answered(self, route: str, status: int) -> None:
         """Write the answer of a request, and those after it that are ready, in order."""
         self.server.services.metrics.request(route, status)
-        exchanges, transport = self._requests, self._transport
-        while exchanges and (answer := exchanges[0].answer) is not None:
-            exchanges.popleft()
+        requests, transport = self._requests, self._transport
+        while requests and (answer := requests[0].answer) is not None:
+            requests.popleft()
             if transport is not None:
                 transport.write(answer)
         if transport is None:
             return
-        if not exchanges:
+        if not requests:
             self._since = self.server._loop.time()
             if self.server.closing:
                 transport.close()

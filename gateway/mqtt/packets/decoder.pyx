@@ -12,7 +12,6 @@ from libc.string cimport memchr, memcmp
 
 from gateway.mqtt.packets.packet_fields cimport (
     Reader,
-    broken,
     decode_string,
     left,
     malformed,

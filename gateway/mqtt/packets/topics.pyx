@@ -71,9 +71,9 @@ cdef class Subscription:
         self.identifier = identifier  # 0 = none
         self.share = share
         self.elsewhere = False  # whether it stands for subscribers at another worker
-        #: Whether it may match messages of friends: `Hub.told` is called for each message.
+        #: True if it may match messages of friends: `Hub.told` is called for each message.
         self.reaches_friends = False
-        #: Whether the session's backlog holds stored retained messages, all of which are to be
+        #: True if the session's backlog holds stored retained messages, all of which are to be
         #: sent again if the session resumes elsewhere.
         self.awaits_retained = False
 

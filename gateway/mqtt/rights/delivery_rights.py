@@ -37,7 +37,7 @@ class Untold(NamedTuple):
 
     #: Unfiltered messages; `DeliveryRights.told` has to filter them.
     held: list[Message]
-    #: Whether retained messages are to be sent, too.
+    #: True if retained messages are to be sent, too.
     missed: bool
 
 

@@ -38,7 +38,7 @@ class MqttAddressChannel:
         wake: Callable[[], None],
     ) -> None:
         self._router = router
-        #: Whether members of shared subscriptions are chosen here; with several workers only one
+        #: True if members of shared subscriptions are chosen here; with several workers only one
         #: chooses, the one that sees all addresses.
         self.chooses_members = True
         self._addresses = address_view

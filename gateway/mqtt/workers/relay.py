@@ -18,6 +18,7 @@ import msgspec
 
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.workers.worker_hub import WorkerHub
+from waylog.network.stop_accepting import stop_accepting
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +146,7 @@ class Relay:
         self._source = source
         self._addresses = addresses
         self._worker_hub = worker_hub
-        self._server: asyncio.AbstractServer | None = None
+        self._server: asyncio.Server | None = None
         # The workers that watch each name; nearly always one worker watches one device.
         self._watchers: dict[str, dict[FrameProtocol, None]] = {}
         self._workers: dict[FrameProtocol, set[str]] = {}
@@ -162,7 +163,8 @@ class Relay:
     async def close(self) -> None:
         """Stop listening, and disconnect the workers."""
         if self._server is not None:
-            self._server.close()
+            server, self._server = self._server, None
+            await stop_accepting(server)
         for worker in list(self._workers):
             worker.close()
 

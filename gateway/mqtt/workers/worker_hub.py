@@ -49,7 +49,7 @@ class _Question:
         self.asked = asked
         self.claimed = claimed
         self.epoch = epoch  # of the connection whose client's session is claimed
-        #: Whether the session was announced but not handed over yet.
+        #: True if the session was announced but not handed over yet.
         self.is_announced = False
 
 

@@ -69,7 +69,7 @@ class Platform:
         self.checker = Checker()
         self.is_verbose = is_verbose
         chance = world.random
-        #: Whether brokers acknowledge only what all in-sync replicas have synced to disk.
+        #: True if brokers acknowledge only what all in-sync replicas have synced to disk.
         self.flushes = chance.random() < 0.5 or brokers == 1
         drawn = 5 if chance.random() < 0.2 else 3
         count = brokers or drawn

@@ -77,7 +77,7 @@ async def test_a_round_that_fails_is_logged_once_and_the_next_one_comes(
         if done < 5:
             raise RuntimeError("nobody has thought of this")
 
-    task = spawn(PeriodicTask("looking").run(0.001, work), "looking")
+    task = PeriodicTask("looking").spawn(0.001, work)
     async with asyncio.timeout(10):
         while done < 6:
             await asyncio.sleep(0.001)
