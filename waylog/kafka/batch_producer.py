@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any, Final
 
 from waylog.kafka import requests
-from waylog.kafka.broker_connection import BrokerConnection, addresses
 from waylog.kafka.clients import LINGER_MS, Headers, Producer, RecordPosition, append_with
+from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
 from waylog.kafka.properties import configured_properties
 from waylog.kafka.record_batch import Partition, RecordAccumulator, RecordBatch, monotonic_ms
 from waylog.kafka.requests import Broker, MalformedAnswer
@@ -339,9 +339,7 @@ class BatchProducer:
     async def _connected(self, node: int) -> None:
         broker = self._brokers[node]
         try:
-            connection = await BrokerConnection.connect(
-                self._loop, broker.host, broker.port, self._client_id
-            )
+            connection = await BrokerConnection.connect(self._loop, broker, self._client_id)
         except OSError as error:
             logger.debug("broker %d cannot be reached: %s", node, error)
             self._metadata_wanted.set()
@@ -392,9 +390,7 @@ class BatchProducer:
         for broker in [*self._brokers.values(), *self._bootstrap]:
             connection: BrokerConnection | None = None
             try:
-                connection = await BrokerConnection.connect(
-                    self._loop, broker.host, broker.port, self._client_id
-                )
+                connection = await BrokerConnection.connect(self._loop, broker, self._client_id)
                 await self._learn(connection)
             except (OSError, UnicodeError, MalformedAnswer) as error:
                 logger.debug("%s:%d cannot be asked: %s", *broker, error)

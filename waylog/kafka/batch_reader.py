@@ -17,8 +17,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from waylog.kafka import requests
-from waylog.kafka.broker_connection import BrokerConnection, addresses
 from waylog.kafka.clients import FETCH_MIN_BYTES, FETCH_WAIT_MS, LogReader, consumer_config
+from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
 from waylog.kafka.fetched_records import AbortedTransactions, FetchedRecord, read_batches
 from waylog.kafka.properties import configured_properties
 from waylog.kafka.requests import EARLIEST, LATEST, Broker, MalformedAnswer
@@ -197,7 +197,7 @@ class BatchReader:
         raise _Elsewhere("no broker can be reached")
 
     async def _connect(self, broker: Broker) -> BrokerConnection:
-        return await BrokerConnection.connect(self._loop, broker.host, broker.port, self._client_id)
+        return await BrokerConnection.connect(self._loop, broker, self._client_id)
 
     # --- reading --------------------------------------------------------------------------------
 

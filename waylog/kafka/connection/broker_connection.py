@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from waylog.kafka.connection.security import PLAINTEXT, ConnectionSecurity
 from waylog.kafka.requests import Broker, request
 
 #: Bytes; a longer answer cannot be one to our requests.
@@ -34,17 +35,28 @@ class BrokerConnection(asyncio.Protocol):
         self._client_id = client_id.encode()
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
+        # Why the connection ended, if the transport has said it.
+        self._lost: Exception | None = None
         self._correlation_id = 0
         # Correlation id, callback and deadline of each request without an answer.
         self._waiting: deque[tuple[int, AnswerCallback, float]] = deque()
 
     @classmethod
     async def connect(
-        cls, loop: asyncio.AbstractEventLoop, host: str, port: int, client_id: str
+        cls,
+        loop: asyncio.AbstractEventLoop,
+        broker: Broker,
+        client_id: str,
+        security: ConnectionSecurity = PLAINTEXT,
     ) -> BrokerConnection:
-        """Connect to a broker; raises OSError (which includes TimeoutError)."""
+        """Connect to a broker; raises OSError (which includes TimeoutError and ssl.SSLError)."""
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            _, connection = await loop.create_connection(lambda: cls(loop, client_id), host, port)
+            _, connection = await loop.create_connection(
+                lambda: cls(loop, client_id),
+                *broker,
+                ssl=security.tls,
+                server_hostname=broker.host if security.tls is not None else None,
+            )
         return connection
 
     @property
@@ -83,12 +95,14 @@ class BrokerConnection(asyncio.Protocol):
         async with asyncio.timeout(timeout_s):
             body = await future
         if body is None:
-            raise ConnectionError("the broker's connection ended before its answer")
+            # With TLS 1.3 a broker refuses a client's certificate only after the handshake.
+            why = "" if self._lost is None else f": {self._lost}"
+            raise ConnectionError(f"the broker's connection ended before its answer{why}")
         return body
 
     def look_after(self) -> None:
         """Close the connection if an answer is late."""
-        if self._waiting and self._waiting[0][2] < self._loop.time():
+        if self._waiting and self._waiting[0][2] <= self._loop.time():
             self.close()
 
     def close(self) -> None:
@@ -120,6 +134,7 @@ class BrokerConnection(asyncio.Protocol):
             self._waiting.popleft()[1](body)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = exc
         self._end()
 
     def _end(self) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.tcp_server import Serve, tcp_server
 from waylog.kafka import requests
-from waylog.kafka.broker_connection import BrokerConnection, addresses
+from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
 from waylog.kafka.requests import Broker, MalformedAnswer
 
 
@@ -20,7 +20,7 @@ from waylog.kafka.requests import Broker, MalformedAnswer
 async def connected(serve: Serve) -> AsyncIterator[BrokerConnection]:
     async with tcp_server(serve) as port:
         loop = asyncio.get_running_loop()
-        connection = await BrokerConnection.connect(loop, "127.0.0.1", port, "test")
+        connection = await BrokerConnection.connect(loop, Broker("127.0.0.1", port), "test")
         try:
             yield connection
         finally:
