@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests import maven
-from waylog.network.free_ports import free_ports
+from tests.ports import reserved_ports
 
 VERSION = "4.3.1"
 
@@ -115,7 +115,7 @@ def apache_kafka(
     Names in `more` have `_` where a property has a dot; a value is for all nodes, or a sequence has
     one for each. `listeners` is appended to the two that always exist, PLAINTEXT and CONTROLLER.
     """
-    ports = free_ports(2 * brokers)
+    ports = reserved_ports(2 * brokers)
     listeners, controllers = ports[:brokers], ports[brokers:]
     processes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory() as text:

@@ -28,8 +28,8 @@ from tests.consumers.running import Broker
 from tests.gateway.mqtt.in_memory import Addresses as AddressView
 from tests.gateway.mqtt.in_memory import Locations, MemoryLog, Push, eventually
 from tests.gateway.mqtt.listening import test_enhanced as scram
+from tests.ports import reserved_ports
 from waylog.config import Endpoint
-from waylog.network.free_ports import free_ports
 
 STRANGER, NEIGHBOUR = "203.0.113.9", "198.51.100.7"
 RATE_EXCEEDED, WRONG, SERVER_UNAVAILABLE = 0x9F, 0x86, 0x88
@@ -493,7 +493,7 @@ async def test_every_worker_listens_for_tls_and_knows_a_proxys_clients(
     certificate = authority.issue_cert("localhost")
     certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
-    (port,) = free_ports(1)
+    (port,) = reserved_ports(1)
     options = (
         *("--mqtts", f"127.0.0.1:{port}", "--tls-key", str(tmp_path / "key.pem")),
         *("--tls-certificate", str(tmp_path / "certificate.pem")),

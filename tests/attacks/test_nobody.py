@@ -16,6 +16,7 @@ import pytest
 from tests.consumers.running import Broker
 from tests.gateway.raw_http import Answer, Headers, ask, read_answer, request
 from tests.gateway.running import Gateway, Login
+from tests.ports import reserved_ports
 from tests.tcp_server import tcp_server
 
 NAME = "map.example"
@@ -114,9 +115,7 @@ async def behind_nginx(
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
         pytest.skip("no nginx; install it with: apt-get install nginx-light")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = reserved_ports(1)
     location = "".join(f"{each}; " for each in settings)
     temporary = " ".join(
         f"{name}_temp_path {folder}/{name};"

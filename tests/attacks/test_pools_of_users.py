@@ -23,8 +23,8 @@ from tests.gateway.notices.test_web_push import Browser
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
 from tests.gateway.running import Gateway, Login, json_of
+from tests.ports import reserved_ports
 from waylog.config import Endpoint
-from waylog.network.free_ports import free_ports
 
 
 class SlowService:
@@ -88,7 +88,7 @@ async def test_notifications_that_a_slow_service_holds_keep_back_nobody_elses(
 
 @pytest.fixture(scope="module")
 def geocoder_port() -> int:
-    return free_ports(1)[0]
+    return reserved_ports(1)[0]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.consumers.running import Process
 from tests.gateway.running import Gateway
-from waylog.network.free_ports import free_ports
+from tests.ports import reserved_ports
 
 
 class Workers(Gateway):
@@ -17,7 +17,7 @@ class Workers(Gateway):
     def __init__(self, folder: Path, bootstrap_servers: str, count: int, *options: str) -> None:
         self._count = count
         self._edges: list[Process] = []
-        self.mqtt_port = free_ports(1)[0]
+        self.mqtt_port = reserved_ports(1)[0]
         super().__init__(folder, bootstrap_servers, *options)
 
     def start(self) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import reserved_ports
+
 WAYLOG = (sys.executable, "-m", "waylog.cli")
 
 
@@ -94,7 +96,7 @@ class Broker:
         self._config = directory / "server.properties"
         self._settings = {
             "node.id": "0",
-            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "listeners": f"PLAINTEXT://127.0.0.1:{reserved_ports(1)[0]}",
             "log.dirs": str(directory / "log"),
             "group.initial.rebalance.delay.ms": "0",
         }

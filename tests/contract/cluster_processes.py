@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.contract.broker_process import BrokerProcess
-from waylog.network.free_ports import free_ports
+from tests.ports import reserved_ports
 
 NODES = (1, 2, 3)
 
@@ -16,7 +16,7 @@ class ClusterProcesses:
     """Brokers 1, 2 and 3, or those named; each can be stopped, killed and started by itself."""
 
     def __init__(self, folder: Path, /, *, nodes: Sequence[int] = NODES, **properties: str) -> None:
-        ports = free_ports(2 * len(nodes))
+        ports = reserved_ports(2 * len(nodes))
         self.ports = dict(zip(nodes, ports, strict=False))
         controllers = dict(zip(nodes, ports[len(nodes) :], strict=True))
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items())

@@ -22,8 +22,8 @@ from tests.apache_kafka import apache_kafka, tool
 from tests.broker_core.security.tokens import TokenMint, first_message
 from tests.broker_core.server.raw_client import RawClient
 from tests.contract.broker_process import BrokerProcess
+from tests.ports import reserved_ports
 from waylog.config import parse_endpoint
-from waylog.network.free_ports import free_ports
 
 _LOGGER = logging.getLogger("librdkafka")
 _MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
@@ -62,7 +62,7 @@ def secured(
     mint, keys = TokenMint(), folder / "keys.json"
     keys.write_bytes(mint.key_set())
     if request.param == "apache-kafka":
-        login = f"127.0.0.1:{free_ports(1)[0]}"
+        login = f"127.0.0.1:{reserved_ports(1)[0]}"
         listener = f"LOGIN://{login}"
         with pytest.MonkeyPatch.context() as patch:
             allow_files(patch, keys)

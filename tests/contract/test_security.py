@@ -34,8 +34,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.apache_kafka import apache_kafka
 from tests.broker_core.server.raw_client import RawClient
 from tests.contract.broker_process import BrokerProcess
+from tests.ports import reserved_ports
 from waylog.config import Endpoint, parse_endpoint
-from waylog.network.free_ports import free_ports
 
 _LOGGER = logging.getLogger("librdkafka")
 _SECURITY = {
@@ -71,14 +71,14 @@ def secured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
     """Run a broker with a listener that requires a login."""
-    login = f"127.0.0.1:{free_ports(1)[0]}"
+    login = f"127.0.0.1:{reserved_ports(1)[0]}"
     listener = f"LOGIN://{login}"
     if request.param == "apache-kafka":
         options = _SECURITY | {"listeners": listener, "advertised_listeners": listener}
         with apache_kafka(more=options) as servers:
             yield Secured(servers, login)
         return
-    plaintext = f"127.0.0.1:{free_ports(1)[0]}"
+    plaintext = f"127.0.0.1:{reserved_ports(1)[0]}"
     broker = BrokerProcess(
         tmp_path_factory.mktemp("secured"),
         **_SECURITY | {"listeners": f"PLAINTEXT://{plaintext},{listener}"},

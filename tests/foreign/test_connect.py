@@ -17,7 +17,7 @@ import pytest
 
 from tests import maven
 from tests.apache_kafka import VERSION
-from waylog.network.free_ports import free_ports
+from tests.ports import reserved_ports
 
 pytestmark = [pytest.mark.kafka]
 
@@ -81,7 +81,7 @@ def eventually(check: Callable[[], Any], what: str) -> Any:
 @contextmanager
 def worker(folder: Path, bootstrap_servers: str, group: str) -> Iterator[Worker]:
     """Run a worker until the block ends, when it is killed with SIGKILL."""
-    port = free_ports(1)[0]
+    port = reserved_ports(1)[0]
     config = folder / f"worker-{port}.properties"
     settings = {
         "bootstrap.servers": bootstrap_servers,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.apache_kafka import tool
 from tests.contract.broker_process import BrokerProcess
-from waylog.network.free_ports import free_ports
+from tests.ports import reserved_ports
 
 pytestmark = [pytest.mark.kafka]
 
@@ -18,7 +18,7 @@ _CONFIGS = "kafka.admin.ConfigCommand"
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
 
 
-LOGIN = f"127.0.0.1:{free_ports(1)[0]}"
+LOGIN = f"127.0.0.1:{reserved_ports(1)[0]}"
 
 
 @pytest.fixture(scope="module")

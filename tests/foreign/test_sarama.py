@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.apache_kafka import VERSION, apache_kafka
 from tests.contract.cluster_processes import ClusterProcesses
-from waylog.network.free_ports import free_ports
+from tests.ports import reserved_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -87,7 +87,7 @@ def _toxiproxy(folder: Path, ports: list[int]) -> Iterator[str]:
         for node, port in zip(_NODES, ports, strict=True)
     ]
     config.write_text(json.dumps(proxies))
-    (port,) = free_ports(1)
+    (port,) = reserved_ports(1)
     process = subprocess.Popen(
         [program, "-host", "127.0.0.1", "-port", str(port), "-config", str(config)],
         stdout=subprocess.DEVNULL,
@@ -131,7 +131,7 @@ def test_what_passes_in_sarama_on_apache_kafka_passes_here(tmp_path: Path) -> No
     if shutil.which("go") is None:
         pytest.skip("go not found: https://go.dev/dl")
     tree = Path(given).expanduser()
-    ports = free_ports(len(_NODES))
+    ports = reserved_ports(len(_NODES))
     with _toxiproxy(tmp_path, ports) as proxy:
         with _waylog(tmp_path / "waylog", ports):
             ours = _measured(tree, proxy)

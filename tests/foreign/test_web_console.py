@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.http_session import http_session
-from waylog.network.free_ports import free_ports
+from tests.ports import reserved_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -49,7 +49,7 @@ def console(bootstrap_servers: str, tmp_path: Path) -> Iterator[str]:
     program = os.environ.get("WAYLOG_CONSOLE")
     if not program:
         pytest.skip("WAYLOG_CONSOLE names no program")
-    (port,) = free_ports(1)
+    (port,) = reserved_ports(1)
     settings = {
         "KAFKA_BROKERS": bootstrap_servers,
         "SERVER_LISTENADDRESS": "127.0.0.1",

@@ -21,8 +21,8 @@ from typing import Final
 from load_tests.benches.broker_processes import MeasuredBroker
 from tests.consumers.running import Process
 from tests.gateway.running import Gateway
+from tests.ports import reserved_ports
 from waylog.kafka.clients import ensure_topics
-from waylog.network.free_ports import free_ports
 
 _CHECKS: Final = (
     "not_a_server_error",
@@ -47,7 +47,7 @@ def main() -> int:
         MeasuredBroker("Waylog", Path(folder) / "broker") as broker,
     ):
         ensure_topics(broker.bootstrap_servers)
-        geocoder = f"127.0.0.1:{free_ports(1)[0]}"
+        geocoder = f"127.0.0.1:{reserved_ports(1)[0]}"
         geo = Process("geo", "serve", "--listen", geocoder)
         gateway = Gateway(Path(folder), broker.bootstrap_servers, "--geo-url", f"http://{geocoder}")
         admin = gateway.user("root", admin=True)

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from gateway.users.database import UserStore
 from tests.consumers.running import Process
 from tests.http_session import http_session
+from tests.ports import reserved_ports
 from waylog.kafka.clients import client_config, producer_config
 from waylog.kafka.topic_reader import next_messages
 from waylog.messages import Address, encode
@@ -30,12 +31,12 @@ class Gateway:
     """`waylog gateway`, its users, and the log behind it."""
 
     def __init__(
-        self, folder: Path, bootstrap_servers: str, *options: str, http: str = "127.0.0.1:0"
+        self, folder: Path, bootstrap_servers: str, *options: str, http: str | None = None
     ) -> None:
         self.folder = folder
         self.bootstrap_servers = bootstrap_servers
         self._options = options
-        self.http = http
+        self.http = http or f"127.0.0.1:{reserved_ports(1)[0]}"
         self.users = UserStore(folder / "users.db")
         self.start()
 

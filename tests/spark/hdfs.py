@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.maven import jars
-from waylog.network.free_ports import free_ports
+from tests.ports import reserved_ports
 
 #: Of the same release line as the Hadoop client inside pyspark.
 MINICLUSTER = "org.apache.hadoop:hadoop-client-minicluster:3.5.0"
@@ -27,7 +27,7 @@ class Hdfs:
         self._path = f"{folder}:" + ":".join(
             str(each) for each in sorted(jars("hdfs", MINICLUSTER).glob("*.jar"))
         )
-        rpc, self._http = free_ports(2)
+        rpc, self._http = reserved_ports(2)
         self.url = f"webhdfs://127.0.0.1:{self._http}"
         self.spark_url = f"hdfs://127.0.0.1:{rpc}"
         _write(folder / "core-site.xml", {"fs.defaultFS": f"hdfs://127.0.0.1:{rpc}"})

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+from tests.ports import reserved_ports
 from waylog.kafka.clients import producer_config
 from waylog.kafka.topics import LOCATION
 from waylog.messages import Fix, encode, fix_id
@@ -93,8 +94,9 @@ def kill_group(group: int) -> None:
         return
 
 
-def start_broker(folder: Path, port: int = 0) -> tuple[Running, str]:
+def start_broker(folder: Path, port: int | None = None) -> tuple[Running, str]:
     """Start our broker; return its process and its address."""
+    port = port or reserved_ports(1)[0]
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "broker.properties"
     config.write_text(

@@ -330,16 +330,19 @@ class Journal:
         value = self._sessions.get(key)
         return None if value is None else self._standing_decoder.decode(value)
 
-    def claimed(self, key: SessionKey, value: bytes, epoch: int = 0) -> None:
+    def claimed(self, key: SessionKey, value: bytes, epoch: int = 0, served: int = 0) -> None:
         """Store a session, with its waiting messages, that another worker has handed over.
 
         `value` may also be the end of a session that the log has not told of yet. It was claimed at
-        `epoch`: a session that has begun elsewhere since then is newer.
+        `epoch`: a session that has begun elsewhere since then is newer. If the client was connected
+        elsewhere at `served`, after its last connection with this session, the session is over.
         """
         stored = self._handed_over_decoder.decode(value)
         if stored.ended:
             if stored.epoch >= self._epoch_of(key):
                 self.ended(key)
+            return
+        if stored.epoch < served:
             return
         stored.worker = self.worker
         stored.epoch = max(stored.epoch + 1, epoch)

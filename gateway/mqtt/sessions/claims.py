@@ -48,7 +48,7 @@ class SessionClaims:
             return
         if key in router.claiming:
             raise SessionBusy
-        router.claiming.add(key)
+        router.claiming[key] = 0
         epoch = journal.next_epoch(key)
         late = partial(self._take_late, key, epoch)
         try:
@@ -57,7 +57,7 @@ class SessionClaims:
             self._forget(key)
             raise SessionBusy from error
         except RelayUnavailable:
-            router.claiming.discard(key)
+            del router.claiming[key]
             return
         self._take(key, epoch, stored)
         if stored == ASK_AGAIN:
@@ -75,6 +75,6 @@ class SessionClaims:
 
     def _take(self, key: SessionKey, epoch: int, stored: Any) -> None:
         """Settle a claim: the session handed over exists nowhere else, so it is always kept."""
-        self._router.claiming.discard(key)
+        served = self._router.claiming.pop(key)
         if stored is not None and stored != ASK_AGAIN:
-            self._journal.claimed(key, stored, epoch)
+            self._journal.claimed(key, stored, epoch, served)

@@ -74,8 +74,9 @@ class Router(Hub):
         #: The shares of users in common resources.
         self.accounts = UserAccounts(settings)
         self.journal: Journal | None = None
-        #: Sessions requested from other workers: they are nowhere until the answer arrives.
-        self.claiming: set[tuple[str, str]] = set()
+        #: Sessions requested from other workers: they are nowhere until the answer arrives. With
+        #: the epoch of the client's latest connection elsewhere that was announced meanwhile.
+        self.claiming: dict[SessionKey, int] = {}
         #: The current rights of clients to read.
         self.rights = rights or DeliveryRights(rules)
         self.retained_delivery = RetainedDelivery(self)

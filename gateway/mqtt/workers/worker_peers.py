@@ -332,6 +332,8 @@ class WorkerPeers:
         for user, client_id, epoch in came:
             key = (user, client_id)
             self._journal.epochs.heard(epoch)
+            if key in self.router.claiming:
+                self.router.claiming[key] = max(self.router.claiming[key], epoch)
             session = self.router.live(key)
             if session is None or (session.epoch, self._name) < (epoch, worker):
                 self.router.give_up(key)

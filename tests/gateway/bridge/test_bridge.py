@@ -28,9 +28,9 @@ from tests.gateway.mqtt.in_memory import (
     address,
     eventually,
 )
+from tests.ports import reserved_ports
 from waylog.config import Endpoint
 from waylog.messages import encode
-from waylog.network.free_ports import free_ports
 
 FILTERS = ("owntracks/+/+", "devices/+/+/position")
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/bin")
@@ -46,7 +46,7 @@ def location(number: int) -> bytes:
 async def mosquitto(folder: Path) -> AsyncIterator[int]:
     if MOSQUITTO is None:
         pytest.skip("mosquitto is not installed: apt-get install mosquitto")
-    (port,) = free_ports(1)
+    (port,) = reserved_ports(1)
     configuration = folder / "mosquitto.conf"
     configuration.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nuser root\n")
     process = await asyncio.create_subprocess_exec(

@@ -17,9 +17,9 @@ from gateway.observability.readiness import HOPELESS_S, Ask, Readiness
 from tests.contract.broker_process import BrokerProcess
 from tests.gateway.mqtt.in_memory import PahoClient
 from tests.gateway.running import Gateway, Login
+from tests.ports import reserved_ports
 from tests.small_disk import SmallDisk, small_disk
 from waylog.kafka.clients import ensure_topics
-from waylog.network.free_ports import free_ports
 
 POSITION = '{"lat":47,"lon":9,"time":17000000%d}'
 FIX = {"device": "phone", "lat": 47.1, "lon": 9.5}
@@ -112,7 +112,7 @@ async def test_a_full_disk_is_answered_soon_and_all_goes_on_when_there_is_room(
     ensure_topics(broker.bootstrap_servers)
     pid = broker.pid
     (tmp_path / "gateway").mkdir()
-    (mqtt,) = free_ports(1)
+    (mqtt,) = reserved_ports(1)
     gateway = Gateway(tmp_path / "gateway", broker.bootstrap_servers, "--mqtt", f"127.0.0.1:{mqtt}")
     login = gateway.user("anna")
     try:

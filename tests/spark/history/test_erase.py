@@ -16,6 +16,7 @@ from spark.places.edits import PlaceEdit
 from spark.places.job import write_places
 from spark.places.topics import append_edit, publish_places, read_edits
 from spark.runtime.tasks import LocalEngine
+from tests.ports import reserved_ports
 from tests.spark.history.test_compaction import append as append_rows
 from tests.spark.history.test_compaction import compact, rows_of, some_fixes
 from tests.spark.history.test_job import START_MS, history
@@ -30,7 +31,6 @@ from waylog.kafka.clients import consumer_config, producer_config
 from waylog.kafka.topic_reader import next_messages
 from waylog.kafka.topics import ADDRESS, LOCATION, PLACE
 from waylog.messages import encode
-from waylog.network.free_ports import free_ports
 from waylog.sealing.sealing import ENVIRONMENT, is_sealed, sealed_if_configured
 from waylog.sealing.value_encryption import ensure_master_key, load_master_key
 from waylog.sealing.value_keys import KeyRing
@@ -293,7 +293,7 @@ def test_what_was_read_before_an_erasure_is_taken_out_when_it_gets_its_name(tmp_
 def test_an_erasure_that_cannot_begin_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    servers = f"127.0.0.1:{free_ports(1)[0]}"
+    servers = f"127.0.0.1:{reserved_ports(1)[0]}"
     words = ("--out", str(tmp_path / "history"), "--bootstrap-servers", servers, "--yes")
     assert main(["history", "erase", "--user", "ada", *words]) == 1
     said = capsys.readouterr().err

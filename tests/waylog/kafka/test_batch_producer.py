@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from broker_core.configuration.config import BrokerConfig
 from broker_core.server.runtime import Broker, start_broker
+from tests.ports import reserved_ports
 from tests.tcp_server import tcp_server
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import AppendError, AppendQueueFull
@@ -23,7 +24,8 @@ from waylog.kafka.record_batch import partition_of
 PARTITIONS = 4
 
 
-async def started(folder: Path, port: int = 0) -> Broker:
+async def started(folder: Path, port: int | None = None) -> Broker:
+    port = port or reserved_ports(1)[0]
     return await start_broker(
         BrokerConfig.from_properties(
             {

@@ -9,19 +9,20 @@ import pytest
 
 from tests.waylog.supervision.test_reserved_ports import address_of, listening, needs_ipv6
 from waylog.config import Endpoint
-from waylog.network.free_ports import FreePorts, PortTaken, free_ports
+from waylog.network.free_ports import FreePorts, PortTaken
 
 ANY = Endpoint("127.0.0.1", 0)
 
 
 def test_no_port_is_given_out_twice() -> None:
-    ports = free_ports(2_000)
-    assert len(set(ports)) == 2_000
+    ports = FreePorts()
+    assert len({ports.settle(ANY) for _ in range(2_000)}) == 2_000
 
 
 def test_ports_lie_below_those_of_outgoing_connections() -> None:
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    assert all(1024 < port < lowest for port in free_ports(100))
+    ports = FreePorts()
+    assert all(1024 < ports.settle(ANY).port < lowest for _ in range(100))
 
 
 def test_a_port_that_is_listened_on_is_refused() -> None:

@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 from tests.attacks.strangers import needs_root
+from tests.ports import reserved_ports
 from tests.waylog.supervision.test_reserved_ports import in_namespaces, needs_ipv6
-from waylog.network.free_ports import free_ports
 from waylog.network.listeners import listener_of
 
 
@@ -86,4 +86,4 @@ def test_who_is_connected_from_a_port_does_not_listen_there() -> None:
 
 
 def test_nobody_is_named_where_nobody_listens() -> None:
-    assert listener_of(free_ports(1)[0]) is None
+    assert listener_of(reserved_ports(1)[0]) is None

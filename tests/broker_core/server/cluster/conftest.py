@@ -11,7 +11,7 @@ import uvloop
 
 from broker_core.configuration.config import BrokerConfig
 from broker_core.server.runtime import Broker, start_broker
-from waylog.network.free_ports import free_ports
+from tests.ports import reserved_ports
 
 TIMEOUT_S = 30.0
 
@@ -26,7 +26,7 @@ class Trio:
 
     def __init__(self, folder: Path, **properties: str) -> None:
         self._folder = folder
-        ports = free_ports(6)
+        ports = reserved_ports(6)
         self.ports = dict(zip((1, 2, 3), ports[:3], strict=True))
         self._controllers = dict(zip((1, 2, 3), ports[3:], strict=True))
         self._properties = {name.replace("_", "."): value for name, value in properties.items()}

@@ -8,13 +8,13 @@ from pathlib import Path
 from broker_core.configuration.config import BrokerConfig
 from broker_core.server.runtime import start_broker
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S
-from waylog.network.free_ports import free_ports
+from tests.ports import reserved_ports
 
 
 async def test_a_cluster_of_one_voter_serves_on_its_first_start_and_on_the_next(
     tmp_path: Path,
 ) -> None:
-    clients, controller = free_ports(2)
+    clients, controller = reserved_ports(2)
     config = BrokerConfig.from_properties(
         {
             "node.id": "1",

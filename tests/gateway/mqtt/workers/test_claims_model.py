@@ -183,3 +183,16 @@ def test_a_worker_hears_the_clock_of_the_others_before_its_first_client() -> Non
     machine.die(2, really=True)
     machine.hurry([2, 0], answered=False)
     machine.teardown()
+
+
+def test_a_session_that_arrives_after_a_clean_one_has_begun_elsewhere_is_over() -> None:
+    machine = ClientsThatMove()
+    machine.come(0, 2, clean=False)
+    machine.cross()
+    machine.come(0, 0, clean=False)
+    machine.read_log(0, 1)
+    machine.wait_no_longer(0)
+    machine.come(0, 1, clean=True)
+    machine.come(0, 0, clean=False)
+    machine.cross()
+    machine.teardown()
