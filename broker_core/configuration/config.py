@@ -23,8 +23,8 @@ from broker_core.configuration.property_names import check_names
 from broker_core.coordinator.migration_policy import MigrationPolicy
 from broker_core.replication.throttle import UNLIMITED
 from broker_core.security.principal import ANONYMOUS, Principal
-from broker_core.security.sasl_client import SaslCredentials
 from waylog.config import ConfigError, Endpoint, parse_endpoint
+from waylog.kafka.connection.sasl import SaslCredentials
 from waylog.network.served_hosts import ServedHosts
 
 _MINUTE_MS: Final = 60_000

@@ -11,8 +11,8 @@ from typing import Final
 from broker_core.security.access_tokens import token_settings
 from broker_core.security.oauthbearer import OAUTHBEARER
 from broker_core.security.sasl import PLAIN
-from broker_core.security.sasl_client import SaslCredentials
 from waylog.config import ConfigError, Endpoint, parse_endpoint
+from waylog.kafka.connection.sasl import SaslCredentials
 from waylog.network.local_accounts import parse_local_accounts
 
 _EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104

@@ -1,7 +1,8 @@
 """The requests of Kafka's protocol that our own clients send, and parsers of the responses.
 
 The versions are those without tagged fields that Apache Kafka 2.1 to 4.x and broker_core serve:
-Produce 7, Fetch 4, ListOffsets 2, Metadata 7, InitProducerId 1. Numbers are big-endian.
+Produce 7, Fetch 4, ListOffsets 2, Metadata 7, InitProducerId 1; for logins SaslHandshake 1 and
+SaslAuthenticate 1 (since Apache Kafka 2.2). Numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -14,8 +15,29 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
+LIST_GROUPS: Final = 16
+SASL_HANDSHAKE: Final = 17
 INIT_PRODUCER_ID: Final = 22
-_VERSIONS: Final = {PRODUCE: 7, FETCH: 4, LIST_OFFSETS: 2, METADATA: 7, INIT_PRODUCER_ID: 1}
+SASL_AUTHENTICATE: Final = 36
+ELECT_LEADERS: Final = 43
+ALTER_PARTITION_REASSIGNMENTS: Final = 45
+LIST_PARTITION_REASSIGNMENTS: Final = 46
+DESCRIBE_QUORUM: Final = 55
+DESCRIBE_CLUSTER: Final = 60
+_VERSIONS: Final = {
+    PRODUCE: 7, FETCH: 4, LIST_OFFSETS: 2, METADATA: 7, SASL_HANDSHAKE: 1, INIT_PRODUCER_ID: 1,
+    SASL_AUTHENTICATE: 1,
+    # For commands that show and change a cluster (waylog.kafka.cluster_requests).
+    LIST_GROUPS: 5, ELECT_LEADERS: 1, ALTER_PARTITION_REASSIGNMENTS: 0,
+    LIST_PARTITION_REASSIGNMENTS: 0, DESCRIBE_QUORUM: 1, DESCRIBE_CLUSTER: 0,
+}  # fmt: skip
+#: Those that have tagged fields (KIP-482), at the end of the request's head too.
+_FLEXIBLE: Final = frozenset(
+    {
+        LIST_GROUPS, ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, DESCRIBE_QUORUM,
+        DESCRIBE_CLUSTER,
+    }
+)  # fmt: skip
 
 #: Timestamps that `list_offsets` takes: the first offset, or the end.
 EARLIEST: Final = -2
@@ -99,7 +121,26 @@ class Fetched(NamedTuple):
     batches: bytes
 
 
-class _Reader:
+class SaslMechanisms(NamedTuple):
+    """The response to `sasl_handshake`: error code, and the mechanisms that the broker offers."""
+
+    error: int
+    mechanisms: list[str]
+
+
+class SaslAnswer(NamedTuple):
+    """The response to `sasl_authenticate`.
+
+    `session_ms` is sent with the last message of an exchange; 0 is a session without an end.
+    """
+
+    error: int
+    message: str
+    data: bytes
+    session_ms: int
+
+
+class Reader:
     """A cursor over a response; raises MalformedAnswer if the response ends too early."""
 
     def __init__(self, data: bytes) -> None:
@@ -116,7 +157,7 @@ class _Reader:
 
     def text(self) -> str:
         """Read a string; null is returned as ""."""
-        (size,) = self.unpack(_INT16)
+        (size,) = self.unpack(INT16)
         if size < 0:
             return ""
         text = self._data[self._at : self._at + size]
@@ -127,7 +168,7 @@ class _Reader:
 
     def sized(self) -> bytes:
         """Read bytes with their length; null is returned as b""."""
-        (size,) = self.unpack(_INT32)
+        (size,) = self.unpack(INT32)
         if size <= 0:
             return b""
         data = self._data[self._at : self._at + size]
@@ -138,7 +179,7 @@ class _Reader:
 
     def count(self) -> int:
         """Read the length of an array."""
-        (count,) = self.unpack(_INT32)
+        (count,) = self.unpack(INT32)
         # Every element has at least two bytes: a forged count must not make a huge list.
         if count > (len(self._data) - self._at) // 2:
             raise MalformedAnswer("an array is longer than the answer")
@@ -149,14 +190,27 @@ class _Reader:
         first, second = self.unpack(_ABORTED)
         return first, second
 
-    def numbers(self) -> None:
-        """Skip an array of int32."""
-        size = 4 * self.count()
+    def numbers(self) -> list[int]:
+        """Read an array of int32."""
+        return [self.unpack(INT32)[0] for _ in range(self.count())]
+
+    def skip(self, size: int) -> bytes:
+        """Pass over that many bytes, and return them."""
+        data = self._data[self._at : self._at + size]
+        if size < 0 or len(data) != size:
+            raise MalformedAnswer("the answer is cut short")
         self._at += size
+        return data
+
+    @property
+    def left(self) -> int:
+        """The number of bytes that have not been read."""
+        return len(self._data) - self._at
 
 
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
+INT16: Final = struct.Struct(">h")
+INT32: Final = struct.Struct(">i")
+INT64: Final = struct.Struct(">q")
 _BOOLEAN: Final = struct.Struct(">b")
 _IDENTITY: Final = struct.Struct(">ihqh")
 _PARTITION: Final = struct.Struct(">hiii")
@@ -170,37 +224,38 @@ _HEAD: Final = struct.Struct(">ihhih")
 def text(value: str) -> bytes:
     """Encode a string with its length."""
     encoded = value.encode()
-    return _INT16.pack(len(encoded)) + encoded
+    return INT16.pack(len(encoded)) + encoded
 
 
 def request(api: int, correlation_id: int, client_id: bytes, parts: Sequence[bytes]) -> bytes:
     """Return a whole request with its length in front."""
-    size = 10 + len(client_id) + sum(map(len, parts))
+    tags = b"\0" if api in _FLEXIBLE else b""
+    size = 10 + len(client_id) + len(tags) + sum(map(len, parts))
     head = _HEAD.pack(size, api, _VERSIONS[api], correlation_id, len(client_id))
-    return b"".join((head, client_id, *parts))
+    return b"".join((head, client_id, tags, *parts))
 
 
 def metadata(topics: Sequence[str]) -> list[bytes]:
     """Ask for the leaders of topics; creates no topic."""
-    return [_INT32.pack(len(topics)), *map(text, topics), b"\0"]
+    return [INT32.pack(len(topics)), *map(text, topics), b"\0"]
 
 
 def read_metadata(data: bytes) -> Metadata:
     """Parse a Metadata response; raises MalformedAnswer."""
-    reader = _Reader(data)
-    reader.unpack(_INT32)  # throttle time
+    reader = Reader(data)
+    reader.unpack(INT32)  # throttle time
     brokers: dict[int, Broker] = {}
     for _ in range(reader.count()):
-        (node,) = reader.unpack(_INT32)
+        (node,) = reader.unpack(INT32)
         host = reader.text()
-        (port,) = reader.unpack(_INT32)
+        (port,) = reader.unpack(INT32)
         reader.text()  # rack
         brokers[node] = Broker(host, port)
     reader.text()  # cluster
-    reader.unpack(_INT32)  # controller
+    reader.unpack(INT32)  # controller
     topics: list[TopicMetadata] = []
     for _ in range(reader.count()):
-        (error,) = reader.unpack(_INT16)
+        (error,) = reader.unpack(INT16)
         name = reader.text()
         reader.unpack(_BOOLEAN)  # internal
         partitions: list[PartitionLeader] = []
@@ -215,12 +270,12 @@ def read_metadata(data: bytes) -> Metadata:
 
 def init_producer_id() -> list[bytes]:
     """Ask for a producer id, outside of any transaction."""
-    return [_NO_TEXT, _INT32.pack(0)]
+    return [_NO_TEXT, INT32.pack(0)]
 
 
 def read_init_producer_id(data: bytes) -> ProducerIdentity:
     """Parse an InitProducerId response; raises MalformedAnswer."""
-    _, error, producer_id, epoch = _Reader(data).unpack(_IDENTITY)
+    _, error, producer_id, epoch = Reader(data).unpack(_IDENTITY)
     return ProducerIdentity(error, producer_id, epoch)
 
 
@@ -231,7 +286,7 @@ def produce(batches: Iterable[tuple[str, int, bytes]], timeout_ms: int) -> list[
         by_topic.setdefault(topic, []).append((partition, batch))
     parts = [_NO_TEXT, struct.pack(">hii", _ALL_IN_SYNC, timeout_ms, len(by_topic))]
     for topic, partitions in by_topic.items():
-        parts += [text(topic), _INT32.pack(len(partitions))]
+        parts += [text(topic), INT32.pack(len(partitions))]
         for partition, batch in partitions:
             parts += [struct.pack(">ii", partition, len(batch)), batch]
     return parts
@@ -239,7 +294,7 @@ def produce(batches: Iterable[tuple[str, int, bytes]], timeout_ms: int) -> list[
 
 def read_produce(data: bytes) -> list[Appended]:
     """Parse a Produce response; raises MalformedAnswer."""
-    reader = _Reader(data)
+    reader = Reader(data)
     appended: list[Appended] = []
     for _ in range(reader.count()):
         topic = reader.text()
@@ -256,15 +311,15 @@ def list_offsets(partitions: Iterable[tuple[str, int]], which: int) -> list[byte
         by_topic.setdefault(topic, []).append(partition)
     parts = [struct.pack(">ibi", _CONSUMER, _READ_COMMITTED, len(by_topic))]
     for topic, numbers in by_topic.items():
-        parts += [text(topic), _INT32.pack(len(numbers))]
+        parts += [text(topic), INT32.pack(len(numbers))]
         parts += [struct.pack(">iq", number, which) for number in numbers]
     return parts
 
 
 def read_list_offsets(data: bytes) -> list[Offset]:
     """Parse a ListOffsets response; raises MalformedAnswer."""
-    reader = _Reader(data)
-    reader.unpack(_INT32)  # throttle time
+    reader = Reader(data)
+    reader.unpack(INT32)  # throttle time
     offsets: list[Offset] = []
     for _ in range(reader.count()):
         topic = reader.text()
@@ -289,15 +344,15 @@ def fetch(
     head = (_CONSUMER, wait_ms, min_bytes, max_bytes, _READ_COMMITTED, len(by_topic))
     parts = [struct.pack(">iiiibi", *head)]
     for topic, partitions in by_topic.items():
-        parts += [text(topic), _INT32.pack(len(partitions))]
+        parts += [text(topic), INT32.pack(len(partitions))]
         parts += [struct.pack(">iqi", *each, partition_max_bytes) for each in partitions]
     return parts
 
 
 def read_fetch(data: bytes) -> list[Fetched]:
     """Parse a Fetch response; raises MalformedAnswer."""
-    reader = _Reader(data)
-    reader.unpack(_INT32)  # throttle time
+    reader = Reader(data)
+    reader.unpack(INT32)  # throttle time
     fetched: list[Fetched] = []
     for _ in range(reader.count()):
         topic = reader.text()
@@ -306,3 +361,29 @@ def read_fetch(data: bytes) -> list[Fetched]:
             aborted = [reader.pair() for _ in range(reader.count())]
             fetched.append(Fetched(topic, index, error, aborted, reader.sized()))
     return fetched
+
+
+def sasl_handshake(mechanism: str) -> list[bytes]:
+    """Begin a login, or renew one, with a mechanism."""
+    return [text(mechanism)]
+
+
+def read_sasl_handshake(data: bytes) -> SaslMechanisms:
+    """Parse a SaslHandshake response; raises MalformedAnswer."""
+    reader = Reader(data)
+    (error,) = reader.unpack(INT16)
+    return SaslMechanisms(error, [reader.text() for _ in range(reader.count())])
+
+
+def sasl_authenticate(message: bytes) -> list[bytes]:
+    """Send a message of the mechanism."""
+    return [INT32.pack(len(message)), message]
+
+
+def read_sasl_authenticate(data: bytes) -> SaslAnswer:
+    """Parse a SaslAuthenticate response; raises MalformedAnswer."""
+    reader = Reader(data)
+    (error,) = reader.unpack(INT16)
+    message, answer = reader.text(), reader.sized()
+    (session_ms,) = reader.unpack(INT64)
+    return SaslAnswer(error, message, answer, session_ms)

@@ -20,9 +20,8 @@ from broker_core.protocol.definitions import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from broker_core.protocol.framing import FrameReader
 from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.protocol.schema import Api
-from broker_core.security.sasl_client import SaslCredentials, client_exchange
-from broker_core.security.scram import AuthenticationFailed
 from waylog.config import Endpoint
+from waylog.kafka.connection.sasl import LoginRefused, SaslCredentials, client_exchange
 from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
@@ -197,7 +196,7 @@ class Peer:
                     self._joining = connection
                     await self._log_in(connection, self._login)
         except Exception as error:
-            if isinstance(error, AuthenticationFailed):
+            if isinstance(error, LoginRefused):
                 logger.error("%s does not let this node in: %s", self, error)
             elif isinstance(error, OSError | TimeoutError):
                 logger.debug("%s cannot be reached: %s", self, error)
@@ -243,7 +242,7 @@ class Peer:
     # --------------------------------------------------------------------------------------- login
 
     async def _log_in(self, connection: _Connection, login: SaslCredentials) -> None:
-        """Authenticate with SASL; raises AuthenticationFailed, ConnectionError."""
+        """Authenticate with SASL; raises LoginRefused, ConnectionError."""
 
         async def ask(api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
             future = _answer()
@@ -259,14 +258,14 @@ class Peer:
         answer = await ask(SASL_HANDSHAKE, _HANDSHAKE_VERSION, {"mechanism": login.mechanism})
         if answer["error_code"] != errors.NONE:
             offered = ", ".join(answer["mechanisms"])
-            raise AuthenticationFailed(f"{login.mechanism} is not one of {offered}")
+            raise LoginRefused(f"{login.mechanism} is not one of {offered}")
         exchange = client_exchange(login)
         message: bytes | None = exchange.first()
         lifetime_ms = 0
         while message is not None:
             answer = await ask(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, {"auth_bytes": message})
             if answer["error_code"] != errors.NONE:
-                raise AuthenticationFailed(answer["error_message"] or "no reason is given")
+                raise LoginRefused(answer["error_message"] or "no reason is given")
             lifetime_ms = answer["session_lifetime_ms"]
             message = exchange.evaluate(bytes(answer["auth_bytes"]))
         if lifetime_ms > 0:
@@ -284,7 +283,7 @@ class Peer:
         try:
             await self._log_in(connection, self._login)
         except Exception as error:
-            is_expected = isinstance(error, OSError | AuthenticationFailed)
+            is_expected = isinstance(error, OSError)
             logger.warning(
                 "%s: the login cannot be renewed: %s",
                 self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -18,11 +19,18 @@ class Certificates:
         self._authority.cert_pem.write_to_path(str(self.authority))
         self.broker = self.make("127.0.0.1", "localhost", common_name="broker")
 
-    def make(self, *names: str, common_name: str) -> Path:
+    def make(
+        self, *names: str, common_name: str, valid: tuple[datetime, datetime] | None = None
+    ) -> Path:
         """Issue a certificate; return a file with the key and the chain."""
         path = self._folder / f"{common_name}.pem"
+        not_before, not_after = valid or (None, None)
         issued = self._authority.issue_cert(
-            *names, common_name=common_name, organization_name="Waylog"
+            *names,
+            common_name=common_name,
+            organization_name="Waylog",
+            not_before=not_before,
+            not_after=not_after,
         )
         issued.private_key_and_cert_chain_pem.write_to_path(str(path))
         return path

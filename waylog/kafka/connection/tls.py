@@ -57,6 +57,14 @@ def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
+def authorities_context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the context of requests over HTTPS (`https.ca.*`); raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load_authorities(context, properties, "https")
+    return context
+
+
 def _choice(
     properties: Mapping[str, str], name: str, default: str, choices: Mapping[str, bool]
 ) -> bool:
@@ -66,10 +74,12 @@ def _choice(
     return choices[given]
 
 
-def _load_authorities(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
-    location, inline = properties.get("ssl.ca.location"), properties.get("ssl.ca.pem")
-    revoked = properties.get("ssl.crl.location")
-    name = "ssl.ca.location" if location else "ssl.ca.pem"
+def _load_authorities(
+    context: ssl.SSLContext, properties: Mapping[str, str], prefix: str = "ssl"
+) -> None:
+    location, inline = properties.get(f"{prefix}.ca.location"), properties.get(f"{prefix}.ca.pem")
+    revoked = properties.get(f"{prefix}.crl.location")
+    name = f"{prefix}.ca.location" if location else f"{prefix}.ca.pem"
     try:
         if location and location != "probe":
             is_folder = Path(location).is_dir()
@@ -81,7 +91,7 @@ def _load_authorities(context: ssl.SSLContext, properties: Mapping[str, str]) ->
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         if revoked:
-            name = "ssl.crl.location"
+            name = f"{prefix}.crl.location"
             context.load_verify_locations(cafile=revoked)
             context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
     except ssl.SSLError as error:

@@ -24,12 +24,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from broker_core.protocol.definitions import BROKER_HEARTBEAT
-from broker_core.security.sasl_client import SaslCredentials
 from broker_core.security.tls import client_context
 from broker_core.server.network.peer import Peer
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.cluster.conftest import StartTrio, Trio
 from waylog.config import save_properties
+from waylog.kafka.connection.sasl import SaslCredentials
 
 BROKER = "User:broker"
 ADMIN = "User:admin"

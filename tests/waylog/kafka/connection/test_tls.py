@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ from cryptography.hazmat.primitives.serialization import (
 
 from tests.broker_core.server.certificates import Certificates
 from tests.tcp_server import tcp_server
-from tests.waylog.kafka.connection.conftest import StartBroker
+from tests.waylog.kafka.conftest import StartBroker
 from waylog.config import ConfigError
 from waylog.kafka import requests
-from waylog.kafka.connection.broker_connection import BrokerConnection
+from waylog.kafka.connection import broker_connection
+from waylog.kafka.connection.broker_connection import BrokerConnection, refusal
 from waylog.kafka.connection.security import configured_security, connection_security
 from waylog.kafka.properties import client_properties
 from waylog.kafka.requests import Broker, Metadata
@@ -79,6 +81,32 @@ async def test_a_broker_of_another_authority_or_name_is_refused(
         },
     ):
         assert (await metadata("127.0.0.1", port, trusting(certificates) | unchecked)).brokers
+
+
+async def test_an_expired_certificate_is_refused(
+    start_secured: StartBroker, certificates: Certificates
+) -> None:
+    day = timedelta(days=1)
+    now = datetime.now(UTC)
+    old = certificates.make("127.0.0.1", common_name="old", valid=(now - 2 * day, now - day))
+    broker = await start_secured(**TLS, ssl_keystore_location=str(old))
+    with pytest.raises(ssl.SSLCertVerificationError, match="expired") as raised:
+        await metadata("127.0.0.1", broker.endpoint.port, trusting(certificates))
+    assert refusal(raised.value) is not None
+
+
+async def test_a_broker_that_hangs_in_the_handshake_is_given_up(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_connection, "_CONNECT_TIMEOUT_S", 0.2)
+
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        while await reader.read(4096):
+            pass
+
+    async with tcp_server(silent) as port:
+        with pytest.raises(TimeoutError, match="in time"):
+            await metadata("127.0.0.1", port, trusting(certificates))
 
 
 async def test_a_client_shows_its_certificate_where_the_broker_wants_one(
