@@ -10,7 +10,7 @@ from typing import Final
 
 from broker_core.errors import InvalidRecord, InvalidTimestamp
 from broker_core.log.config import LogConfig
-from broker_core.protocol.compression import Compression
+from broker_core.protocol.compression import codec_named
 from broker_core.protocol.recompression import recompress
 from broker_core.protocol.records import (
     BatchHeader,
@@ -35,7 +35,7 @@ def prepare(
     """
     headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
     if config.compression_type != _PRODUCERS_CHOICE:
-        codec = Compression.named(config.compression_type)
+        codec = codec_named(config.compression_type)
         if any(header.compression != codec for header in headers):
             batches = recompress(batches, headers, codec)
             headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)

@@ -23,7 +23,7 @@ from broker_core.errors import (
     OutOfOrderSequenceNumber,
 )
 from broker_core.log import AppendResult, LogConfig
-from broker_core.protocol.compression import Compression
+from broker_core.protocol.compression import Compression, codec_named
 from broker_core.protocol.records import build_batch, iterate_records, scan_batches
 from tests.broker_core.log.support import HOUR_MS, NOW, Workbench
 
@@ -461,7 +461,7 @@ def test_a_topic_has_its_records_in_the_compression_it_asks_for(
     )
     data = bench.log.read(0, 10_000)
     (header,) = scan_batches(data)[0]
-    assert header.compression == Compression.named(topics)
+    assert header.compression == codec_named(topics)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 0)
     assert [record[1:] for record in iterate_records(data)] == rows
     # A repeated batch is recognised, although its stored bytes have changed.

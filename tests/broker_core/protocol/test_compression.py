@@ -20,7 +20,7 @@ from broker_core.errors import (
     MessageTooLarge,
     UnsupportedCompressionType,
 )
-from broker_core.protocol.compression import Compression, compress, decompress
+from broker_core.protocol.compression import Compression, codec_named, compress, decompress
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 
@@ -119,7 +119,7 @@ def test_a_codec_that_kafka_has_not_is_refused() -> None:
 
 
 def test_codecs_have_the_names_of_the_setting() -> None:
-    assert Compression.named("zstd") is Compression.ZSTD
-    assert Compression.named("uncompressed") is Compression.NONE
+    assert codec_named("zstd") is Compression.ZSTD
+    assert codec_named("uncompressed") is Compression.NONE
     with pytest.raises(UnsupportedCompressionType, match="brotli"):
-        Compression.named("brotli")
+        codec_named("brotli")
