@@ -24,7 +24,7 @@ from gateway.users.permissions import Permissions
 from gateway.users.rights import Rights
 from gateway.views.snapshots.key_view import KeyView
 from gateway.views.snapshots.view_keeper import ViewKeeper
-from waylog.kafka.batch_producer import open_producer
+from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import LogReader
 from waylog.kafka.topics import ADDRESS
 from waylog.observability.telemetry import KafkaTelemetry, now_ms
@@ -68,7 +68,7 @@ async def _start(
 ) -> Started:
     loop = asyncio.get_running_loop()
     servers, client_id = settings.bootstrap_servers, settings.cluster.client_id
-    producer = sealed_if_configured(open_producer(servers, client_id, loop), servers, loop)
+    producer = sealed_if_configured(BatchProducer(servers, client_id, loop), servers, loop)
     stack.push_async_callback(producer.close)
     # This has to precede the first key.
     use_secret_of(settings.keys)

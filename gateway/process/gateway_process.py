@@ -51,7 +51,7 @@ from gateway.views.pipeline import GroupLag, Pipeline
 from gateway.views.places import START_S, Places
 from gateway.views.snapshots.view_keeper import ViewKeeper
 from waylog.config import Endpoint
-from waylog.kafka.batch_producer import open_producer
+from waylog.kafka.batch_producer import BatchProducer
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import ClientIdentifier
 from waylog.network.served_hosts import ServedHosts
@@ -164,7 +164,7 @@ class _Gateway:
         )
         stack.callback(self.authenticator.close)
         self.producer: LogProducer = sealed_if_configured(
-            open_producer(settings.bootstrap_servers, settings.client_id, loop),
+            BatchProducer(settings.bootstrap_servers, settings.client_id, loop),
             settings.bootstrap_servers,
             loop,
         )

@@ -34,7 +34,7 @@ from gateway.users.auth import Authenticator
 from gateway.users.database import UserStore
 from gateway.users.permissions import Permissions
 from gateway.views.places import START_S, Places
-from waylog.kafka.batch_producer import open_producer
+from waylog.kafka.batch_producer import BatchProducer
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import ClientIdentifier
 from waylog.observability.telemetry import KafkaTelemetry
@@ -87,7 +87,7 @@ async def _start(
     looking = spawn(places.look_up(), "looking for places")
     stack.callback(looking.cancel)
     producer = sealed_if_configured(
-        open_producer(settings.bootstrap_servers, settings.client_id, loop),
+        BatchProducer(settings.bootstrap_servers, settings.client_id, loop),
         settings.bootstrap_servers,
         loop,
     )

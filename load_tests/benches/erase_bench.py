@@ -26,7 +26,7 @@ from load_tests.benches.broker_processes import WAYLOG, MeasuredBroker
 from load_tests.benches.filling import fill
 from load_tests.benches.measured_gateway import MeasuredGateway
 from load_tests.own_platform import run_waylog
-from waylog.kafka.clients import Producer as LogProducer
+from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import consumer_config, ensure_topics
 from waylog.kafka.topics import ADDRESS, LOCATION
 from waylog.messages import Address, encode, fix_id
@@ -99,7 +99,7 @@ def _device(number: int) -> str:
 async def _make_keys(servers: str, devices: int) -> None:
     """Write each device's address, the first value that is encrypted with its key."""
     loop = asyncio.get_running_loop()
-    producer = sealed_if_configured(LogProducer(servers, "bench", loop), servers, loop)
+    producer = sealed_if_configured(BatchProducer(servers, "bench", loop), servers, loop)
     appended = []
     for device in map(_device, range(devices)):
         address = Address(

@@ -1,8 +1,7 @@
 """A producer of our own: one request to a broker for all its partitions, without a thread.
 
 librdkafka sends a request for each partition and works record by record in threads of its own; in a
-gateway that was the largest part of the cost of a fix (docs/decisions/0016). It is still used where
-clients have to log in or to speak TLS: `open_producer` chooses.
+gateway that was the largest part of the cost of a fix (docs/decisions/0016).
 
 The guarantees are those that `waylog.kafka.clients.producer_config` asks of librdkafka: acks=all,
 and idempotence (each batch carries the producer's id and a sequence number, by which the broker
@@ -18,9 +17,10 @@ from functools import partial
 from typing import Any, Final
 
 from waylog.kafka import requests
-from waylog.kafka.clients import LINGER_MS, Headers, Producer, RecordPosition, append_with
-from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
-from waylog.kafka.properties import configured_properties
+from waylog.kafka.clients import LINGER_MS, Headers, RecordPosition, append_with
+from waylog.kafka.connection.broker_connection import BrokerConnection, addresses, refusal
+from waylog.kafka.connection.security import ConnectionSecurity, configured_security
+from waylog.kafka.error_codes import ErrorCode, reason_of
 from waylog.kafka.record_batch import Partition, RecordAccumulator, RecordBatch, monotonic_ms
 from waylog.kafka.requests import Broker, MalformedAnswer
 from waylog.process.background import spawn
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 #: is refused because of others.
 BYTES_MAX: Final = 144 * 1024 * 1024
 _REQUEST_BYTES_MAX: Final = 8 * 1024 * 1024
-_DELIVERY_TIMEOUT_MS: Final = 30_000
+DELIVERY_TIMEOUT_MS: Final = 30_000
 #: Time that a broker may wait for the replicas; below it, the time that we wait for the broker.
 _APPEND_TIMEOUT_MS: Final = 10_000
 _ANSWER_TIMEOUT_S: Final = 12.0
@@ -51,35 +51,41 @@ _REFUSED_S: Final = 1.0
 _REFUSED_FOR_S: Final = 3.0
 _REFUSED_PATIENCE_MS: Final = 1_000
 
-_TIMED_OUT: Final = -192  # librdkafka's code for a record that was not delivered in time
-
-# Kafka's error codes.
-_DUPLICATE_SEQUENCE: Final = 46
-_STORAGE_ERROR: Final = 56
 #: The broker does not know this producer id any more, or takes it for another: get a new id.
-_IDENTITY_LOST: Final = frozenset({45, 47, 49, 59, 90})
-#: Errors that are not the batch's fault: corrupt message, no leader, time-outs, too few replicas...
-_RETRIABLE: Final = frozenset({2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56, 72, 74, 75, 89, 51})
+_IDENTITY_LOST: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.PRODUCER_FENCED,
+    }
+)  # fmt: skip
 #: After these another broker leads, or none.
-_LEADER_WRONG: Final = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 75})
+_LEADER_WRONG: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)  # fmt: skip
 #: The leader has the batch, the replicas may have it: only a repetition tells.
-_PERHAPS_STORED: Final = frozenset({7, 20})
-
-
-def open_producer(
-    bootstrap_servers: str, client_id: str, loop: asyncio.AbstractEventLoop
-) -> Producer | BatchProducer:
-    """Return a producer for the event loop; librdkafka's if clients have to log in."""
-    if configured_properties():
-        return Producer(bootstrap_servers, client_id, loop)
-    return BatchProducer(bootstrap_servers, client_id, loop)
+_PERHAPS_STORED: Final = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+)
+#: Errors that are not the batch's fault.
+_RETRIABLE: Final = _LEADER_WRONG | _PERHAPS_STORED | {
+    ErrorCode.CORRUPT_MESSAGE, ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+}  # fmt: skip
 
 
 class BatchProducer:
     """A producer that reports on one event loop when the log has acknowledged its records.
 
-    Its interface is that of waylog.kafka.clients.Producer. All methods are called on the event
-    loop's thread.
+    `append` returns a future; `send` takes a plain callback, which is cheaper at thousands of
+    records a second. All methods are called on the event loop's thread.
     """
 
     def __init__(
@@ -89,15 +95,25 @@ class BatchProducer:
         loop: asyncio.AbstractEventLoop,
         *,
         linger_ms: int = LINGER_MS,
+        delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
+        security: ConnectionSecurity | None = None,
     ) -> None:
+        """A record fails that is not acknowledged within `delivery_timeout_ms`.
+
+        Without `security` the file of the environment says how connections are secured
+        (waylog.kafka.properties); raises ConfigError if it cannot be read or understood.
+        """
         self._loop = loop
+        self._security = configured_security() if security is None else security
+        self._delivery_timeout_ms = delivery_timeout_ms
         self._client_id = client_id
         self._bootstrap_servers = bootstrap_servers
         self._bootstrap = addresses(bootstrap_servers)
         self._linger_s = linger_ms / 1000
         #: Takes the records; Cython code, which has no Python objects for `send`, uses it directly.
         self.accumulator = RecordAccumulator(BYTES_MAX, self._first_waits, self._ask_for_metadata)
-        #: Queue one record; raises as waylog.kafka.clients.Producer.send.
+        #: Queue one record, `send(topic, value, key, headers, on_delivery)`; see
+        #: RecordAccumulator.send.
         self.send = self.accumulator.send
         self._brokers: dict[int, Broker] = {}
         self._connections: dict[int, BrokerConnection] = {}
@@ -111,6 +127,10 @@ class BatchProducer:
         self._refused_since: float | None = None
         self._refused_at = 0.0
         self._down_said = -_SAY_AGAIN_S
+        # Why brokers do not let us in; None if they do, or cannot be reached.
+        self._kept_out: str | None = None
+        # Not a connection that appends: its answers may have to wait for the replicas.
+        self._asking: BrokerConnection | None = None
         self._metadata_wanted = asyncio.Event()
         self._metadata_wanted.set()
         self._tasks = {spawn(self._keep_metadata(), "the producer's metadata", loop=loop)}
@@ -140,6 +160,8 @@ class BatchProducer:
         """The reason why nothing can be appended now, if one is known; else None."""
         if self.accumulator.refusing is not None:
             return self.accumulator.refusing
+        if self._kept_out is not None:
+            return f"the log does not let us in: {self._kept_out}"
         return "the log refuses to store: its disk may be full" if self._is_refused() else None
 
     def _is_refused(self) -> bool:
@@ -163,6 +185,8 @@ class BatchProducer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for connection in list(self._connections.values()):
             connection.close()
+        if self._asking is not None:
+            self._asking.close()
         return len(self)
 
     # --- when to send ---------------------------------------------------------------------------
@@ -271,7 +295,7 @@ class BatchProducer:
     def _batch_answered(
         self, partition: Partition, batch: RecordBatch, generation: int, error: int, offset: int
     ) -> None:
-        if error in (0, _DUPLICATE_SEQUENCE):
+        if error in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._refused_since = None
             partition.in_flight = False
             if generation == self._generation:
@@ -281,13 +305,13 @@ class BatchProducer:
         if error in _IDENTITY_LOST:
             if generation == self._generation:
                 logger.warning(
-                    "%s-%d: error %d; going on under a new producer id",
-                    *(partition.topic, partition.index, error),
+                    "%s-%d: %s; going on under a new producer id",
+                    *(partition.topic, partition.index, reason_of(error)),
                 )
                 self._new_identity()
             self._again(partition, batch)
         elif error in _RETRIABLE:
-            if error == _STORAGE_ERROR:
+            if error == ErrorCode.KAFKA_STORAGE_ERROR:
                 self._refused()
             if error in _LEADER_WRONG:
                 partition.leader = -1
@@ -320,8 +344,8 @@ class BatchProducer:
             # A flush that failed has not set the timer again.
             self._flush()
         # A full disk stays full: fail the records soon, so that their senders keep them for later.
-        patience_ms = _REFUSED_PATIENCE_MS if self._is_refused() else _DELIVERY_TIMEOUT_MS
-        if self.accumulator.fail_before(monotonic_ms() - patience_ms, _TIMED_OUT):
+        patience_ms = _REFUSED_PATIENCE_MS if self._is_refused() else self._delivery_timeout_ms
+        if self.accumulator.fail_before(monotonic_ms() - patience_ms, ErrorCode.MESSAGE_TIMED_OUT):
             # A sequence number that may have been used cannot be given to another batch.
             self._new_identity()
 
@@ -337,13 +361,13 @@ class BatchProducer:
             self._start(self._connected(node))
 
     async def _connected(self, node: int) -> None:
-        broker = self._brokers[node]
         try:
-            connection = await BrokerConnection.connect(self._loop, broker, self._client_id)
+            connection = await self._connection_to(self._brokers[node])
         except OSError as error:
             logger.debug("broker %d cannot be reached: %s", node, error)
             self._metadata_wanted.set()
-            await asyncio.sleep(_BACKOFF_S)
+            # A login that is refused once is refused again; a broker counts them.
+            await asyncio.sleep(_BACKOFF_S if refusal(error) is None else _BACKOFF_MAX_S)
             return
         finally:
             self._connecting.discard(node)
@@ -387,23 +411,36 @@ class BatchProducer:
         )
 
     async def _refresh(self) -> bool:
-        for broker in [*self._brokers.values(), *self._bootstrap]:
-            connection: BrokerConnection | None = None
+        """Ask a broker, the one of the last time first; return whether one has answered."""
+        asked, self._asking = self._asking, None
+        failure: Exception | None = None
+        for broker in [None, *self._brokers.values(), *self._bootstrap]:
+            connection = asked if broker is None else None
             try:
-                connection = await BrokerConnection.connect(self._loop, broker, self._client_id)
+                if broker is not None:
+                    connection = await self._connection_to(broker)
+                if connection is None:
+                    continue
                 await self._learn(connection)
             except (OSError, UnicodeError, MalformedAnswer) as error:
-                logger.debug("%s:%d cannot be asked: %s", *broker, error)
-                continue
-            finally:
+                logger.debug("%s cannot be asked: %s", broker, error)
+                if broker is not None:
+                    failure = failure or error
                 if connection is not None:
                     connection.close()
+                continue
+            self._asking = connection
+            self._kept_out = None
             return True
+        self._kept_out = None if failure is None else refusal(failure)
         now = self._loop.time()
         if now - self._down_said > _SAY_AGAIN_S:
             self._down_said = now
-            logger.warning("no broker can be reached at %s", self._bootstrap_servers)
+            logger.warning("no broker can be reached at %s: %s", self._bootstrap_servers, failure)
         return False
+
+    async def _connection_to(self, broker: Broker) -> BrokerConnection:
+        return await BrokerConnection.connect(self._loop, broker, self._client_id, self._security)
 
     async def _learn(self, connection: BrokerConnection) -> None:
         body = await connection.ask(
@@ -416,7 +453,7 @@ class BatchProducer:
         self._brokers = metadata.brokers
         for topic in metadata.topics:
             if topic.error:
-                logger.debug("topic %s: error %d", topic.name, topic.error)
+                logger.debug("topic %s: %s", topic.name, reason_of(topic.error))
                 if topic.error not in _RETRIABLE:
                     self.accumulator.refused(topic.name, topic.error)
                 continue
@@ -433,8 +470,8 @@ class BatchProducer:
             if not error:
                 self._identity = (producer_id, epoch)
             elif error not in _RETRIABLE:
-                self.accumulator.refusing = f"the log gives this producer no id: error {error}"
-                logger.critical("the producer cannot go on: error %d", error)
+                self.accumulator.refusing = f"the log gives this producer no id: {reason_of(error)}"
+                logger.critical("the producer cannot go on: %s", reason_of(error))
 
     def _new_identity(self) -> None:
         self._identity = None

@@ -26,7 +26,7 @@ from tests.spark.synthetic import make_person
 from waylog.cli import main
 from waylog.history.erasures import read_erasures
 from waylog.history.storage import Storage
-from waylog.kafka.clients import Producer as LogProducer
+from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import consumer_config, producer_config
 from waylog.kafka.topic_reader import next_messages
 from waylog.kafka.topics import ADDRESS, LOCATION, PLACE
@@ -169,7 +169,7 @@ def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
 
 async def append_sealed(servers: str, devices: tuple[str, ...], count: int) -> None:
     loop = asyncio.get_running_loop()
-    producer = sealed_if_configured(LogProducer(servers, "test", loop), servers, loop)
+    producer = sealed_if_configured(BatchProducer(servers, "test", loop), servers, loop)
     fixes = [make_fix(each, START_MS + n * 120_000) for n in range(count) for each in devices]
     appended = [producer.append(LOCATION, encode(fix), fix.device.encode()) for fix in fixes]
     await asyncio.gather(*appended)

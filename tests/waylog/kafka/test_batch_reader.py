@@ -21,10 +21,8 @@ from hypothesis import strategies as st
 
 from broker_core.server.runtime import Broker
 from tests.waylog.kafka.test_batch_producer import PARTITIONS, create_topic, started
-from waylog.kafka.batch_producer import BatchProducer, open_producer
 from waylog.kafka.batch_reader import BatchReader, Record, open_reader
 from waylog.kafka.clients import LogReader
-from waylog.kafka.clients import Producer as LibrdkafkaProducer
 from waylog.kafka.fetched_records import EXPANDED_BYTES_MAX, AbortedTransactions, read_batches
 from waylog.kafka.record_batch import RecordAccumulator
 from waylog.kafka.requests import MalformedAnswer
@@ -221,16 +219,10 @@ async def test_librdkafka_is_taken_where_clients_log_in_or_values_are_sealed(
     assert isinstance(plain, BatchReader)
     sealed = open_reader("127.0.0.1:1", "test", "four", loop, on_records=_ignored, opened=list)
     assert isinstance(sealed, LogReader)
-    producer = open_producer("127.0.0.1:1", "test", loop)
-    assert isinstance(producer, BatchProducer)
-    await producer.close(0)
     (tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\n")
     monkeypatch.setenv("WAYLOG_KAFKA_CONFIG", str(tmp_path / "client.properties"))
     configured = open_reader("127.0.0.1:1", "test", "four", loop, on_records=_ignored)
     assert isinstance(configured, LogReader)
-    librdkafka = open_producer("127.0.0.1:1", "test", loop)
-    assert isinstance(librdkafka, LibrdkafkaProducer)
-    await librdkafka.close(0)
 
 
 def no_aborts() -> AbortedTransactions:

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from waylog.kafka.clients import AppendError, AppendQueueFull, Producer, RecordPosition
+from waylog.kafka.batch_producer import BatchProducer
+from waylog.kafka.clients import AppendError, AppendQueueFull, RecordPosition
 from waylog.kafka.topics import LOCATION
 from waylog.messages import encode
 from waylog.observability.telemetry import now_ms
@@ -34,7 +35,7 @@ class KafkaSender:
         """Append all; returns when all are acknowledged."""
         loop = asyncio.get_running_loop()
         producer = sealed_if_configured(
-            Producer(
+            BatchProducer(
                 self._bootstrap_servers,
                 "waylog-replay",
                 loop,
