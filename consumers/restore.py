@@ -36,7 +36,7 @@ class Restorer:
         state_topic: str,
         opened: Callable[[Sequence[Message]], list[Message]] | None = None,
     ) -> None:
-        """`config` is a client's; the consumer joins no group. `opened` is that of LogReader."""
+        """`config` is a client's; the consumer joins no group. `opened` is that of BatchReader."""
         self._opened = opened or list
         self.failed: str | None = None  # the error for which the thread has ended
         self._config = config

@@ -56,7 +56,7 @@ class Outbound:
             self._seen[device] = None
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """Take records of topic `address`; called by LogReader."""
+        """Take records of topic `address`; called by BatchReader."""
         for record in records:
             key, value = record.key(), record.value()
             if key is None or value is None:

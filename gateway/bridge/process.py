@@ -25,11 +25,11 @@ from gateway.users.rights import Rights
 from gateway.views.snapshots.key_view import KeyView
 from gateway.views.snapshots.view_keeper import ViewKeeper
 from waylog.kafka.batch_producer import BatchProducer
-from waylog.kafka.clients import LogReader
+from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.topics import ADDRESS
 from waylog.observability.telemetry import KafkaTelemetry, now_ms
 from waylog.process.background import spawn
-from waylog.sealing.sealing import opener, sealed_if_configured
+from waylog.sealing.sealing import repeated_opener, sealed_if_configured
 
 logger = logging.getLogger(__name__)
 
@@ -104,14 +104,14 @@ async def _start(
     inbound.cluster = cluster
     stack.callback(inbound.close)
     if settings.addresses != "none":
-        reader = LogReader(
+        reader = BatchReader(
             servers,
             f"{client_id}-{ADDRESS}",
-            [ADDRESS],
+            ADDRESS,
             loop,
             on_records=outbound.on_records,
             tail=0,
-            opened=opener(servers),
+            opened=repeated_opener(servers),
         )
         reader.start()
         stack.push_async_callback(reader.close)

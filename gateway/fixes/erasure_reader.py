@@ -10,7 +10,8 @@ from typing import Protocol
 from confluent_kafka import KafkaException
 
 from gateway.fixes.log_topics import await_topics
-from waylog.kafka.clients import LogReader, LogUnreachable
+from waylog.kafka.batch_reader import BatchReader
+from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.errors import error_text
 from waylog.kafka.topics import ERASURE, TOPICS
 
@@ -39,7 +40,7 @@ class ErasureReader:
         self._subscribers.append(subscriber)
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """Pass records on to the subscribers; called by LogReader."""
+        """Pass records on to the subscribers; called by BatchReader."""
         self._records.update((record.key(), record) for record in records)
         for subscriber in self._subscribers:
             subscriber(records)
@@ -56,10 +57,10 @@ async def open_erasures(bootstrap_servers: str, client_id: str) -> AsyncIterator
         raise OSError(f"topic {ERASURE} could not be created: {error_text(error)}") from error
     erasures = ErasureReader()
     caught_up = asyncio.Event()
-    reader = LogReader(
+    reader = BatchReader(
         bootstrap_servers,
         f"{client_id}-{ERASURE}",
-        [ERASURE],
+        ERASURE,
         asyncio.get_running_loop(),
         on_records=erasures.on_records,
         on_caught_up=caught_up.set,

@@ -110,7 +110,7 @@ class AddressView(View):
             del self._waiting[device]
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """Take records of topic `address`; the callback of LogReader."""
+        """Take records of topic `address`; the callback of BatchReader."""
         news = self.caught_up.is_set()
         watcher = self._watched_by()
         events: list[ViewEvent] = []

@@ -57,7 +57,7 @@ class LocationView(View):
         return self.tracks.packed(device, from_ms, to_ms)
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """Take records of topic `location`; the callback of LogReader."""
+        """Take records of topic `location`; the callback of BatchReader."""
         watcher = self._watched_by()
         events: list[ViewEvent] | None = None if watcher is None else []
         take_fixes(self, records, self.known_fixes, events, _location_event, self.positions)

@@ -156,7 +156,7 @@ class View:
         return last - first
 
     def on_caught_up(self) -> None:
-        """Note that the log has been read; the callback of LogReader."""
+        """Note that the log has been read; the callback of BatchReader."""
         self.caught_up.set()
 
     def _range(self, user: str) -> tuple[int, int]:

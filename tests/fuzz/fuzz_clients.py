@@ -24,6 +24,8 @@ _READERS = (
     kafka_requests.read_produce,
     kafka_requests.read_list_offsets,
     kafka_requests.read_fetch,
+    kafka_requests.read_sasl_handshake,
+    kafka_requests.read_sasl_authenticate,
 )
 _LENGTH_AT, _CRC_AT, _ATTRIBUTES_AT, _HEAD_BYTES = 8, 17, 21, 61
 
@@ -40,9 +42,11 @@ def fuzz_fetched_batches(data: bytes) -> None:
         crc = google_crc32c.value(bytes(buffer[start + _ATTRIBUTES_AT : end]))
         struct.pack_into(">I", buffer, start + _CRC_AT, crc)
         start = end
-    for aborted in ((), ((1, 0), (2, 5))):
+    for aborted, any_codec in (((), False), (((1, 0), (2, 5)), True)):
         with suppress(MalformedAnswer):
-            records, _, _ = read_batches(bytes(buffer), 3, 2, AbortedTransactions(aborted))
+            records, _, _ = read_batches(
+                bytes(buffer), "t", 3, 2, AbortedTransactions(aborted), any_codec
+            )
             assert all(record.offset() >= 2 for record in records)
 
 

@@ -1,9 +1,4 @@
-"""A reader of whole topics on the event loop, without a thread or an object of a library for each
-record.
-
-Its interface is that of waylog.kafka.clients.LogReader, which is still used where clients have to
-log in or values are sealed: `open_reader` chooses.
-"""
+"""A reader of whole topics on the event loop, without an object of a library for each record."""
 
 from __future__ import annotations
 
@@ -11,18 +6,21 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Message, TopicPartition
-
+from waylog.config import ConfigError
 from waylog.kafka import requests
-from waylog.kafka.clients import FETCH_MIN_BYTES, FETCH_WAIT_MS, LogReader, consumer_config
-from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
+from waylog.kafka.clients import FETCH_MIN_BYTES, FETCH_WAIT_MS, LogUnreachable
+from waylog.kafka.connection.broker_connection import BrokerConnection, addresses, refusal
+from waylog.kafka.connection.security import ConnectionSecurity, configured_security
+from waylog.kafka.error_codes import ErrorCode, reason_of
 from waylog.kafka.fetched_records import AbortedTransactions, FetchedRecord, read_batches
-from waylog.kafka.properties import configured_properties
 from waylog.kafka.requests import EARLIEST, LATEST, Broker, MalformedAnswer
 from waylog.process.background import spawn
+from waylog.process.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
@@ -41,53 +39,13 @@ _BACKOFF_S: Final = 0.05
 _BACKOFF_MAX_S: Final = 1.0
 _REFRESH_S: Final = 30.0
 
-_OFFSET_OUT_OF_RANGE: Final = 1
-
-Record = FetchedRecord | Message
+#: Decrypts sealed records, and leaves out those that cannot be read any more. May block; raises
+#: LogUnreachable if it should be called again, ConfigError.
+Opened = Callable[[Sequence[Any]], list[Any]]
 
 
 class _Elsewhere(Exception):
     """Another broker leads a partition now, or none: the metadata must be asked again."""
-
-
-def open_reader(
-    bootstrap_servers: str,
-    client_id: str,
-    topic: str,
-    loop: asyncio.AbstractEventLoop,
-    *,
-    on_records: Callable[[list[Any]], None],
-    on_caught_up: Callable[[], None] | None = None,
-    tail: int | None = None,
-    starts: Mapping[int, int] | None = None,
-    ends: Mapping[int, int] | None = None,
-    opened: Callable[[Sequence[Message]], list[Message]] | None = None,
-    **fetching: Any,
-) -> LogReader | BatchReader:
-    """Return a reader for the event loop.
-
-    It is librdkafka's if clients have to log in or values are sealed.
-    """
-    if opened is not None or configured_properties():
-        return LogReader(
-            *(bootstrap_servers, client_id, [topic], loop),
-            on_records=on_records,
-            on_caught_up=on_caught_up,
-            tail=tail,
-            starts=starts,
-            ends=ends,
-            opened=opened,
-            **fetching,
-        )
-    return BatchReader(
-        *(bootstrap_servers, client_id, topic, loop),
-        on_records=on_records,
-        on_caught_up=on_caught_up,
-        tail=tail,
-        starts=starts,
-        ends=ends,
-        **fetching,
-    )
 
 
 class BatchReader:
@@ -118,7 +76,17 @@ class BatchReader:
         leisurely: bool = False,
         fetch_min_bytes: int = FETCH_MIN_BYTES,
         fetch_wait_max_ms: int = FETCH_WAIT_MS,
+        opened: Opened | None = None,
+        security: ConnectionSecurity | None = None,
     ) -> None:
+        self._security = configured_security() if security is None else security
+        self._opened = opened
+        # One thread, which keeps the order and cannot take those of others while it waits for keys.
+        self._opening = (
+            None
+            if opened is None
+            else ThreadPoolExecutor(1, thread_name_prefix=f"{client_id}-open")
+        )
         self._bootstrap_servers = bootstrap_servers
         self._bootstrap = addresses(bootstrap_servers)
         self._client_id = client_id
@@ -137,6 +105,7 @@ class BatchReader:
         self._ends: dict[int, int] | None = None
         self._brokers: dict[int, Broker] = {}
         self._task: asyncio.Task[None] | None = None
+        self._said = LogThrottle()
         #: Time of the log's last answer, on the clock of time.monotonic().
         self.heard_at = time.monotonic()
 
@@ -150,6 +119,8 @@ class BatchReader:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        if self._opening is not None:
+            self._opening.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self) -> None:
         backoff_s = _BACKOFF_S
@@ -158,6 +129,8 @@ class BatchReader:
                 leaders = await self._leaders()
                 backoff_s = _BACKOFF_S
                 await self._read(leaders)
+            except ConfigError:
+                raise  # the master key is wrong: trying again does not help
             except (OSError, UnicodeError, _Elsewhere) as error:
                 logger.debug("%s cannot be read: %s", self._topic, error)
             except MalformedAnswer as error:
@@ -178,31 +151,40 @@ class BatchReader:
                 connection = await self._connect(broker)
             except OSError as error:
                 logger.debug("%s:%d cannot be reached: %s", *broker, error)
+                self._say_if_kept_out(broker, error)
                 continue
             try:
-                body = await connection.ask(
-                    requests.METADATA, requests.metadata([self._topic]), _ANSWER_TIMEOUT_S
-                )
+                return await self._ask_for_leaders(connection)
             finally:
                 connection.close()
-            metadata = requests.read_metadata(body)
-            self._brokers = metadata.brokers
-            by_leader: dict[int, list[int]] = {}
-            for topic in metadata.topics:
-                for partition, leader in topic.partitions:
-                    by_leader.setdefault(leader, []).append(partition)
-            if not by_leader or not by_leader.keys() <= self._brokers.keys():
-                raise _Elsewhere("not all partitions have a leader")
-            return by_leader
         raise _Elsewhere("no broker can be reached")
 
+    async def _ask_for_leaders(self, connection: BrokerConnection) -> dict[int, list[int]]:
+        body = await connection.ask(
+            requests.METADATA, requests.metadata([self._topic]), _ANSWER_TIMEOUT_S
+        )
+        metadata = requests.read_metadata(body)
+        self._brokers = metadata.brokers
+        by_leader: dict[int, list[int]] = {}
+        for topic in metadata.topics:
+            for partition, leader in topic.partitions:
+                by_leader.setdefault(leader, []).append(partition)
+        if not by_leader or not by_leader.keys() <= self._brokers.keys():
+            raise _Elsewhere("not all partitions have a leader")
+        return by_leader
+
+    def _say_if_kept_out(self, broker: Broker, error: OSError) -> None:
+        why = refusal(error)
+        if why is not None and self._said.count(self._loop.time()) is not None:
+            logger.warning("%s: %s:%d does not let us in: %s", self._topic, *broker, why)
+
     async def _connect(self, broker: Broker) -> BrokerConnection:
-        return await BrokerConnection.connect(self._loop, broker, self._client_id)
+        return await BrokerConnection.connect(self._loop, broker, self._client_id, self._security)
 
     # --- reading --------------------------------------------------------------------------------
 
     async def _read(self, leaders: dict[int, list[int]]) -> None:
-        """Read from all leaders for a while or until one fails; raises the error of that one."""
+        """Read until others lead, or until a leader fails; raises the error of that one."""
         connections: dict[int, BrokerConnection] = {}
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -213,12 +195,17 @@ class BatchReader:
                 self._loop.create_task(self._fetch(connections[node], partitions))
                 for node, partitions in leaders.items()
             ]
-            # Partitions may be added to a topic, so the metadata is asked again now and then.
-            done, _ = await asyncio.wait(
-                tasks, timeout=_REFRESH_S, return_when=asyncio.FIRST_COMPLETED
-            )
-            for task in done:
-                task.result()
+            while True:
+                done, _ = await asyncio.wait(
+                    tasks, timeout=_REFRESH_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    task.result()
+                # Partitions may be added to a topic, or be led by others without an error here.
+                brokers = self._brokers
+                asked = await self._ask_for_leaders(next(iter(connections.values())))
+                if asked != leaders or self._brokers != brokers:
+                    return
         finally:
             for task in tasks:
                 task.cancel()
@@ -268,7 +255,7 @@ class BatchReader:
         offsets: dict[int, int] = {}
         for _, partition, error, offset in requests.read_list_offsets(body):
             if error:
-                raise _Elsewhere(f"partition {partition}: error {error}")
+                raise _Elsewhere(f"partition {partition}: {reason_of(error)}")
             offsets[partition] = offset
         if offsets.keys() != set(partitions):
             raise MalformedAnswer("offsets of other partitions than were asked for")
@@ -299,12 +286,12 @@ class BatchReader:
             order.append(order.pop(0))
             taken = 0
             for _, partition, error, aborted, batches in requests.read_fetch(body):
-                if error == _OFFSET_OUT_OF_RANGE:
+                if error == ErrorCode.OFFSET_OUT_OF_RANGE:
                     # Retention has deleted records before they were read.
                     starts = await self._offsets(connection, [partition], EARLIEST)
                     self._positions[partition] = starts[partition]
                 elif error:
-                    raise _Elsewhere(f"partition {partition}: error {error}")
+                    raise _Elsewhere(f"partition {partition}: {reason_of(error)}")
                 elif batches and partition in self._positions:
                     taken += len(batches)
                     await self._take(partition, batches, AbortedTransactions(aborted))
@@ -313,26 +300,35 @@ class BatchReader:
                 await asyncio.sleep(_GATHER_S)
 
     async def _take(self, partition: int, batches: bytes, aborted: AbortedTransactions) -> None:
-        records: list[Any]
         began = self._loop.time()
-        records, position, unread_end = read_batches(
-            batches, partition, self._positions[partition], aborted
-        )
-        self._hand_over(partition, records, position)
-        if unread_end is not None:
-            records = await self._loop.run_in_executor(
-                None, self._read_compressed, partition, position, unread_end
+        read = partial(read_batches, batches, self._topic, partition)
+        records, position, is_whole = read(self._positions[partition], aborted)
+        await self._hand_over(partition, records, position)
+        if not is_whole:
+            # Another program has written in a codec that may take long to decompress.
+            records, position, _ = await self._loop.run_in_executor(
+                None, partial(read, position, aborted, any_codec=True)
             )
-            self._hand_over(partition, records, unread_end)
+            await self._hand_over(partition, records, position)
         elif len(batches) >= _BEHIND_BYTES:
             await asyncio.sleep(self._loop.time() - began if self._leisurely else 0)
 
-    def _hand_over(self, partition: int, records: list[Any], position: int) -> None:
+    async def _hand_over(self, partition: int, records: list[FetchedRecord], position: int) -> None:
+        if records and self._opened is not None:
+            records = await self._open(records, self._opened)
         self._positions[partition] = position
         if records:
             self._on_records(records)
         if self._ends:
             self._look_whether_caught_up()
+
+    async def _open(self, records: list[FetchedRecord], opened: Opened) -> list[FetchedRecord]:
+        while True:
+            try:
+                return await self._loop.run_in_executor(self._opening, opened, records)
+            except LogUnreachable as error:
+                if self._said.count(self._loop.time()) is not None:
+                    logger.warning("records of %s wait for their keys: %s", self._topic, error)
 
     def _look_whether_caught_up(self) -> None:
         assert self._ends is not None
@@ -342,27 +338,3 @@ class BatchReader:
         if not self._ends and self._on_caught_up is not None:
             caught_up, self._on_caught_up = self._on_caught_up, None
             caught_up()
-
-    def _read_compressed(self, partition: int, start: int, end: int) -> list[Message]:
-        """Read records in a codec that another program chose; librdkafka knows all codecs."""
-        consumer = Consumer(
-            consumer_config(self._bootstrap_servers, self._client_id, f"{self._client_id}-view")
-        )
-        try:
-            wanted = TopicPartition(self._topic, partition, start)
-            consumer.assign([wanted])
-            records: list[Message] = []
-            until = self._loop.time() + _ANSWER_TIMEOUT_S
-            while self._loop.time() < until:
-                message = consumer.poll(0.1)
-                if message is not None and message.error() is None:
-                    offset = message.offset()
-                    assert offset is not None
-                    if offset >= end:
-                        return records
-                    records.append(message)
-                if consumer.position([wanted])[0].offset >= end:
-                    return records
-        finally:
-            consumer.close()
-        raise ConnectionError("compressed records could not be read in time")

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 
 
 cdef class FetchedRecord:
+    cdef str _topic
     cdef bytes _key
     cdef bytes _value
     cdef int32_t _partition

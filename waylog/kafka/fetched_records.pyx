@@ -1,59 +1,43 @@
 """Parses the record batches that a broker sends (version 2; record_batch.pyx has the layout)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
+
+from waylog.kafka.record_format cimport (
+    AT_ATTRIBUTES,
+    AT_BASE_TIMESTAMP,
+    AT_CRC,
+    AT_LAST_OFFSET_DELTA,
+    AT_LENGTH,
+    AT_MAGIC,
+    AT_MAX_TIMESTAMP,
+    AT_PRODUCER_ID,
+    AT_RECORD_COUNT,
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LZ4,
+    MAGIC,
+    NO_COMPRESSION,
+    TRANSACTIONAL_BIT,
+    get32,
+    get64,
+    get_varint,
+)
 
 import google_crc32c
-import lz4.frame
 
+from waylog.kafka.compression import CompressionError, decompress
 from waylog.kafka.requests import MalformedAnswer
-
-#: The bytes that the records of one batch may expand to.
-EXPANDED_BYTES_MAX = 32 * 1024 * 1024
-
-cdef enum:
-    HEAD_BYTES = 61
-    AT_LENGTH = 8
-    AT_MAGIC = 16
-    AT_CRC = 17
-    AT_ATTRIBUTES = 21
-    AT_LAST_OFFSET_DELTA = 23
-    AT_BASE_TIMESTAMP = 27
-    AT_MAX_TIMESTAMP = 35
-    AT_PRODUCER_ID = 43
-    AT_COUNT = 57
-    CODEC_MASK = 0x07
-    LOG_APPEND_TIME = 0x08
-    TRANSACTIONAL = 0x10
-    CONTROL = 0x20
-    NO_COMPRESSION = 0
-    LZ4 = 3
-    MAGIC = 2
-    EXPANDED_RATIO = 16        # higher than for records of fixes
-    EXPANDED_BYTES_MIN = 4096
-
-
-cdef inline uint32_t get32(const unsigned char* at) noexcept nogil:
-    return (<uint32_t> at[0] << 24) | (<uint32_t> at[1] << 16) | (<uint32_t> at[2] << 8) | at[3]
-
-
-cdef inline int64_t get64(const unsigned char* at) noexcept nogil:
-    return <int64_t> ((<uint64_t> get32(at) << 32) | get32(at + 4))
-
 
 cdef const unsigned char* read_varint(
     const unsigned char* at, const unsigned char* end, int64_t* value
 ) except NULL:
-    cdef uint64_t raw = 0
-    cdef int shift = 0
-    while at < end and shift <= 63:
-        raw |= <uint64_t> (at[0] & 0x7F) << shift
-        if at[0] < 0x80:
-            value[0] = <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1)
-            return at + 1
-        at += 1
-        shift += 7
-    raise MalformedAnswer("a record is cut short")
+    at = get_varint(at, end, value)
+    if at == NULL:
+        raise MalformedAnswer("a record is cut short")
+    return at
 
 
 cdef const unsigned char* read_bytes(
@@ -68,7 +52,11 @@ cdef const unsigned char* read_bytes(
 
 
 cdef class FetchedRecord:
-    """A record with those methods of confluent_kafka.Message that views use."""
+    """A record with those methods of confluent_kafka.Message that readers use."""
+
+    def topic(self):
+        """Return the name of the record's topic."""
+        return self._topic
 
     def key(self):
         """Return the record's key, None if it has none."""
@@ -77,6 +65,10 @@ cdef class FetchedRecord:
     def value(self):
         """Return the record's value, None for a tombstone."""
         return self._value
+
+    def set_value(self, bytes value):
+        """Replace the value, for example by what was sealed in it."""
+        self._value = value
 
     def partition(self):
         """Return the record's partition."""
@@ -110,7 +102,7 @@ cdef class AbortedTransactions:
             return False
         while self._listed and self._listed[0][1] <= base_offset:
             self._open.add(self._listed.pop(0)[0])
-        if attributes & CONTROL:
+        if attributes & CONTROL_BIT:
             # The second number of a control record's key is its type: 0 is an abort.
             records = read_varint(records, end, &ignored)
             records = read_varint(read_varint(records + 1, end, &ignored), end, &ignored)
@@ -118,31 +110,35 @@ cdef class AbortedTransactions:
             if key_size >= 4 and key[2] == 0 and key[3] == 0:
                 self._open.discard(producer_id)
             return True
-        return attributes & TRANSACTIONAL and producer_id in self._open
+        return attributes & TRANSACTIONAL_BIT and producer_id in self._open
 
 
 def _first_offset(listed):
     return listed[1]
 
 
-def read_batches(bytes data, int32_t partition, int64_t position, AbortedTransactions aborted):
-    """Return the records from `position` on, the next position, and an end offset or None.
+def read_batches(
+    bytes data, str topic, int32_t partition, int64_t position, AbortedTransactions aborted,
+    bint any_codec=False,
+):
+    """Return the records from `position` on, the next position, and whether all batches were read.
 
-    Parsing stops at a batch whose codec is not supported here: the end offset is that batch's.
-    A batch at the end that is not whole is ignored. Raises MalformedAnswer.
+    Without `any_codec` parsing stops at a batch in another codec than lz4, in which our own
+    producers write: others may take long to decompress. A batch at the end that is not whole is
+    ignored. Raises MalformedAnswer.
     """
     cdef const unsigned char* start = <const unsigned char*> PyBytes_AS_STRING(data)
     cdef const unsigned char* end = start + PyBytes_GET_SIZE(data)
     cdef const unsigned char* at
     cdef const unsigned char* last
     cdef int64_t length, base_offset, producer_id, next_offset
-    cdef int attributes
+    cdef int attributes, codec
     cdef int32_t count
     cdef bytes expanded
     cdef list records = []
-    while end - start >= HEAD_BYTES:
+    while end - start >= HEADER_SIZE:
         length = <int32_t> get32(start + AT_LENGTH) + <int64_t> 12
-        if length < HEAD_BYTES:
+        if length < HEADER_SIZE:
             raise MalformedAnswer("a batch has an impossible length")
         if length > end - start:
             break
@@ -153,57 +149,38 @@ def read_batches(bytes data, int32_t partition, int64_t position, AbortedTransac
         base_offset = get64(start)
         next_offset = base_offset + <int32_t> get32(start + AT_LAST_OFFSET_DELTA) + 1
         attributes = start[AT_ATTRIBUTES + 1]
-        count = <int32_t> get32(start + AT_COUNT)
+        count = <int32_t> get32(start + AT_RECORD_COUNT)
         producer_id = get64(start + AT_PRODUCER_ID)
         if next_offset > position:
-            at, last = start + HEAD_BYTES, start + length
+            at, last = start + HEADER_SIZE, start + length
             if aborted.leaves_out(producer_id, base_offset, attributes, at, last - at) or (
-                attributes & CONTROL
+                attributes & CONTROL_BIT
             ):
                 pass
             else:
-                if attributes & CODEC_MASK == LZ4:
-                    expanded = expand((<const char*> at)[:last - at])
+                codec = attributes & COMPRESSION_MASK
+                if codec != NO_COMPRESSION:
+                    if codec != LZ4 and not any_codec:
+                        return records, position, False
+                    try:
+                        expanded = decompress(codec, (<const char*> at)[:last - at])
+                    except CompressionError as error:
+                        raise MalformedAnswer(str(error)) from None
                     at = <const unsigned char*> PyBytes_AS_STRING(expanded)
                     last = at + PyBytes_GET_SIZE(expanded)
-                elif attributes & CODEC_MASK != NO_COMPRESSION:
-                    return records, position, next_offset
                 add_records(
-                    records, at, last, count, partition, base_offset, position,
+                    records, at, last, count, topic, partition, base_offset, position,
                     get64(start + AT_BASE_TIMESTAMP),
-                    get64(start + AT_MAX_TIMESTAMP) if attributes & LOG_APPEND_TIME else -1,
+                    get64(start + AT_MAX_TIMESTAMP) if attributes & LOG_APPEND_TIME_BIT else -1,
                 )
             position = next_offset
         start += length
-    return records, position, None
-
-
-cdef bytes expand(bytes compressed):
-    # The decompressor allocates all the room it is given at once: begin small, and grow.
-    cdef Py_ssize_t room = EXPANDED_RATIO * PyBytes_GET_SIZE(compressed) + EXPANDED_BYTES_MIN
-    cdef Py_ssize_t left = EXPANDED_BYTES_MAX
-    cdef list pieces = []
-    cdef bytes piece = compressed
-    stream = lz4.frame.LZ4FrameDecompressor()
-    try:
-        while not stream.eof and left > 0:
-            piece = stream.decompress(piece, max_length=min(room, left))
-            pieces.append(piece)
-            left -= PyBytes_GET_SIZE(piece)
-            if not stream.eof and (stream.needs_input or not piece):
-                break
-            room *= 4
-            piece = b""
-    except RuntimeError as error:
-        raise MalformedAnswer(f"compressed records cannot be read: {error}") from None
-    if not stream.eof:
-        raise MalformedAnswer("compressed records end early, or are too many")
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return records, position, True
 
 
 cdef int add_records(
     list records, const unsigned char* at, const unsigned char* end, int32_t count,
-    int32_t partition, int64_t base_offset, int64_t position, int64_t base_timestamp,
+    str topic, int32_t partition, int64_t base_offset, int64_t position, int64_t base_timestamp,
     int64_t append_time,
 ) except -1:
     cdef int64_t size, delta, offset_delta, key_size, value_size
@@ -225,6 +202,7 @@ cdef int add_records(
         if base_offset + offset_delta < position:
             continue
         record = FetchedRecord.__new__(FetchedRecord)
+        record._topic = topic
         record._partition = partition
         record._offset = base_offset + offset_delta
         record._timestamp = base_timestamp + delta if append_time < 0 else append_time

@@ -55,7 +55,7 @@ class SealedLog:
         headers: RecordHeaders | None,
         on_delivery: DeliveryCallback,
     ) -> None:
-        """Queue a record as waylog.kafka.clients.Producer.send does."""
+        """Queue a record as waylog.kafka.batch_producer.BatchProducer.send does."""
         if not is_sealed_topic(topic):
             self._producer.send(topic, value, key, headers, on_delivery)
             return
@@ -84,7 +84,7 @@ class SealedLog:
         key: bytes | None = None,
         headers: Headers | None = None,
     ) -> asyncio.Future[RecordPosition]:
-        """Queue a record as waylog.kafka.clients.Producer.append does."""
+        """Queue a record as waylog.kafka.batch_producer.BatchProducer.append does."""
         return append_with(self.send, self._loop, topic, value, key, headers)
 
     def __len__(self) -> int:

@@ -40,6 +40,8 @@ _ROOTS: Final = ("owntracks", "devices")
 #: The first bytes of a sealed value; JSON and Avro with a schema id never begin so.
 MAGIC: Final = b"\xe1\x01"
 
+_PATIENCE_S: Final = 2.0
+
 Opened = Callable[[Sequence["Message"]], "list[Message]"]
 
 
@@ -119,8 +121,17 @@ def opener(bootstrap_servers: str) -> Opened | None:
     return None if ring is None else ring.open_messages
 
 
+def repeated_opener(bootstrap_servers: str) -> Opened | None:
+    """Return the same for a BatchReader, which calls it again while keys cannot be learnt.
+
+    Its thread ends soon after its process is told to.
+    """
+    ring = shared_key_ring(bootstrap_servers)
+    return None if ring is None else lambda messages: ring.open_messages(messages, _PATIENCE_S)
+
+
 class LogProducer(Protocol):
-    """The interface of waylog.kafka.clients.Producer."""
+    """The interface of waylog.kafka.batch_producer.BatchProducer."""
 
     def send(
         self,

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -45,6 +45,20 @@ _PAUSE_S: Final = 1.0
 _PARTITION: Final = TopicPartition(VALUE_KEY, 0)
 #: After this time the next record closes a segment of the topic, so that it can be compacted.
 _SEGMENT_S: Final = int(VALUE_KEY_TOPIC.config["segment.ms"]) / 1000
+
+
+class SealedRecord(Protocol):
+    """What the records of both kinds of clients have by which their values are opened."""
+
+    def topic(self) -> str | None: ...
+    def partition(self) -> int | None: ...
+    def offset(self) -> int | None: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def set_value(self, value: Any, /) -> object: ...
+
+
+_Record = TypeVar("_Record", bound=SealedRecord)
 
 
 class KeyRing:
@@ -125,10 +139,13 @@ class KeyRing:
             self.add(key)
             return key
 
-    def open_value(self, value: bytes, record: bytes | None) -> bytes | None:
+    def open_value(
+        self, value: bytes, record: bytes | None, patience_s: float = _SILENCE_MAX_S
+    ) -> bytes | None:
         """Decrypt a sealed value; return other values unchanged, None if the key was destroyed.
 
-        Raises NotAuthentic, LogUnreachable, and ConfigError for a wrong master key.
+        Raises NotAuthentic, ConfigError for a wrong master key, and LogUnreachable if the log does
+        not tell within `patience_s` whether it has an unknown key.
         """
         if not is_sealed(value):
             return value
@@ -137,7 +154,7 @@ class KeyRing:
         if secret is None:
             if key_id in self._gone:
                 return None
-            self.catch_up()
+            self.catch_up(patience_s)
             secret = self._secrets.get(key_id)
             if secret is None:
                 if len(self._gone) >= _GONE_MAX:
@@ -146,7 +163,9 @@ class KeyRing:
                 return None
         return unseal(value, secret, record)
 
-    def open_messages(self, messages: Sequence[Message]) -> list[Message]:
+    def open_messages(
+        self, messages: Sequence[_Record], patience_s: float = _SILENCE_MAX_S
+    ) -> list[_Record]:
         """Return messages with plain values, without those whose key was destroyed.
 
         A message that was tampered with stays sealed, so that no decoder accepts it. Raises as
@@ -157,7 +176,7 @@ class KeyRing:
             value = message.value()
             if value is not None and is_sealed(value):
                 try:
-                    plain = self.open_value(value, message.key())
+                    plain = self.open_value(value, message.key(), patience_s)
                 except NotAuthentic:
                     logger.warning(
                         "%s-%s offset %s is not authentic",
@@ -172,9 +191,9 @@ class KeyRing:
             opened.append(message)
         return opened
 
-    def catch_up(self) -> None:
+    def catch_up(self, patience_s: float = _SILENCE_MAX_S) -> None:
         """Wait until all present keys of the log are known; raises LogUnreachable, ConfigError."""
-        deadline = time.monotonic() + _SILENCE_MAX_S
+        deadline = time.monotonic() + patience_s
         with self._moved:
             self._asked += 1
             number = self._asked
@@ -182,9 +201,7 @@ class KeyRing:
                 if self._failed is not None:
                     raise self._failed
                 if time.monotonic() > deadline or self._stopping.is_set():
-                    raise LogUnreachable(
-                        f"topic {VALUE_KEY} did not answer for {_SILENCE_MAX_S:.0f} s"
-                    )
+                    raise LogUnreachable(f"topic {VALUE_KEY} did not answer for {patience_s:.0f} s")
                 self._moved.wait(0.5)
             if self._failed is not None:
                 raise self._failed

@@ -155,7 +155,7 @@ class Journal:
     # --- from the log ---------------------------------------------------------------------------
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """Take records of topic `mqtt-state`; called by LogReader."""
+        """Take records of topic `mqtt-state`; called by BatchReader."""
         for record in records:
             kind, _, name = (record.key() or b"").decode("utf-8", "replace").partition("\0")
             try:

@@ -17,11 +17,12 @@ from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.journal.last_records import LastRecords
 from gateway.mqtt.journal.seats import Seat
 from gateway.mqtt.publishing.mapping import TopicRule, topics_of
-from waylog.kafka.clients import AppendError, LogReader, LogUnreachable
+from waylog.kafka.batch_reader import BatchReader
+from waylog.kafka.clients import AppendError, LogUnreachable
 from waylog.kafka.errors import error_text
 from waylog.kafka.topics import MQTT_STATE
 from waylog.observability.telemetry import now_ms
-from waylog.sealing.sealing import LogProducer, opener
+from waylog.sealing.sealing import LogProducer, repeated_opener
 
 #: Seconds within which several changes of one session become one record.
 _GATHER_S: Final = 0.02
@@ -82,14 +83,14 @@ async def open_journal(
     journal.on_stop = LastRecords(producer, STOP_TIMEOUT_S).write
     erasures.subscribe(journal.on_erasures)
     caught_up = asyncio.Event()
-    reader = LogReader(
+    reader = BatchReader(
         bootstrap_servers,
         f"{client_id}-{MQTT_STATE}",
-        [MQTT_STATE],
+        MQTT_STATE,
         loop,
         on_records=journal.on_records,
         on_caught_up=caught_up.set,
-        opened=opener(bootstrap_servers),
+        opened=repeated_opener(bootstrap_servers),
     )
     reader.start()
     try:

@@ -32,7 +32,7 @@ class KeyView(View):
         self.evicted = True
 
     def on_records(self, records: Sequence[Record]) -> None:
-        """Take records of topic `location`; the callback of LogReader."""
+        """Take records of topic `location`; the callback of BatchReader."""
         take_keys(self, records, self.known_fixes, self.positions)
         self._counted(records)
 

@@ -23,12 +23,12 @@ from gateway.views.snapshots.reading_plan import BEHIND_MAX, OffsetRanges, Readi
 from gateway.views.snapshots.saved_views import UNWRITTEN_BYTES_MAX, SavedViews
 from gateway.views.view import Record
 from waylog.history.erasures import Erasure, ErasureLog, Erasures
-from waylog.kafka.batch_reader import BatchReader, open_reader
-from waylog.kafka.clients import LogReader, LogUnreachable
+from waylog.kafka.batch_reader import BatchReader
+from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.topic_extent import TopicExtent, topic_extent
 from waylog.kafka.topics import LOCATION
 from waylog.process.background import spawn
-from waylog.sealing.sealing import opener
+from waylog.sealing.sealing import repeated_opener
 
 logger = logging.getLogger(__name__)
 
@@ -78,9 +78,9 @@ class ViewKeeper:
         self._saved_views = SavedViews(
             bootstrap_servers, locations, self._views, unwritten_bytes_max
         )
-        self._readers: list[LogReader | BatchReader] = []
+        self._readers: list[BatchReader] = []
         #: The readers of new records, by topic.
-        self.live: dict[str, LogReader | BatchReader] = {}
+        self.live: dict[str, BatchReader] = {}
         #: Set when the ids of all fixes that were in the log at the start can be looked up.
         self.all_known = asyncio.Event()
         #: Ranges of each topic that have not been read: next offset, end.
@@ -175,8 +175,8 @@ class ViewKeeper:
         on_caught_up: Callable[[], None],
         starts: Mapping[int, int],
         **more: Any,
-    ) -> LogReader | BatchReader:
-        reader = open_reader(
+    ) -> BatchReader:
+        reader = BatchReader(
             self._servers,
             f"{self._client_id}-{name}",
             topic,
@@ -184,7 +184,7 @@ class ViewKeeper:
             on_records=on_records,
             on_caught_up=on_caught_up,
             starts=starts,
-            opened=opener(self._servers),
+            opened=repeated_opener(self._servers),
             **more,
         )
         reader.start()

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from broker_core.server.runtime import Broker
 from tests.waylog.kafka.test_batch_producer import PARTITIONS, create_topic, started
-from waylog.kafka.batch_reader import BatchReader, Record, open_reader
-from waylog.kafka.clients import LogReader
-from waylog.kafka.fetched_records import EXPANDED_BYTES_MAX, AbortedTransactions, read_batches
+from waylog.kafka.batch_reader import BatchReader
+from waylog.kafka.compression import EXPANDED_BYTES_MAX
+from waylog.kafka.fetched_records import AbortedTransactions, FetchedRecord, read_batches
 from waylog.kafka.record_batch import RecordAccumulator
 from waylog.kafka.requests import MalformedAnswer
 
@@ -54,15 +54,15 @@ def produce(
 
 class Taken:
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[FetchedRecord] = []
         self.caught_up = asyncio.Event()
         self._more = asyncio.Event()
 
-    def on_records(self, records: list[Record]) -> None:
+    def on_records(self, records: list[FetchedRecord]) -> None:
         self.records += records
         self._more.set()
 
-    async def wait_for(self, count: int) -> list[Record]:
+    async def wait_for(self, count: int) -> list[FetchedRecord]:
         async with asyncio.timeout(30):
             while len(self.records) < count:
                 self._more.clear()
@@ -207,24 +207,6 @@ async def test_partitions_that_are_added_are_read_from_their_beginning(
     assert {record.partition() for record in taken.records} > set(range(PARTITIONS))
 
 
-def _ignored(_: list[Any]) -> None:
-    pass
-
-
-async def test_librdkafka_is_taken_where_clients_log_in_or_values_are_sealed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop = asyncio.get_running_loop()
-    plain = open_reader("127.0.0.1:1", "test", "four", loop, on_records=_ignored)
-    assert isinstance(plain, BatchReader)
-    sealed = open_reader("127.0.0.1:1", "test", "four", loop, on_records=_ignored, opened=list)
-    assert isinstance(sealed, LogReader)
-    (tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\n")
-    monkeypatch.setenv("WAYLOG_KAFKA_CONFIG", str(tmp_path / "client.properties"))
-    configured = open_reader("127.0.0.1:1", "test", "four", loop, on_records=_ignored)
-    assert isinstance(configured, LogReader)
-
-
 def no_aborts() -> AbortedTransactions:
     return AbortedTransactions([])
 
@@ -232,7 +214,7 @@ def no_aborts() -> AbortedTransactions:
 @given(st.binary(max_size=300))
 def test_bytes_that_are_no_batches_are_refused_and_never_read_beyond(data: bytes) -> None:
     try:
-        records, position, _ = read_batches(data, 0, 0, no_aborts())
+        records, position, _ = read_batches(data, "t", 0, 0, no_aborts())
     except MalformedAnswer:
         return
     assert position >= 0
@@ -256,7 +238,7 @@ def one_batch() -> bytes:
 @pytest.mark.parametrize("kind", ["alike", "random"])
 def test_values_come_as_they_were_however_well_they_compress(size: int, kind: str) -> None:
     value = bytes(size) if kind == "alike" else random.Random(1).randbytes(size)
-    records, _, _ = read_batches(batch_of([value]), 0, 0, no_aborts())
+    records, _, _ = read_batches(batch_of([value]), "t", 0, 0, no_aborts())
     assert [record.value() for record in records] == [value]
 
 
@@ -270,7 +252,7 @@ def test_a_batch_that_expands_too_far_or_ends_early_is_refused(records: bytes, c
     head[22] = 3  # lz4
     struct.pack_into(">I", head, 17, google_crc32c.value(bytes(head[21:]) + body))
     with pytest.raises(MalformedAnswer):
-        read_batches(bytes(head) + body, 0, 0, no_aborts())
+        read_batches(bytes(head) + body, "t", 0, 0, no_aborts())
 
 
 @given(st.data())
@@ -281,7 +263,7 @@ def test_a_batch_that_was_changed_anywhere_is_refused_or_reads_as_it_was(data: A
     changed[at] ^= data.draw(st.integers(1, 255))
     values = [b"value-%d" % number for number in range(20)]
     try:
-        records, _, _ = read_batches(bytes(changed), 0, 0, no_aborts())
+        records, _, _ = read_batches(bytes(changed), "t", 0, 0, no_aborts())
     except MalformedAnswer:
         return
     # The checksum does not cover what comes before it: offset, length and leader epoch.
@@ -292,6 +274,8 @@ def test_a_batch_that_was_changed_anywhere_is_refused_or_reads_as_it_was(data: A
 @given(st.integers(0, 500))
 def test_a_batch_that_has_not_come_whole_waits(cut: int) -> None:
     good = one_batch()
-    records, position, _ = read_batches(good + good[: min(cut, len(good) - 1)], 0, 5, no_aborts())
+    records, position, _ = read_batches(
+        good + good[: min(cut, len(good) - 1)], "t", 0, 5, no_aborts()
+    )
     assert [record.offset() for record in records] == list(range(5, 20))
     assert position == 20

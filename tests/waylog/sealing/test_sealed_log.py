@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Message
 
 from tests.spark.running import start_broker
 from waylog.config import ConfigError
-from waylog.kafka.clients import LogReader, Producer, ensure_topics
+from waylog.kafka.batch_producer import BatchProducer
+from waylog.kafka.batch_reader import BatchReader
+from waylog.kafka.clients import ensure_topics
+from waylog.kafka.fetched_records import FetchedRecord
 from waylog.kafka.topics import LOCATION, LOG
 from waylog.sealing.sealed_log import SealedLog
 from waylog.sealing.sealing import MAGIC
@@ -29,12 +31,12 @@ def servers(tmp_path: Path) -> Iterator[str]:
 
 
 async def values_of(servers: str, topic: str, ring: KeyRing | None) -> dict[bytes, list[bytes]]:
-    records: list[Message] = []
+    records: list[FetchedRecord] = []
     ended = asyncio.Event()
-    reader = LogReader(
+    reader = BatchReader(
         servers,
         "test",
-        [topic],
+        topic,
         asyncio.get_running_loop(),
         on_records=records.extend,
         on_caught_up=ended.set,
@@ -52,7 +54,7 @@ async def values_of(servers: str, topic: str, ring: KeyRing | None) -> dict[byte
 async def test_two_that_make_a_key_at_once_are_both_read_in_order(servers: str) -> None:
     loop = asyncio.get_running_loop()
     rings = [KeyRing(servers, MASTER) for _ in range(2)]
-    logs = [SealedLog(Producer(servers, "test", loop), ring, loop) for ring in rings]
+    logs = [SealedLog(BatchProducer(servers, "test", loop), ring, loop) for ring in rings]
     appended = [
         log.append(LOCATION, b"%d %d" % (which, number), b"ada/phone")
         for number in range(50)
@@ -89,7 +91,7 @@ async def test_two_that_make_a_key_at_once_are_both_read_in_order(servers: str) 
 async def test_another_master_key_is_noticed_at_the_start(servers: str) -> None:
     loop = asyncio.get_running_loop()
     ring = KeyRing(servers, MASTER)
-    log = SealedLog(Producer(servers, "test", loop), ring, loop)
+    log = SealedLog(BatchProducer(servers, "test", loop), ring, loop)
     await log.append(LOCATION, b"{}", b"ada/phone")
     await log.close()
     ring.close()
