@@ -1,28 +1,6 @@
-# Positions of the fields of a record batch (version 2), and the header class for other modules.
+# The header class for other modules; waylog/kafka/record_format.pxd has the layout.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
-
-cdef enum:
-    AT_LENGTH = 8
-    AT_LEADER_EPOCH = 12
-    AT_MAGIC = 16
-    AT_CRC = 17
-    AT_ATTRIBUTES = 21
-    AT_LAST_OFFSET_DELTA = 23
-    AT_BASE_TIMESTAMP = 27
-    AT_MAX_TIMESTAMP = 35
-    AT_PRODUCER_ID = 43
-    AT_PRODUCER_EPOCH = 51
-    AT_BASE_SEQUENCE = 53
-    AT_RECORD_COUNT = 57
-    HEADER_SIZE = 61
-
-    COMPRESSION_MASK = 0x07
-    LAST_CODEC = 4
-    LOG_APPEND_TIME_BIT = 0x08
-    TRANSACTIONAL_BIT = 0x10
-    CONTROL_BIT = 0x20
-    DELETE_HORIZON_BIT = 0x40
 
 cdef class BatchHeader:
     cdef readonly int64_t position

@@ -15,13 +15,44 @@ from cpython.buffer cimport (
 )
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from broker_core.protocol.crc32c cimport (
     crc32c_extend,
     crc32c_extend_by_table,
     crc32c_initialise,
+)
+from waylog.kafka.record_format cimport (
+    AT_ATTRIBUTES,
+    AT_BASE_SEQUENCE,
+    AT_BASE_TIMESTAMP,
+    AT_CRC,
+    AT_LAST_OFFSET_DELTA,
+    AT_LEADER_EPOCH,
+    AT_LENGTH,
+    AT_MAGIC,
+    AT_MAX_TIMESTAMP,
+    AT_PRODUCER_EPOCH,
+    AT_PRODUCER_ID,
+    AT_RECORD_COUNT,
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LAST_CODEC,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    get16,
+    get32,
+    get64,
+    get_varint,
+    put16,
+    put32,
+    put64,
+    put_varint,
+    skip_field,
+    varint_size,
 )
 
 from broker_core.errors import (
@@ -59,63 +90,6 @@ cdef dict _PROBLEMS = {
     BAD_RECORD_COUNT: "the batch has bytes after its last record",
     BAD_RECORD_OFFSET: "the records are not numbered 0, 1, 2, ...",
 }
-
-
-cdef inline uint32_t get32(const unsigned char *at) noexcept nogil:
-    return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
-
-
-cdef inline int64_t get64(const unsigned char *at) noexcept nogil:
-    return <int64_t>((<uint64_t>get32(at) << 32) | get32(at + 4))
-
-
-cdef inline int16_t get16(const unsigned char *at) noexcept nogil:
-    return <int16_t>((<uint32_t>at[0] << 8) | at[1])
-
-
-cdef inline void put32(unsigned char *at, uint32_t value) noexcept nogil:
-    at[0] = <unsigned char>(value >> 24)
-    at[1] = <unsigned char>(value >> 16)
-    at[2] = <unsigned char>(value >> 8)
-    at[3] = <unsigned char>value
-
-
-cdef inline void put64(unsigned char *at, int64_t value) noexcept nogil:
-    put32(at, <uint32_t>(<uint64_t>value >> 32))
-    put32(at + 4, <uint32_t>value)
-
-
-cdef inline void put16(unsigned char *at, uint32_t value) noexcept nogil:
-    at[0] = <unsigned char>(value >> 8)
-    at[1] = <unsigned char>value
-
-
-cdef inline const unsigned char *get_varint(
-    const unsigned char *at, const unsigned char *end, int64_t *value
-) noexcept nogil:
-    """Read a zigzag varint of at most 64 bits; NULL if it is longer or crosses the end."""
-    cdef uint64_t raw = 0
-    cdef int shift = 0
-    while at < end:
-        raw |= <uint64_t>(at[0] & 0x7F) << shift
-        if at[0] < 0x80:
-            value[0] = <int64_t>(raw >> 1) ^ -<int64_t>(raw & 1)
-            return at + 1
-        at += 1
-        shift += 7
-        if shift > 63:
-            return NULL
-    return NULL
-
-
-cdef inline const unsigned char *skip_field(
-    const unsigned char *at, const unsigned char *end, int64_t *size
-) noexcept nogil:
-    """Skip a length (-1 = null) and that many bytes."""
-    at = get_varint(at, end, size)
-    if at == NULL or size[0] < -1 or size[0] > end - at:
-        return NULL
-    return at + size[0] if size[0] > 0 else at
 
 
 cdef int walk_records(
@@ -642,25 +616,6 @@ def iterate_records(data, *, check_crc=True, max_bytes=EXPANDED_BYTES_MAX):
         yield from read_records(data, header, max_bytes=max_bytes)
     if problem is not None:
         raise CorruptMessage(problem)
-
-
-cdef inline int64_t varint_size(int64_t value) noexcept nogil:
-    cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    cdef int64_t size = 1
-    while raw >= 0x80:
-        raw >>= 7
-        size += 1
-    return size
-
-
-cdef inline unsigned char *put_varint(unsigned char *at, int64_t value) noexcept nogil:
-    cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    while raw >= 0x80:
-        at[0] = <unsigned char>(raw | 0x80)
-        raw >>= 7
-        at += 1
-    at[0] = <unsigned char>raw
-    return at + 1
 
 
 cdef int64_t _field_size(bytes field) except -1:
