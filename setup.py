@@ -42,7 +42,6 @@ EXTENSIONS = [
     "load_tests/fleet.pyx",
     "spark/places/stay_points.pyx",
     "waylog/kafka/fetched_records.pyx",
-    "waylog/kafka/librdkafka.pyx",
     "waylog/kafka/record_batch.pyx",
 ]
 

@@ -1,8 +1,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from gateway.fixes.known_fixes cimport FixKey, KnownFixes
-from waylog.kafka.librdkafka cimport Delivery
-from waylog.kafka.record_batch cimport RecordAccumulator
+from waylog.kafka.record_batch cimport Delivery, RecordAccumulator
 
 
 cdef class Receipt(Delivery):

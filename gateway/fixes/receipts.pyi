@@ -2,14 +2,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError
-
 from gateway.fixes.known_fixes import KnownFixes
 from gateway.fixes.plain_positions import PlainRecords
 from gateway.fixes.submit import Log
 from gateway.observability.metrics import GatewayMetrics
 from waylog.kafka.clients import AppendError
-from waylog.kafka.librdkafka import Delivery
+from waylog.kafka.record_batch import Delivery
 from waylog.messages import Fix
 
 RECORD_BYTES_MAX: Final = 900_000
@@ -22,7 +20,7 @@ class Receipt(Delivery):
     def cancelled(self) -> bool: ...
     def exception(self) -> AppendError | None: ...
     def add_done_callback(self, callback: Callable[[Any], object]) -> None: ...
-    def __call__(self, error: KafkaError | None, position: object) -> None: ...
+    def __call__(self, error: AppendError | None, position: object) -> None: ...
     def finish(self, error: AppendError | None) -> None: ...
 
 class BatchReceipt(Receipt):

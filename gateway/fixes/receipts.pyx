@@ -13,11 +13,9 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from gateway.fixes.device_times cimport DeviceTimes
 from gateway.fixes.plain_positions cimport PlainRecords, Written
 from gateway.fixes.known_fixes cimport FixKey, KnownFixes, key_of_device
-from waylog.kafka.librdkafka cimport Delivery
+from waylog.kafka.record_batch cimport Delivery
 
 import os
-
-from confluent_kafka import KafkaError
 
 from gateway.observability.metrics import LATENCY_BUCKETS_S
 from waylog.kafka.clients import AppendError
@@ -77,12 +75,12 @@ cdef class Receipt(Delivery):
             self._callbacks = [self._callbacks, callback]
 
     cdef int delivered(self, int code) except -1:
-        self.finish(None if code == 0 else AppendError(KafkaError(code).str()))
+        self.finish(None if code == 0 else AppendError.of(code))
         return 0
 
     def __call__(self, error, position):
         """Take the log's answer as a delivery callback."""
-        self.finish(None if error is None else AppendError(error.str()))
+        self.finish(error)
 
     cpdef finish(self, error):
         """Record the log's answer, and call the callbacks."""
@@ -163,13 +161,13 @@ cdef class FixesReceipt(BatchReceipt):
     cdef int delivered(self, int code) except -1:
         if code:
             self._failed += 1
-        return self.count(None if code == 0 else AppendError(KafkaError(code).str()))
+        return self.count(None if code == 0 else AppendError.of(code))
 
     def __call__(self, error, position):
         """Take the log's answer to one record as a delivery callback."""
         if error is not None:
             self._failed += 1
-        self.count(None if error is None else AppendError(error.str()))
+        self.count(error)
 
     cpdef finish(self, error):
         self._appender._all_answered(self)

@@ -44,7 +44,6 @@ EXTENSIONS = (
     "gateway/fixes/siphash.pyx",
     "gateway/fixes/stored_keys.pyx",
     "waylog/kafka/fetched_records.pyx",
-    "waylog/kafka/librdkafka.pyx",
 )
 BROKER = ("requests", "batches", "login")
 GATEWAY = ("mqtt-packets", "mqtt-session", "fixes", "formats", "http-heads")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Message
 
-from waylog.kafka.clients import DeliveryCallback, RecordHeaders
+from waylog.kafka.clients import AppendError, DeliveryCallback, RecordHeaders
+from waylog.kafka.error_codes import ErrorCode
 from waylog.messages import Address, Fix, encode
 
 NOW = 1_761_994_812_000
@@ -93,9 +94,9 @@ class MemoryLog:
 
     def fail(self) -> None:
         """Fail all appends that wait, with the error of a broker that did not answer."""
-        self._answer(KafkaError(KafkaError._MSG_TIMED_OUT))
+        self._answer(AppendError.of(ErrorCode.MESSAGE_TIMED_OUT))
 
-    def _answer(self, error: KafkaError | None) -> None:
+    def _answer(self, error: AppendError | None) -> None:
         deliveries, self.deliveries = self.deliveries, []
         for on_delivery in deliveries:
             assert callable(on_delivery)

@@ -6,6 +6,10 @@ from libc.stdint cimport int64_t
 cpdef int partition_of(bytes key, int partitions) noexcept
 
 
+cdef class Delivery:
+    cdef int delivered(self, int code) except -1
+
+
 cdef class RecordBatch:
     cdef unsigned char* _start
     cdef size_t _size

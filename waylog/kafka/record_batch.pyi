@@ -8,6 +8,9 @@ BATCH_BYTES: int
 def monotonic_ms() -> int: ...
 def partition_of(key: bytes, partitions: int) -> int: ...
 
+class Delivery:
+    """A cheap delivery callback, called when the log has answered a record."""
+
 class RecordBatch:
     count: int
     created: int

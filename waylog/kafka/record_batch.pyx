@@ -13,7 +13,14 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
-from waylog.kafka.librdkafka cimport Delivery
+from waylog.kafka.record_format cimport (
+    HEADER_SIZE,
+    LZ4,
+    MAGIC,
+    NO_COMPRESSION,
+    put_varint,
+    varint_size,
+)
 
 import logging
 import struct
@@ -21,7 +28,6 @@ from collections import deque
 
 import google_crc32c
 import lz4.frame
-from confluent_kafka import KafkaError
 
 from waylog.kafka.clients import AppendError, AppendQueueFull
 
@@ -32,13 +38,9 @@ BATCH_BYTES = 256 * 1024
 
 cdef enum:
     SMALL_BATCH_BYTES = 4096
-    NO_COMPRESSION = 0
-    LZ4 = 3
     COMPRESSED_FROM = 200      # bytes of records; below, compression is not worth its cost
     RECORD_OVERHEAD = 40       # upper bound for the lengths, deltas and counts of a record
     TRACE_NAME_BYTES = 13
-    MESSAGE_TOO_LARGE = 10     # Kafka's error codes
-    INVALID_ARGUMENT = -186
 
 # A bit less than a broker accepts by default (message.max.bytes 1 MB).
 cdef Py_ssize_t RECORD_BYTES_MAX = 1_000_000
@@ -47,9 +49,7 @@ cdef size_t BATCH_BYTES_MAX = BATCH_BYTES
 cdef object _after_crc = struct.Struct(">hiqqqhii")
 cdef object _before_crc = struct.Struct(">qiibI")
 cdef enum:
-    AFTER_CRC_BYTES = 40
     BEFORE_LENGTH_BYTES = 12
-    HEAD_BYTES = 61
 
 
 cdef inline int64_t milliseconds(int clock) noexcept:
@@ -61,26 +61,6 @@ cdef inline int64_t milliseconds(int clock) noexcept:
 def monotonic_ms():
     """Return the time on the clock of `RecordBatch.created`."""
     return milliseconds(CLOCK_MONOTONIC)
-
-
-cdef inline unsigned char* put_varint(unsigned char* out, int64_t value) noexcept:
-    """Write a zigzag varint, at most ten bytes; return the end."""
-    cdef uint64_t raw = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
-    while raw >= 0x80:
-        out[0] = <unsigned char> (raw | 0x80)
-        out += 1
-        raw >>= 7
-    out[0] = <unsigned char> raw
-    return out + 1
-
-
-cdef inline int varint_size(int64_t value) noexcept:
-    cdef uint64_t raw = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
-    cdef int size = 1
-    while raw >= 0x80:
-        raw >>= 7
-        size += 1
-    return size
 
 
 cdef inline unsigned char* put_text(
@@ -162,6 +142,17 @@ cdef bytes encode_headers(headers):
     for name, value in pairs:
         out = put_bytes(put_bytes(out, name), value)
     return encoded[:out - <unsigned char*> PyBytes_AS_STRING(encoded)]
+
+
+cdef class Delivery:
+    """A cheap delivery callback: `delivered` is called when the log has answered a record."""
+
+    cdef int delivered(self, int code) except -1:
+        """Called when the log has stored a record (code 0) or refused it (an ErrorCode).
+
+        This implementation does nothing; subclasses override it.
+        """
+        return 0
 
 
 cdef class RecordBatch:
@@ -253,11 +244,11 @@ cdef class RecordBatch:
             producer_epoch, base_sequence, self.count,
         )
         crc = google_crc32c.extend(google_crc32c.value(after), self._sealed)
-        length = HEAD_BYTES - BEFORE_LENGTH_BYTES + len(self._sealed)
-        return b"".join((_before_crc.pack(0, length, -1, 2, crc), after, self._sealed))
+        length = HEADER_SIZE - BEFORE_LENGTH_BYTES + len(self._sealed)
+        return b"".join((_before_crc.pack(0, length, -1, MAGIC, crc), after, self._sealed))
 
     def tell(self, str topic, int partition, int64_t base_offset, int code):
-        """Call all delivery callbacks: stored (code 0), or an error code of librdkafka."""
+        """Call all delivery callbacks: stored (code 0), or an ErrorCode."""
         cdef Py_ssize_t index
         for index in range(len(self.deliveries)):
             tell(self.deliveries[index], topic, partition, base_offset + index, code)
@@ -269,7 +260,7 @@ cdef int tell(delivery, str topic, int partition, int64_t offset, int code) exce
         if isinstance(delivery, Delivery):
             (<Delivery> delivery).delivered(code)
         elif code:
-            delivery(KafkaError(code), None)
+            delivery(AppendError.of(code), None)
         else:
             delivery(None, (topic, partition, offset))
     except Exception:
@@ -317,9 +308,13 @@ cdef class RecordAccumulator:
         self.refusing = None
 
     cpdef send(self, str topic, bytes value, bytes key, headers, delivery):
-        """Queue one record; raises AppendQueueFull or AppendError.
+        """Queue one record; `delivery` is called when the log has acknowledged or refused it.
 
-        The arguments are those of waylog.kafka.clients.Producer.send.
+        It is called with an AppendError and None, or with None and the record's place. A `value` of
+        None is a tombstone: it deletes the key from a compacted topic.
+
+        Raises AppendQueueFull if too many records wait already, AppendError if nothing can be
+        appended any more.
         """
         if value is None:
             self.append(topic, NULL, -1, key, headers, delivery)
