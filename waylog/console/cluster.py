@@ -10,15 +10,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
-from kafka import KafkaAdminClient, TopicPartition
-from kafka.errors import KafkaError, RetriableError
+from confluent_kafka import KafkaException
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
-from waylog.console.cluster_admin import cluster_admin, refusal
-from waylog.console.cluster_state import ClusterState, Place, partitions_of
+from waylog.console.cluster_admin import (
+    FAILURES,
+    ClusterAdmin,
+    ClusterError,
+    cluster_admin,
+    refusal,
+)
+from waylog.console.cluster_state import ClusterState
 from waylog.console.common import add_bootstrap, add_json, connect, print_rows, say
 from waylog.console.placement import plan_moves
 from waylog.console.throttle import throttled
+from waylog.kafka.cluster_requests import PREFERRED, UNCLEAN, Members, PartitionState, Place, Quorum
+from waylog.kafka.error_codes import ErrorCode, reason_of
+from waylog.kafka.errors import error_text
+from waylog.kafka.requests import MalformedAnswer
 
 _EXAMPLES: Final = """examples:
   waylog cluster describe
@@ -32,12 +41,9 @@ _EXAMPLES: Final = """examples:
   waylog cluster reassign location:0 --cancel
 """
 
-_PREFERRED: Final = 0
-_UNCLEAN: Final = 1
-_ELECTION_NOT_NEEDED: Final = 84
 _POLL_S: Final = 0.5
 _GONE_S: Final = 10.0
-_BOOTSTRAP_MS: Final = 3000
+_CONNECT_S: Final = 3.0
 
 #: Seconds that `describe` asks; then it prints what it knows, and names what it does not know.
 _DESCRIBE_S: Final = 4.0
@@ -95,22 +101,23 @@ def run(arguments: argparse.Namespace) -> int:
         with _connect(arguments) as admin:
             try:
                 return actions[arguments.action](admin, arguments)
-            except RetriableError as error:
-                if time.monotonic() >= deadline:
+            except (OSError, ClusterError) as error:
+                can_pass = isinstance(error, OSError) or error.retriable
+                if not can_pass or time.monotonic() >= deadline:
                     raise CommandError(refusal(error)) from None
-            except KafkaError as error:
+            except MalformedAnswer as error:
                 raise CommandError(refusal(error)) from None
+            except KafkaException as error:
+                raise CommandError(error_text(error)) from None
         time.sleep(_POLL_S)
 
 
 @contextmanager
-def _connect(arguments: argparse.Namespace) -> Iterator[KafkaAdminClient]:
+def _connect(arguments: argparse.Namespace) -> Iterator[ClusterAdmin]:
     with ExitStack() as stack:
         try:
-            admin = stack.enter_context(
-                cluster_admin(arguments, bootstrap_timeout_ms=_BOOTSTRAP_MS)
-            )
-        except (KafkaError, OSError, ValueError) as error:
+            admin = stack.enter_context(cluster_admin(arguments, connect_s=_CONNECT_S))
+        except FAILURES as error:
             raise CommandError(
                 f"no Kafka broker answers at {arguments.bootstrap_servers}: {refusal(error)}"
             ) from None
@@ -123,21 +130,22 @@ def _connect(arguments: argparse.Namespace) -> Iterator[KafkaAdminClient]:
 def _describe(arguments: argparse.Namespace) -> int:
     state = ClusterState(arguments)
     state.learn(_DESCRIBE_S)
-    cluster, partitions = state.cluster, state.partitions or {}
+    cluster = state.cluster
     assert cluster is not None
+    partitions = state.partitions or {}
     silent = {each for each, answers in state.answers.items() if not answers}
     behind = [
         {
             "topic": topic,
             "partition": index,
-            "leader": each["leader_id"] if each["leader_id"] >= 0 else None,
-            "replicas": _ids(each["replica_nodes"]),
-            "in_sync": _ids(each["isr_nodes"]),
+            "leader": each.leader if each.leader >= 0 else None,
+            "replicas": _ids(each.replicas),
+            "in_sync": _ids(each.in_sync),
         }
-        for (topic, index), each in sorted(partitions.items())
-        if len(each["isr_nodes"]) < len(each["replica_nodes"])
-        or each["leader_id"] < 0
-        or silent.intersection(each["replica_nodes"])
+        for (topic, index), each in partitions.items()
+        if len(each.in_sync) < len(each.replicas)
+        or each.leader < 0
+        or silent.intersection(each.replicas)
     ]
     if not arguments.json:
         counted = (
@@ -146,12 +154,12 @@ def _describe(arguments: argparse.Namespace) -> int:
             else f"{len(partitions)} partitions, {len(behind)} of them under-replicated"
         )
         print(
-            f"cluster {cluster['cluster_id']}: {len(cluster['brokers'])} brokers, {counted}; "
-            f"the active controller is {cluster['controller_id']}\n"
+            f"cluster {cluster.cluster_id}: {len(cluster.brokers)} brokers, {counted}; "
+            f"the active controller is {cluster.controller}\n"
         )
     sections: list[tuple[str, Sequence[dict[str, Any]]]] = [
         ("brokers", _brokers(cluster, partitions, state.answers)),
-        ("controllers", _quorum(state.quorum or {})),
+        ("controllers", _quorum(state.quorum)),
         ("under-replicated partitions", behind),
     ]
     for title, rows in sections:
@@ -174,22 +182,20 @@ def _describe(arguments: argparse.Namespace) -> int:
 
 
 def _brokers(
-    cluster: dict[str, Any],
-    partitions: dict[Place, dict[str, Any]],
-    answers: Mapping[int, bool],
+    cluster: Members, places: Mapping[Place, PartitionState], answers: Mapping[int, bool]
 ) -> list[dict[str, Any]]:
-    leads = Counter(each["leader_id"] for each in partitions.values())
-    has = Counter(node for each in partitions.values() for node in each["replica_nodes"])
-    in_sync = Counter(node for each in partitions.values() for node in each["isr_nodes"])
-    running = {each["broker_id"]: each for each in cluster["brokers"]}
+    partitions = places.values()
+    leads = Counter(each.leader for each in partitions)
+    has = Counter(node for each in partitions for node in each.replicas)
+    in_sync = Counter(node for each in partitions for node in each.in_sync)
     rows = []
-    for broker_id in sorted(running.keys() | has.keys()):
-        broker = running.get(broker_id)
+    for broker_id in sorted(cluster.brokers.keys() | has.keys()):
+        broker = cluster.brokers.get(broker_id)
         rows.append(
             {
                 "broker": broker_id,
-                "address": None if broker is None else f"{broker['host']}:{broker['port']}",
-                "rack": None if broker is None else broker["rack"],
+                "address": None if broker is None else "{}:{}".format(*broker.address),
+                "rack": None if broker is None else broker.rack,
                 "running": broker is not None,
                 "answers": answers.get(broker_id, False),
                 "leads": leads[broker_id],
@@ -200,21 +206,23 @@ def _brokers(
     return rows
 
 
-def _quorum(log: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _quorum(log: Quorum | None) -> list[dict[str, Any]]:
+    if log is None:
+        return []
     now_ms = time.time() * 1000
     rows = []
-    for kind in ("current_voters", "observers"):
-        for each in log.get(kind, ()):
-            leads = each["replica_id"] == log["leader_id"]
-            role = "observer" if kind == "observers" else "active" if leads else "voter"
-            fetched = each["last_fetch_timestamp"]
+    for is_voter, replicas in ((True, log.voters), (False, log.observers)):
+        for each in replicas:
+            leads = each.node == log.leader
+            role = "observer" if not is_voter else "active" if leads else "voter"
+            fetched = each.last_fetch_ms
             rows.append(
                 {
-                    "controller": each["replica_id"],
+                    "controller": each.node,
                     "role": role,
-                    "epoch": log["leader_epoch"],
-                    "end_offset": each["log_end_offset"],
-                    "behind": max(0, log["high_watermark"] - each["log_end_offset"]),
+                    "epoch": log.epoch,
+                    "end_offset": each.end_offset,
+                    "behind": max(0, log.high_watermark - each.end_offset),
                     "seen_ms_ago": None if leads or fetched < 0 else int(now_ms - fetched),
                 }
             )
@@ -228,26 +236,22 @@ def _ids(nodes: Sequence[int]) -> str:
 # ------------------------------------------------------------------------------------------- elect
 
 
-def _elect(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
+def _elect(admin: ClusterAdmin, arguments: argparse.Namespace) -> int:
     if arguments.unclean and not arguments.place:
         raise CommandError("--unclean gives up records: name the partitions")
-    asked: dict[str, list[int]] | None = None
+    asked: list[Place] | None = None
     if arguments.place:
-        asked = {}
-        for topic, index in _find(arguments.place, partitions_of(admin)):
-            asked.setdefault(topic, []).append(index)
-    kind = _UNCLEAN if arguments.unclean else _PREFERRED
-    response = admin.elect_leaders(kind, asked, raise_errors=False)
+        asked = _find(arguments.place, admin.partitions())
+    kind = UNCLEAN if arguments.unclean else PREFERRED
     rows = [
         {
-            "topic": topic.topic,
-            "partition": each.partition_id,
-            "elected": each.error_code == 0,
-            "reason": None if each.error_code == 0 else each.error_message,
+            "topic": topic,
+            "partition": index,
+            "elected": error == 0,
+            "reason": None if error == 0 else message or reason_of(error),
         }
-        for topic in response.replica_election_results
-        for each in topic.partition_result
-        if asked is not None or each.error_code != _ELECTION_NOT_NEEDED
+        for (topic, index), (error, message) in admin.elect_leaders(kind, asked).items()
+        if asked is not None or error != ErrorCode.ELECTION_NOT_NEEDED
     ]
     if not rows:
         say([], "every partition is led by its preferred replica", as_json=arguments.json)
@@ -258,7 +262,7 @@ def _elect(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
     return EXIT_FAILED if unmet else EXIT_DONE
 
 
-def _find(words: Sequence[str], partitions: dict[Place, dict[str, Any]]) -> list[Place]:
+def _find(words: Sequence[str], partitions: Mapping[Place, PartitionState]) -> list[Place]:
     """Return the partitions that TOPIC or TOPIC:PARTITION names; raises CommandError."""
     found: list[Place] = []
     for word in words:
@@ -279,26 +283,26 @@ def _find(words: Sequence[str], partitions: dict[Place, dict[str, Any]]) -> list
 # ---------------------------------------------------------------------------------------- reassign
 
 
-def _reassign(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
+def _reassign(admin: ClusterAdmin, arguments: argparse.Namespace) -> int:
     if arguments.list:
         _list(admin, arguments)
         return EXIT_DONE
     if arguments.throttle is not None and (arguments.throttle <= 0 or not arguments.wait):
         raise CommandError("--throttle BYTES is more than 0, and is taken back after --wait")
-    partitions = partitions_of(admin)
+    partitions = admin.partitions()
     if arguments.cancel:
         moves: dict[Place, list[int] | None] = dict.fromkeys(
-            _find(arguments.place, partitions) or _moving(admin)
+            _find(arguments.place, partitions) or admin.reassignments()
         )
     else:
         wished = _moves(arguments, partitions)
-        _check_brokers(admin, wished, partitions)
+        _check_brokers(admin.members(), wished, partitions)
         moves = dict(wished)
     rows = [
         {
             "topic": topic,
             "partition": index,
-            "from": _ids(partitions[topic, index]["replica_nodes"]),
+            "from": _ids(partitions[topic, index].replicas),
             "to": None if replicas is None else _ids(replicas),
         }
         for (topic, index), replicas in moves.items()
@@ -312,48 +316,42 @@ def _reassign(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
     if arguments.throttle is None:
         return _move(admin, arguments, moves, rows)
     wanted = {
-        place: (partitions[place]["replica_nodes"], replicas)
+        place: (partitions[place].replicas, replicas)
         for place, replicas in moves.items()
         if replicas is not None
     }
-    with throttled(admin, wanted, arguments.throttle):
+    with throttled(connect(arguments), wanted, arguments.throttle):
         return _move(admin, arguments, moves, rows)
 
 
 def _move(
-    admin: KafkaAdminClient,
+    admin: ClusterAdmin,
     arguments: argparse.Namespace,
     moves: dict[Place, list[int] | None],
     rows: list[dict[str, Any]],
 ) -> int:
-    answers = admin.alter_partition_reassignments(
-        {TopicPartition(*place): replicas for place, replicas in moves.items()}
-    )
+    answers = admin.alter_reassignments(moves)
     failed = False
     for row in rows:
-        error = answers.get(TopicPartition(row["topic"], row["partition"]))
-        row["refused"] = None if error is None else error.__name__
-        failed = failed or error is not None
+        error, message = answers.get((row["topic"], row["partition"]), (0, ""))
+        row["refused"] = None if not error else message or reason_of(error)
+        failed = failed or error != 0
     print_rows(rows, as_json=arguments.json)
     if arguments.wait and not arguments.cancel:
         _wait(admin, len(moves))
     return EXIT_FAILED if failed else EXIT_DONE
 
 
-def _moving(admin: KafkaAdminClient) -> list[Place]:
-    return [(each.topic, each.partition) for each in admin.list_partition_reassignments()]
-
-
-def _list(admin: KafkaAdminClient, arguments: argparse.Namespace) -> None:
+def _list(admin: ClusterAdmin, arguments: argparse.Namespace) -> None:
     rows = [
         {
-            "topic": place.topic,
-            "partition": place.partition,
-            "replicas": _ids(each["replicas"]),
-            "adding": _ids(each["adding_replicas"]),
-            "removing": _ids(each["removing_replicas"]),
+            "topic": topic,
+            "partition": index,
+            "replicas": _ids(each.replicas),
+            "adding": _ids(each.adding),
+            "removing": _ids(each.removing),
         }
-        for place, each in sorted(admin.list_partition_reassignments().items())
+        for (topic, index), each in sorted(admin.reassignments().items())
     ]
     if rows:
         print_rows(rows, as_json=arguments.json)
@@ -362,13 +360,13 @@ def _list(admin: KafkaAdminClient, arguments: argparse.Namespace) -> None:
 
 
 def _check_brokers(
-    admin: KafkaAdminClient,
+    cluster: Members,
     moves: Mapping[Place, Sequence[int]],
-    partitions: Mapping[Place, Mapping[str, Any]],
+    partitions: Mapping[Place, PartitionState],
 ) -> None:
     """Raise CommandError unless each replica is on a known broker, and no two on the same."""
-    running = {each["broker_id"] for each in admin.describe_cluster()["brokers"]}
-    known = running.union(*(each["replica_nodes"] for each in partitions.values()))
+    running = set(cluster.brokers)
+    known = running.union(*(each.replicas for each in partitions.values()))
     for (topic, index), replicas in moves.items():
         unknown = sorted(set(replicas) - known)
         if unknown:
@@ -381,14 +379,14 @@ def _check_brokers(
 
 
 def _moves(
-    arguments: argparse.Namespace, partitions: dict[Place, dict[str, Any]]
+    arguments: argparse.Namespace, partitions: Mapping[Place, PartitionState]
 ) -> dict[Place, list[int]]:
     named = [word for word in arguments.place if "=" in word]
     if named and arguments.brokers:
         raise CommandError("either TOPIC:PARTITION=ID,... or --brokers")
     if arguments.brokers:
         places = _find(arguments.place, partitions) if arguments.place else list(partitions)
-        present = {place: list(partitions[place]["replica_nodes"]) for place in places}
+        present = {place: list(partitions[place].replicas) for place in places}
         brokers = list(dict.fromkeys(_numbers("--brokers", arguments.brokers)))
         factor = arguments.replication_factor
         if factor is not None and not 1 <= factor <= len(brokers):
@@ -413,7 +411,7 @@ def _numbers(what: str, text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _wait(admin: KafkaAdminClient, count: int) -> None:
+def _wait(admin: ClusterAdmin, count: int) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
@@ -421,7 +419,7 @@ def _wait(admin: KafkaAdminClient, count: int) -> None:
     with Progress(console=console, disable=not sys.stderr.isatty(), transient=True) as progress:
         task = progress.add_task("moving", total=count)
         while True:
-            left = len(admin.list_partition_reassignments())
+            left = len(admin.reassignments())
             progress.update(task, completed=max(0, count - left))
             if not left:
                 return

@@ -1,58 +1,194 @@
-"""An admin client of kafka-python, for requests that librdkafka's client does not offer."""
+"""An admin client for requests that librdkafka's does not offer, over our own connection."""
 
 from __future__ import annotations
 
 import argparse
-import logging
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
-
-from kafka import KafkaAdminClient
+from typing import Final, TypeVar
 
 from waylog.console.common import security
+from waylog.kafka import cluster_requests, requests
+from waylog.kafka.cluster_requests import (
+    Answer,
+    Members,
+    Moving,
+    Outcome,
+    PartitionState,
+    Place,
+    Quorum,
+)
+from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
+from waylog.kafka.connection.security import ConnectionSecurity, connection_security
+from waylog.kafka.error_codes import ErrorCode, reason_of
 from waylog.kafka.properties import configured_properties
+from waylog.kafka.requests import Broker, MalformedAnswer
 
-#: librdkafka's properties, which the commands take, and kafka-python's names for them.
-_OPTIONS: Final = {
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-}
+T = TypeVar("T")
+
+_REQUEST_S: Final = 30.0
+_RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)  # fmt: skip
 
 
-def refusal(error: Exception) -> str:
-    """Return what went wrong as a sentence, without the name of a class where possible."""
-    texts = [str(each) for each in error.args if isinstance(each, str) and each]
-    described = getattr(error, "description", None)
-    return "; ".join(texts) or (str(described) if described else type(error).__name__)
+class ClusterError(Exception):
+    """A cluster refuses a request; the text says why."""
+
+    def __init__(self, code: int, message: str = "") -> None:
+        super().__init__(message or reason_of(code))
+        self.retriable = code in _RETRIABLE
+
+
+class ClusterAdmin:
+    """Sends requests to one broker and waits for each answer.
+
+    All methods raise OSError, ClusterError and MalformedAnswer.
+    """
+
+    def __init__(
+        self, runner: asyncio.Runner, connection: BrokerConnection, request_s: float
+    ) -> None:
+        self._runner = runner
+        self._connection = connection
+        self._request_s = request_s
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self._request_s * 1000)
+
+    def members(self) -> Members:
+        """Return the brokers that run."""
+        return _value_of(
+            self._ask(
+                requests.DESCRIBE_CLUSTER,
+                cluster_requests.describe_cluster(),
+                cluster_requests.read_describe_cluster,
+            )
+        )
+
+    def partitions(self) -> dict[Place, PartitionState]:
+        """Return the partitions of all topics."""
+        return self._ask(
+            requests.METADATA,
+            cluster_requests.all_partitions(),
+            cluster_requests.read_all_partitions,
+        )
+
+    def elect_leaders(self, kind: int, places: Iterable[Place] | None) -> dict[Place, Outcome]:
+        """Elect leaders of these partitions, or of all where that is needed."""
+        return _value_of(
+            self._ask(
+                requests.ELECT_LEADERS,
+                cluster_requests.elect_leaders(kind, places, self._timeout_ms),
+                cluster_requests.read_elect_leaders,
+            )
+        )
+
+    def alter_reassignments(
+        self, moves: Mapping[Place, Sequence[int] | None]
+    ) -> dict[Place, Outcome]:
+        """Move replicas to other brokers; None takes back what is being moved."""
+        return _value_of(
+            self._ask(
+                requests.ALTER_PARTITION_REASSIGNMENTS,
+                cluster_requests.alter_reassignments(moves, self._timeout_ms),
+                cluster_requests.read_alter_reassignments,
+            )
+        )
+
+    def reassignments(self) -> dict[Place, Moving]:
+        """Return the partitions whose replicas are being moved."""
+        return _value_of(
+            self._ask(
+                requests.LIST_PARTITION_REASSIGNMENTS,
+                cluster_requests.list_reassignments(self._timeout_ms),
+                cluster_requests.read_list_reassignments,
+            )
+        )
+
+    def quorum(self) -> Quorum | None:
+        """Return the quorum of the controllers; None if the cluster shows none."""
+        return _value_of(
+            self._ask(
+                requests.DESCRIBE_QUORUM,
+                cluster_requests.describe_quorum(),
+                cluster_requests.read_describe_quorum,
+            )
+        )
+
+    def share_groups(self) -> dict[str, str]:
+        """Return the states of the share groups that this broker coordinates, by name."""
+        return _value_of(
+            self._ask(
+                requests.LIST_GROUPS,
+                cluster_requests.list_share_groups(),
+                cluster_requests.read_list_groups,
+            )
+        )
+
+    def _ask(self, api: int, parts: Sequence[bytes], read: Callable[[bytes], T]) -> T:
+        return read(self._runner.run(self._connection.ask(api, parts, self._request_s)))
+
+
+def _value_of(answer: Answer[T]) -> T:
+    if answer.error:
+        raise ClusterError(answer.error, answer.message)
+    return answer.value
 
 
 @contextmanager
-def cluster_admin(arguments: argparse.Namespace, **settings: Any) -> Iterator[KafkaAdminClient]:
+def cluster_admin(
+    arguments: argparse.Namespace,
+    *,
+    brokers: Sequence[Broker] = (),
+    connect_s: float | None = None,
+    request_s: float = _REQUEST_S,
+) -> Iterator[ClusterAdmin]:
     """Connect with the command's options and the environment's settings.
 
-    Raises KafkaError, OSError and ValueError if that fails.
+    The first of `brokers`, or of the bootstrap servers, is asked that takes the connection within
+    `connect_s`. Raises OSError if none does, ConfigError.
     """
-    given = configured_properties() | security(arguments)
-    options: dict[str, Any] = {_OPTIONS[name]: given[name] for name in given if name in _OPTIONS}
-    if given.get("ssl.endpoint.identification.algorithm") == "none":
-        options["ssl_check_hostname"] = False
-    # Its log messages about connections are in the errors that it raises too.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    admin = KafkaAdminClient(
-        bootstrap_servers=arguments.bootstrap_servers.split(","),
-        client_id="waylog-console",
-        **options,
-        **settings,
-    )
-    try:
-        yield admin
-    finally:
-        admin.close()
+    secured = connection_security(configured_properties() | security(arguments))
+    wanted = brokers or addresses(arguments.bootstrap_servers)
+    with asyncio.Runner() as runner:
+        connection = runner.run(_connected(wanted, secured, connect_s))
+        try:
+            yield ClusterAdmin(runner, connection, request_s)
+        finally:
+            runner.run(_close(connection))
+
+
+async def _connected(
+    brokers: Sequence[Broker], secured: ConnectionSecurity, connect_s: float | None
+) -> BrokerConnection:
+    failure: OSError = ConnectionError("no broker is named")
+    for broker in brokers:
+        try:
+            async with asyncio.timeout(connect_s):
+                return await BrokerConnection.connect(
+                    asyncio.get_running_loop(), broker, "waylog-console", secured
+                )
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+async def _close(connection: BrokerConnection) -> None:
+    connection.close()
+    await asyncio.sleep(0)  # the transport closes its socket in the next turn of the loop
+
+
+#: What the functions of this module raise when a cluster does not do what it is asked.
+FAILURES: Final = (OSError, ClusterError, MalformedAnswer)
+
+
+def refusal(error: Exception) -> str:
+    """Return what went wrong as a sentence."""
+    return str(error) or "it does not answer in time"

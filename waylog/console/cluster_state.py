@@ -11,23 +11,27 @@ import argparse
 import threading
 import time
 from collections.abc import Callable
-from copy import copy
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
-
 from waylog.cli import CommandError
-from waylog.console.cluster_admin import cluster_admin, refusal
+from waylog.console.cluster_admin import (
+    FAILURES,
+    ClusterAdmin,
+    ClusterError,
+    cluster_admin,
+    refusal,
+)
 from waylog.console.common import connect
+from waylog.kafka.cluster_requests import Members, PartitionState, Place, Quorum
+from waylog.kafka.connection.broker_connection import addresses
+from waylog.kafka.requests import Broker
 
-_CONNECT_MS: Final = 1500
-_REQUEST_MS: Final = 2000
+_CONNECT_S: Final = 1.5
+_REQUEST_S: Final = 2.0
 _PAUSE_S: Final = 0.2
 #: Seconds that the first answer may take as long as no reason for its absence is known.
 _LATE_S: Final = 10.0
-
-Place = tuple[str, int]
 
 
 class ClusterState:
@@ -36,10 +40,11 @@ class ClusterState:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._changed = threading.Condition()
-        self.cluster: dict[str, Any] | None = None
-        self.partitions: dict[Place, dict[str, Any]] | None = None
-        #: The metadata quorum; empty if the cluster has none to show.
-        self.quorum: dict[str, Any] | None = None
+        self.cluster: Members | None = None
+        self.partitions: dict[Place, PartitionState] | None = None
+        #: The metadata quorum; None too if the cluster has none to show.
+        self.quorum: Quorum | None = None
+        self._knows_quorum = False
         #: By broker id: True if it has answered.
         self.answers: dict[int, bool] = {}
         self._error: Exception | None = None
@@ -53,8 +58,8 @@ class ClusterState:
         """
         began = time.monotonic()
         self._deadline = began + max(timeout_s, _LATE_S)
-        for address in self._arguments.bootstrap_servers.split(","):
-            self._beside(self._ask, address.strip())
+        for broker in addresses(self._arguments.bootstrap_servers):
+            self._beside(self._ask, broker)
         # This check gives the best reason why no broker answers.
         self._beside(self._reach)
         with self._changed:
@@ -67,20 +72,20 @@ class ClusterState:
                     f"no Kafka broker answers at {self._arguments.bootstrap_servers}"
                     + (f": {refusal(self._error)}" if self._error is not None else "")
                 )
-            brokers = list(self.cluster["brokers"])
-            self._deadline = max(began + timeout_s, time.monotonic() + _REQUEST_MS / 1000)
-        for broker in brokers:
-            self._beside(self._probe, broker)
+            brokers = {node: each.address for node, each in self.cluster.brokers.items()}
+            self._deadline = max(began + timeout_s, time.monotonic() + _REQUEST_S)
+        for node, address in brokers.items():
+            self._beside(self._probe, node, address)
         with self._changed:
             self._wait(lambda: self._is_complete(len(brokers)))
-            for broker in brokers:
-                self.answers.setdefault(broker["broker_id"], False)
+            for node in brokers:
+                self.answers.setdefault(node, False)
 
     @property
     def unknown(self) -> list[str]:
         """Names of the parts that could not be learnt."""
-        parts = {"partitions": self.partitions, "controllers": self.quorum}
-        return [name for name, value in parts.items() if value is None]
+        parts = {"partitions": self.partitions is not None, "controllers": self._knows_quorum}
+        return [name for name, is_known in parts.items() if not is_known]
 
     def _is_complete(self, brokers: int) -> bool:
         return not self.unknown and len(self.answers) == brokers
@@ -93,17 +98,12 @@ class ClusterState:
         # The command ends without waiting for threads that hang.
         threading.Thread(target=work, args=arguments, daemon=True).start()
 
-    def _learnt(self, **parts: Any) -> None:
+    def _learnt(self, part: str, value: object) -> None:
         with self._changed:
-            for name, value in parts.items():
-                if getattr(self, name) is None:
-                    setattr(self, name, value)
+            if getattr(self, part) is None:
+                setattr(self, part, value)
+            self._knows_quorum = self._knows_quorum or part == "quorum"
             self._changed.notify_all()
-
-    def _at(self, address: str) -> argparse.Namespace:
-        arguments = copy(self._arguments)
-        arguments.bootstrap_servers = address
-        return arguments
 
     def _reach(self) -> None:
         try:
@@ -115,55 +115,40 @@ class ClusterState:
         except Exception as error:
             self._error = error
 
-    def _ask(self, address: str) -> None:
+    def _ask(self, broker: Broker) -> None:
         while time.monotonic() < self._deadline and (self.cluster is None or self.unknown):
             try:
-                with cluster_admin(
-                    self._at(address),
-                    bootstrap_timeout_ms=_CONNECT_MS,
-                    request_timeout_ms=_REQUEST_MS,
-                ) as admin:
-                    self._learnt(cluster=admin.describe_cluster())
-                    self._learnt(quorum=_quorum(admin))
-                    self._learnt(partitions=partitions_of(admin))
-            except (KafkaError, OSError, ValueError) as error:
+                with self._admin(broker) as admin:
+                    self._learnt("cluster", admin.members())
+                    self._learnt("quorum", _quorum(admin))
+                    self._learnt("partitions", admin.partitions())
+            except FAILURES as error:
                 self._error = error
             time.sleep(_PAUSE_S)
 
-    def _probe(self, broker: dict[str, Any]) -> None:
+    def _probe(self, node: int, broker: Broker) -> None:
         answers = False
-        while not answers and time.monotonic() < self._deadline:
-            try:
-                with cluster_admin(
-                    self._at(f"{broker['host']}:{broker['port']}"),
-                    bootstrap_timeout_ms=_CONNECT_MS,
-                    request_timeout_ms=_REQUEST_MS,
-                ):
-                    answers = True
-            except (KafkaError, OSError, ValueError):
-                break
+        try:
+            with self._admin(broker) as admin:
+                admin.members()
+                answers = True
+        except FAILURES:
+            pass
         with self._changed:
-            self.answers[broker["broker_id"]] = answers
+            self.answers[node] = answers
             self._changed.notify_all()
 
-
-def partitions_of(admin: KafkaAdminClient) -> dict[Place, dict[str, Any]]:
-    """Return the metadata of all partitions by topic and number."""
-    return {
-        (topic["name"], each["partition_index"]): each
-        for topic in admin.describe_topics()
-        for each in sorted(topic["partitions"], key=lambda one: int(one["partition_index"]))
-    }
+    def _admin(self, broker: Broker) -> AbstractContextManager[ClusterAdmin]:
+        return cluster_admin(
+            self._arguments, brokers=[broker], connect_s=_CONNECT_S, request_s=_REQUEST_S
+        )
 
 
-def _quorum(admin: KafkaAdminClient) -> dict[str, Any]:
+def _quorum(admin: ClusterAdmin) -> Quorum | None:
     try:
-        found: dict[str, Any] = admin.describe_metadata_quorum()["topics"][0]["partitions"][0]
-    except LookupError:
-        return {}
-    except KafkaError as error:
-        if getattr(error, "retriable", False):
+        return admin.quorum()
+    except ClusterError as error:
+        if error.retriable:
             raise
-        # A cluster from before KRaft, or a client without the right to see the quorum.
-        return {}
-    return found
+        # A client without the right to see the quorum.
+        return None

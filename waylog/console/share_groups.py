@@ -9,25 +9,23 @@ from typing import Any
 
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
+from waylog.console.cluster_admin import FAILURES, cluster_admin
 from waylog.console.common import TIMEOUT_S, security
 from waylog.kafka.properties import configured_properties
 
 
 def list_share_groups(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the states of share groups by name, none if the cluster has no such groups.
-
-    Uses kafka-python, since librdkafka's admin client leaves share groups out.
-    """
-    from kafka.errors import KafkaError
-
-    from waylog.console.cluster_admin import cluster_admin
-
+    """Return the states of share groups by name, none if the cluster has no such groups."""
+    found: dict[str, str] = {}
     try:
-        with cluster_admin(arguments, request_timeout_ms=int(TIMEOUT_S * 1000)) as admin:
-            found = admin.list_groups(types_filter=["share"])
-    except KafkaError:
+        with cluster_admin(arguments, request_s=TIMEOUT_S) as admin:
+            brokers = [each.address for each in admin.members().brokers.values()]
+        for broker in brokers:
+            with cluster_admin(arguments, brokers=[broker], request_s=TIMEOUT_S) as admin:
+                found |= admin.share_groups()
+    except FAILURES:
         return {}  # before Kafka 4
-    return {each["group_id"]: each["group_state"].lower() for each in found}
+    return {name: state.lower() for name, state in found.items()}
 
 
 def consume_shared(arguments: argparse.Namespace, line: Callable[[Message], bytes]) -> None:
