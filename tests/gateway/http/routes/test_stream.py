@@ -250,7 +250,9 @@ async def test_who_is_revoked_is_cut_off(gateway: Gateway, user: Login) -> None:
         async with websocket(gateway, user) as connection:
             gateway.users.revoke(user.name)
             message = await connection.receive(timeout=10)
-            assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING)
+            assert message.type == aiohttp.WSMsgType.CLOSE
+            assert message.data == aiohttp.WSCloseCode.POLICY_VIOLATION
+            assert message.extra == "the rights have been revoked"
         async with asyncio.timeout(10):
             await stream.content.read()
         assert stream.content.at_eof()
