@@ -6,7 +6,10 @@ import re
 import socket
 
 #: The form of asyncio and uvloop, where the address is written as Python writes it.
-_BINDING = re.compile(r"on address \(?'(?P<host>[^']*)', (?P<port>\d+).*?\)?: (?P<reason>[^:]+)$")
+_BINDING = re.compile(
+    r"on address \(?'(?P<host>[^']*)', (?P<port>\d+).*?\)?: "
+    r"(?:\[[Ee]rrno \d+\] )?(?P<reason>[^:]+)$"
+)
 
 
 def describe_os_error(error: OSError) -> str:

@@ -6,10 +6,11 @@ import argparse
 import sys
 from collections.abc import Iterable
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
 from waylog.config import DataDirectory
 
+_RESOLUTION_MAX: Final = 15  # of H3
 _EPILOG = """examples:
   waylog fleet heatmap --history data/history > heat.geojson
   waylog fleet gaps --history data/history --from 2026-01-01 --missing 100
@@ -41,8 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             add(
                 *("--resolution",),
                 metavar="N",
-                type=int,
-                choices=range(16),
+                type=_resolution,
                 default=9,
                 help="of H3, 0 to 15 (9)",
             )
@@ -57,6 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             add("--json", action="store_true", help="one JSON object a line")
         if name == "gaps":
             add("--missing", metavar="N", type=int, default=1, help="only if so many miss (1)")
+
+
+def _resolution(text: str) -> int:
+    if not text.isdecimal() or int(text) > _RESOLUTION_MAX:
+        raise argparse.ArgumentTypeError(f"{text}: 0 to {_RESOLUTION_MAX} is expected")
+    return int(text)
 
 
 def _date(text: str) -> str:

@@ -201,7 +201,7 @@ MISTAKES: Final = (
     ),
     Mistake("history run --out ftp://x", _USAGE, r"ftp://x: cannot be opened"),
     Mistake("history export --user ada --out /typo", _FAILED, r"/typo: there is no history"),
-    Mistake("fleet heatmap --resolution 16", _USAGE, r"argument --resolution: invalid choice: 16"),
+    Mistake("fleet heatmap --resolution 16", _USAGE, r"argument --resolution: 16: 0 to 15 is"),
     Mistake("fleet gaps --from typo", _USAGE, r"--from: typo: a date is expected, as in"),
     Mistake("places show --places /typo", _FAILED, r"/typo: there are no places yet"),
     Mistake("places run --once --history /typo --out {new}", _FAILED, r"/typo: there is no hist"),
