@@ -96,7 +96,7 @@ class Broker:
             self.scram_users = ScramUsers()
             self.authorizer = _authorizer(config)
             self.quotas = ClientQuotas(config.quota_window_num, config.quota_window_size_seconds)
-            self._throttling = Throttling(self.quotas, environment.clock)
+            self._throttling = Throttling(self.quotas, self.topics, environment.clock)
             self.dynamic_config = DynamicConfig(config)
             self.group_settings = GroupSettings(config)
             self.network = Network(

@@ -20,6 +20,7 @@ from broker_core.security.quotas import (
     ClientQuotas,
 )
 from broker_core.server.network.request import Request
+from broker_core.server.partitions.topics import TopicRegistry
 
 #: Milliseconds of one throttle at most: a quota should slow clients down, not cut them off.
 _THROTTLE_MS_MAX: Final = 30_000
@@ -29,8 +30,9 @@ _MUTATIONS: Final = frozenset({CREATE_TOPICS.key, CREATE_PARTITIONS.key, DELETE_
 class Throttling:
     """Applies client quotas; used only while there are any."""
 
-    def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
+    def __init__(self, quotas: ClientQuotas, topics: TopicRegistry, clock: Clock) -> None:
         self._quotas = quotas
+        self._topics = topics
         self._clock = clock
 
     def before(self, request: Request) -> None:
@@ -48,7 +50,7 @@ class Throttling:
 
             request.amend = count
         elif key in _MUTATIONS:
-            self._charge(request, CONTROLLER_MUTATION_RATE, _mutations(request))
+            self._charge(request, CONTROLLER_MUTATION_RATE, self._mutations(request))
 
     def after(self, request: Request, seconds: float) -> None:
         """Charge the seconds that the handler ran."""
@@ -61,6 +63,21 @@ class Throttling:
         if wait_ms:
             request.throttle(min(wait_ms, _THROTTLE_MS_MAX))
 
+    def _mutations(self, request: Request) -> int:
+        """Return the partitions that a request creates (KIP-599); a deleted topic counts as one."""
+        body = request.body
+        key = request.header.api.key
+        if key == DELETE_TOPICS.key:
+            return len(body["topics"]) or len(body["topic_names"])
+        if key == CREATE_PARTITIONS.key:
+            return sum(self._added(each["name"], each["count"]) for each in body["topics"])
+        return sum(max(each["num_partitions"], 1) for each in body["topics"])
+
+    def _added(self, name: str, count: int) -> int:
+        """Return how many partitions a topic gets, 0 if the request will be refused."""
+        topic = self._topics.get(name)
+        return 0 if topic is None else max(count - topic.partition_count, 0)
+
 
 def _record_bytes(response: dict[str, Any]) -> int:
     return sum(
@@ -68,11 +85,3 @@ def _record_bytes(response: dict[str, Any]) -> int:
         for topic in response.get("responses", ())
         for partition in topic["partitions"]
     )
-
-
-def _mutations(request: Request) -> int:
-    """Return the number of partitions asked for; a deleted topic counts as one."""
-    body = request.body
-    if request.header.api.key == DELETE_TOPICS.key:
-        return len(body["topics"]) or len(body["topic_names"])
-    return sum(max(each.get("num_partitions", each.get("count", 1)), 1) for each in body["topics"])
