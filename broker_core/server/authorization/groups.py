@@ -114,7 +114,7 @@ def offset_fetch(guard: Guard) -> bool:
         if in_batches:
             response["groups"] = [*groups, *answers]
 
-    guard.request.amend = amend
+    guard.request.amend_with(amend)
     return True
 
 
@@ -189,7 +189,7 @@ def describe_groups(field: str) -> Rule:
                     )
             response["groups"] = [*response["groups"], *answers]
 
-        guard.request.amend = amend
+        guard.request.amend_with(amend)
         return True
 
     return rule
@@ -228,7 +228,7 @@ def list_groups(guard: Guard) -> bool:
                 if guard.may_group(Operation.DESCRIBE, group["group_id"])
             ]
 
-        guard.request.amend = amend
+        guard.request.amend_with(amend)
     return True
 
 
@@ -391,5 +391,5 @@ def list_transactions(guard: Guard) -> bool:
             if guard.may_transact(Operation.DESCRIBE, each["transactional_id"])
         ]
 
-    guard.request.amend = amend
+    guard.request.amend_with(amend)
     return True

@@ -92,7 +92,7 @@ class Guard:
         def amend(response: Entry) -> None:
             response[field] = [*response.get(field, ()), *refused]
 
-        self.request.amend = amend
+        self.request.amend_with(amend)
 
     def refuse(self, response: Entry) -> bool:
         """Answer the request in place of its handler."""

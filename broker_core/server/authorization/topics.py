@@ -112,7 +112,7 @@ def metadata(guard: Guard) -> bool:
             for each in refused
         ]
 
-    guard.request.amend = amend
+    guard.request.amend_with(amend)
     return True
 
 
@@ -145,7 +145,7 @@ def describe_cluster(guard: Guard) -> bool:
         def amend(response: dict[str, Any]) -> None:
             response["cluster_authorized_operations"] = _cluster_operations(guard)
 
-        guard.request.amend = amend
+        guard.request.amend_with(amend)
     return True
 
 
@@ -173,7 +173,7 @@ def describe_topic_partitions(guard: Guard) -> bool:
             each["topic_authorized_operations"] = guard.operations(ResourceType.TOPIC, each["name"])
         response["topics"] = [*response["topics"], *_refused_names(refused)]
 
-    guard.request.amend = amend
+    guard.request.amend_with(amend)
     return True
 
 
@@ -202,7 +202,7 @@ def create_topics(guard: Guard) -> bool:
                 each.update(_CONFIG_REFUSED, num_partitions=-1, replication_factor=-1)
         response["topics"] = [*response["topics"], *answers]
 
-    guard.request.amend = amend
+    guard.request.amend_with(amend)
     return True
 
 

@@ -185,14 +185,11 @@ def _add(request: Request, field: str, entries: Iterable[Entry]) -> None:
     refused = list(entries)
     if not refused:
         return
-    before = request.amend
 
     def amend(response: Entry) -> None:
-        if before is not None:
-            before(response)
         response[field] = [*response.get(field, ()), *refused]
 
-    request.amend = amend
+    request.amend_with(amend)
 
 
 def _share_offsets(broker: Broker, request: Request) -> bool:

@@ -51,8 +51,8 @@ class Request:
     """
 
     __slots__ = (
+        "_amend",
         "_sink",
-        "amend",
         "arrived",
         "begun",
         "body",
@@ -77,8 +77,7 @@ class Request:
         self.parts: list[Part] | None = None
         #: Called if the connection closes before the response.
         self.on_close: Callable[[], None] | None = None
-        #: Changes the response before it is encoded: adds refusals, counts bytes for quotas.
-        self.amend: Callable[[dict[str, Any]], None] | None = None
+        self._amend: Callable[[dict[str, Any]], None] | None = None
         #: Milliseconds that the client is told to wait because it exceeded a quota.
         self.throttle_ms = 0
         # Times for the metrics (`time.perf_counter`), if there are any.
@@ -127,10 +126,26 @@ class Request:
         """The broker's address for clients of this listener."""
         return self._sink.session.advertised
 
+    def amend_with(self, amend: Callable[[dict[str, Any]], None]) -> None:
+        """Change the response before it is encoded: add refusals, count its bytes for quotas.
+
+        Amendments are made in the order in which they were asked for.
+        """
+        earlier = self._amend
+        if earlier is None:
+            self._amend = amend
+            return
+
+        def both(response: dict[str, Any]) -> None:
+            earlier(response)
+            amend(response)
+
+        self._amend = both
+
     def reply(self, response: dict[str, Any]) -> None:
         """Answer with fields of the newest version; the codec drops those of other versions."""
-        if self.amend is not None:
-            self.amend(response)
+        if self._amend is not None:
+            self._amend(response)
         if self.throttle_ms:
             response["throttle_time_ms"] = self.throttle_ms
         self.reply_encoded(encode_response(self.header, response))

@@ -41,14 +41,9 @@ class Throttling:
         if key == PRODUCE.key:
             self._charge(request, PRODUCER_BYTE_RATE, request.size)
         elif key == FETCH.key:
-            amend = request.amend
-
-            def count(response: dict[str, Any]) -> None:
-                if amend is not None:
-                    amend(response)
-                self._charge(request, CONSUMER_BYTE_RATE, _record_bytes(response))
-
-            request.amend = count
+            request.amend_with(
+                lambda response: self._charge(request, CONSUMER_BYTE_RATE, _record_bytes(response))
+            )
         elif key in _MUTATIONS:
             self._charge(request, CONTROLLER_MUTATION_RATE, self._mutations(request))
 
