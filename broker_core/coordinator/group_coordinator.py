@@ -285,7 +285,10 @@ class GroupCoordinator(OffsetCoordinator):
         """Answer with an error: the records of an effect were not stored."""
         for token, response in append.responses:
             if "codes" in response:
-                failed: dict[str, Any] = {"codes": dict.fromkeys(response["codes"], code)}
+                failed: dict[str, Any] = {
+                    "error_code": code,
+                    "codes": dict.fromkeys(response["codes"], code),
+                }
             elif "member_epoch" in response:
                 failed = {"error_code": code}
             else:

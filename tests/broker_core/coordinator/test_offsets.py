@@ -162,6 +162,15 @@ def test_single_offsets_are_deleted(driver: Driver) -> None:
     assert driver.committed() is None
 
 
+def test_a_deletion_that_is_not_stored_is_refused_as_a_whole(driver: Driver) -> None:
+    driver.commit("c1", "", -1, 5)
+    driver.disk_works = False
+    driver.coordinator.delete_offsets("g", [("t", 0)], "d1")
+    driver.perform()
+    code = errors.CoordinatorNotAvailable.code
+    assert driver.answers["d1"] == {"error_code": code, "codes": {("t", 0): code}}
+
+
 def test_offsets_of_a_deleted_topic_are_forgotten(driver: Driver) -> None:
     driver.commit("c1", "", -1, 5)
     driver.coordinator.forget_topic("t")
