@@ -28,4 +28,5 @@ def decode_stored(message: StoredMessage, data: bytes) -> dict[str, Any]:
     version = stored_version(data)
     if not message.versions[0] <= version <= message.versions[1]:
         raise RemoteProtocolError(f"{message.name} of unknown version {version}")
-    return primitives.decode(message.plan(version), data, _VERSION_BYTES)[0]
+    fields: dict[str, Any] = primitives.decode(message.plan(version), data, _VERSION_BYTES)[0]
+    return fields

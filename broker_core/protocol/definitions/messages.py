@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from broker_core.protocol import primitives
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.primitives import RemoteProtocolError
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 
 _API_VERSIONS: Final = 18
 
@@ -34,14 +34,14 @@ Part = Buffer | FileRange
 class RequestHeader(NamedTuple):
     """The header of a request. `version` may be unsupported by `api`, in ApiVersions only."""
 
-    api: Api
+    api: AnyApi
     version: int
     correlation_id: int
     client_id: str | None
 
 
 def decode_request(
-    frame: memoryview, apis: Mapping[int, Api] = APIS
+    frame: memoryview, apis: Mapping[int, AnyApi] = APIS
 ) -> tuple[RequestHeader, dict[str, Any] | None]:
     """Decode one request frame; `records` fields are slices of it.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.security.tls import client_context
 from broker_core.server.cluster.controller_service import ControllerService
 from broker_core.server.cluster.quorum_node import QuorumNode
@@ -25,7 +25,7 @@ class _Call:
     def __init__(
         self,
         channel: ControllerChannel,
-        api: Api,
+        api: AnyApi,
         version: int,
         body: Body,
         answered: Callable[[Body | None], None],
@@ -78,7 +78,7 @@ class ControllerChannel:
 
     def send(
         self,
-        api: Api,
+        api: AnyApi,
         body: Body,
         answered: Callable[[Body | None], None],
         *,
@@ -88,7 +88,7 @@ class ControllerChannel:
         """Send a request; `answered` gets None if no controller answers in time."""
         _Call(self, api, api.versions[1] if version is None else version, body, answered, timeout_s)
 
-    async def call(self, api: Api, body: Body, *, timeout_s: float = 10.0) -> Body | None:
+    async def call(self, api: AnyApi, body: Body, *, timeout_s: float = 10.0) -> Body | None:
         """Send a request and await the answer; None if no controller answers in time."""
         future: asyncio.Future[Body | None] = self._loop.create_future()
 
@@ -111,7 +111,7 @@ class ControllerChannel:
         return self._closed
 
     def attempt(
-        self, api: Api, version: int, body: Body, answered: Callable[[Body | None], None]
+        self, api: AnyApi, version: int, body: Body, answered: Callable[[Body | None], None]
     ) -> None:
         """Send a request once, to the controller that is known to be active."""
         if self._shell.is_active and self._service.serves(api):

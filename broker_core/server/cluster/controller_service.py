@@ -14,7 +14,7 @@ from broker_core.protocol.definitions import (
     BROKER_HEARTBEAT,
     BROKER_REGISTRATION,
 )
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.server.cluster.quorum_node import QuorumNode
 
 Body = dict[str, Any]
@@ -38,11 +38,11 @@ class ControllerService:
         self._now = asyncio.get_running_loop().time
 
     @staticmethod
-    def serves(api: Api) -> bool:
+    def serves(api: AnyApi) -> bool:
         """Tell whether brokers send this API to controllers."""
         return api.key in _METHODS
 
-    def perform(self, api: Api, body: Body, reply: Reply) -> None:
+    def perform(self, api: AnyApi, body: Body, reply: Reply) -> None:
         """Answer a broker's request, with NotController if this node's is not active."""
         method = _METHODS[api.key]
         responses: list[Body] = []

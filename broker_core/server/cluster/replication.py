@@ -14,7 +14,7 @@ from broker_core.coordinator.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.log.log import Log
 from broker_core.protocol.definitions import ALTER_PARTITION
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.security.tls import client_context
 from broker_core.server.network.peer import Peer
 from broker_core.server.partitions.partition import Partition
@@ -176,7 +176,7 @@ class Replication:
     def send(
         self,
         broker_id: int,
-        api: Api,
+        api: AnyApi,
         version: int,
         body: dict[str, Any],
         answered: Callable[[dict[str, Any] | None], None],

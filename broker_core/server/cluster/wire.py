@@ -12,7 +12,7 @@ from broker_core.protocol.definitions import (
     FETCH_METADATA_SNAPSHOT,
     VOTE,
 )
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.quorum.entries import Entry, EntryKind, EpochEnd, ReplicaKey
 from broker_core.quorum.messages import (
     Answer,
@@ -53,7 +53,9 @@ def _partition(body: Body) -> Body:
     return partition
 
 
-def encode_request(request: Request, cluster_id: str | None, max_wait_ms: int) -> tuple[Api, Body]:
+def encode_request(
+    request: Request, cluster_id: str | None, max_wait_ms: int
+) -> tuple[AnyApi, Body]:
     """Return the API, and the body in its newest version."""
     body: Body = {"cluster_id": cluster_id}
     match request:
@@ -116,7 +118,7 @@ def encode_request(request: Request, cluster_id: str | None, max_wait_ms: int) -
             }
 
 
-def decode_request(api: Api, body: Body) -> Request:
+def decode_request(api: AnyApi, body: Body) -> Request:
     """Reverse `encode_request`. Raises IndexError for a body that names no partition."""
     if api is FETCH_METADATA:
         return FetchRequest(
@@ -193,7 +195,7 @@ def encode_answer(answer: Answer) -> Body:
     return {"topics": _topic(partition)}
 
 
-def decode_answer(api: Api, body: Body) -> Answer:
+def decode_answer(api: AnyApi, body: Body) -> Answer:
     """Reverse `encode_answer`. Raises IndexError, ValueError for an invalid body."""
     if api is FETCH_METADATA:
         leader_id = None if body["leader_id"] == _NOBODY else body["leader_id"]

@@ -27,7 +27,7 @@ from broker_core.coordinator.transaction_coordinator import (
 from broker_core.protocol import records
 from broker_core.protocol.control_records import EndMarker, build_end_marker
 from broker_core.protocol.definitions import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.server.coordination.coordinator_shards import CoordinatorShards
 from broker_core.server.coordination.groups import Groups, coordinator_error
 from broker_core.server.coordination.internal_topic import InternalTopic, read_back
@@ -128,7 +128,7 @@ class RemoteBrokers(Protocol):
     def send(
         self,
         broker_id: int,
-        api: Api,
+        api: AnyApi,
         version: int,
         body: dict[str, Any],
         answered: Callable[[dict[str, Any] | None], None],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.protocol.definitions import ADVERTISED_FROM, APIS, CONTROLLER_APIS
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def handle_controller(broker: Broker, request: Request) -> None:
     _answer(request, CONTROLLER_APIS)
 
 
-def _answer(request: Request, apis: Mapping[int, Api]) -> None:
+def _answer(request: Request, apis: Mapping[int, AnyApi]) -> None:
     served = apis[API_KEY]
     if not served.serves(request.version):
         low, high = served.versions

@@ -10,7 +10,7 @@ from broker_core.cluster.records import ListenerAddress
 from broker_core.configuration.config import BrokerConfig
 from broker_core.configuration.listeners import ListenerConfig
 from broker_core.protocol.definitions import APIS
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.sasl import SaslSettings
 from broker_core.security.scram import CredentialLookup
@@ -41,7 +41,7 @@ class Network:
         *,
         connections: ConnectionPool,
         listeners: tuple[ListenerConfig, ...] | None = None,
-        apis: Mapping[int, Api] = APIS,
+        apis: Mapping[int, AnyApi] = APIS,
     ) -> None:
         """`connections` bounds all connections of the process.
 

@@ -19,7 +19,7 @@ from broker_core.protocol import primitives
 from broker_core.protocol.definitions import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from broker_core.protocol.framing import FrameReader
 from broker_core.protocol.primitives import RemoteProtocolError
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.security.sasl_client import SaslCredentials, client_exchange
 from broker_core.security.scram import AuthenticationFailed
 from waylog.config import Endpoint
@@ -44,7 +44,7 @@ Answered = Callable[[dict[str, Any] | None], None]
 
 
 def encode_request(
-    api: Api, version: int, correlation_id: int, client_id: bytes, body: dict[str, Any]
+    api: AnyApi, version: int, correlation_id: int, client_id: bytes, body: dict[str, Any]
 ) -> bytes:
     """Encode one request frame with its length."""
     header = struct.pack(">hhih", api.key, version, correlation_id, len(client_id)) + client_id
@@ -54,12 +54,12 @@ def encode_request(
     return struct.pack(">i", len(frame)) + frame
 
 
-def decode_response(api: Api, version: int, frame: memoryview) -> dict[str, Any]:
+def decode_response(api: AnyApi, version: int, frame: memoryview) -> dict[str, Any]:
     """Return the body of a response frame; raises RemoteProtocolError."""
     position = 4
     if api.key != _API_VERSIONS and api.is_flexible(version):
         position = primitives.skip_tagged_fields(frame, position)
-    body, _ = primitives.decode(api.response_plan(version), frame, position)
+    body: dict[str, Any] = primitives.decode(api.response_plan(version), frame, position)[0]
     return body
 
 
@@ -127,7 +127,7 @@ class Peer:
         self._connecting: asyncio.Task[None] | None = None
         self._correlation_id = 0
         # Requests without an answer, in order; frames that wait for the connection.
-        self._waiting: dict[int, tuple[Api, int, Answered]] = {}
+        self._waiting: dict[int, tuple[AnyApi, int, Answered]] = {}
         self._unsent: list[bytes] = []
         self._closed = False
 
@@ -139,7 +139,7 @@ class Peer:
         """Tell whether the connection is open."""
         return self._connection is not None
 
-    def send(self, api: Api, version: int, body: dict[str, Any], answered: Answered) -> None:
+    def send(self, api: AnyApi, version: int, body: dict[str, Any], answered: Answered) -> None:
         """Send a request."""
         if self._closed:
             answered(None)
@@ -152,12 +152,12 @@ class Peer:
         if self._connecting is None:
             self._connecting = spawn(self._connect(), f"connecting to {self}")
 
-    def _frame(self, api: Api, version: int, body: dict[str, Any], answered: Answered) -> bytes:
+    def _frame(self, api: AnyApi, version: int, body: dict[str, Any], answered: Answered) -> bytes:
         self._correlation_id += 1
         self._waiting[self._correlation_id] = (api, version, answered)
         return encode_request(api, version, self._correlation_id, self._client_id, body)
 
-    async def call(self, api: Api, version: int, body: dict[str, Any]) -> dict[str, Any] | None:
+    async def call(self, api: AnyApi, version: int, body: dict[str, Any]) -> dict[str, Any] | None:
         """Send and await the answer; only for answers without `records`."""
         future = _answer()
         self.send(api, version, body, partial(_settle, future))
@@ -245,7 +245,7 @@ class Peer:
     async def _log_in(self, connection: _Connection, login: SaslCredentials) -> None:
         """Authenticate with SASL; raises AuthenticationFailed, ConnectionError."""
 
-        async def ask(api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        async def ask(api: AnyApi, version: int, body: dict[str, Any]) -> dict[str, Any]:
             future = _answer()
             frame = self._frame(api, version, body, partial(_settle, future))
             if connection.transport is None:

@@ -21,7 +21,7 @@ from broker_core.protocol.definitions import (
     READ_SHARE_GROUP_STATE_SUMMARY,
     WRITE_SHARE_GROUP_STATE,
 )
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.server.coordination.groups import Stored
 from broker_core.server.coordination.transactions import RemoteBrokers
 from broker_core.server.sharing.share_coordinator import NO_OFFSET, Read, ShareCoordinator
@@ -51,7 +51,7 @@ class _Question:
 
     def __init__(
         self,
-        api: Api,
+        api: AnyApi,
         fields: Fields,
         ask_here: Callable[[_Answered], None],
         done: _Answered,
@@ -188,7 +188,7 @@ class ShareCoordinatorClient:
     def _tell(
         self,
         place: SharePartitionKey,
-        api: Api,
+        api: AnyApi,
         fields: Fields,
         ask_here: Callable[[Stored], None],
         stored: Stored,
@@ -204,7 +204,7 @@ class ShareCoordinatorClient:
     def _ask(
         self,
         place: SharePartitionKey,
-        api: Api,
+        api: AnyApi,
         fields: Fields,
         ask_here: Callable[[_Answered], None],
         done: _Answered,
