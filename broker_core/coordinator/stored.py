@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from broker_core.protocol import primitives
@@ -16,7 +17,7 @@ def stored_version(data: bytes) -> int:
     return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
 
 
-def encode_stored(message: StoredMessage, version: int, fields: dict[str, Any]) -> bytes:
+def encode_stored(message: StoredMessage, version: int, fields: Mapping[str, object]) -> bytes:
     """Encode a key or value."""
     return version.to_bytes(_VERSION_BYTES, "big") + primitives.encode(
         message.plan(version), fields

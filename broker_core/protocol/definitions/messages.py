@@ -42,7 +42,7 @@ class RequestHeader(NamedTuple):
 
 def decode_request(
     frame: memoryview, apis: Mapping[int, AnyApi] = APIS
-) -> tuple[RequestHeader, dict[str, Any] | None]:
+) -> tuple[RequestHeader, Any]:
     """Decode one request frame; `records` fields are slices of it.
 
     For an ApiVersions request of an unknown version the body is None: such a request is answered
@@ -63,7 +63,7 @@ def decode_request(
     return header, body
 
 
-def encode_response(header: RequestHeader, body: dict[str, Any]) -> list[Part]:
+def encode_response(header: RequestHeader, body: Mapping[str, object]) -> list[Part]:
     """Encode one response frame as parts to be sent in order."""
     api = header.api
     # A client that negotiates does not know the supported versions yet: it gets version 0.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -299,7 +299,7 @@ class QuorumNode:
             return
         peer.send(api, api.versions[1], body, partial(self._answered, outgoing, api))
 
-    def _answered(self, outgoing: Outgoing, api: AnyApi, body: dict[str, Any] | None) -> None:
+    def _answered(self, outgoing: Outgoing, api: AnyApi, body: Mapping[str, object] | None) -> None:
         answer: Answer | None = None
         if body is not None and body["error_code"] == errors.NONE:
             try:

@@ -18,7 +18,7 @@ from broker_core.server.network.limits import ConnectionLimits
 from broker_core.server.network.listener import Listener
 from broker_core.server.network.listener_secrets import ListenerSecrets
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest
 from broker_core.server.network.request_metrics import RequestMetrics
 from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
@@ -37,7 +37,7 @@ class Network:
         self,
         config: BrokerConfig,
         users: ScramUsers,
-        handle: Callable[[Request], None],
+        handle: Callable[[AnyRequest], None],
         *,
         connections: ConnectionPool,
         listeners: tuple[ListenerConfig, ...] | None = None,

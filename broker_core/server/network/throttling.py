@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core.environment import Clock
 from broker_core.protocol.definitions import (
@@ -19,8 +19,16 @@ from broker_core.security.quotas import (
     REQUEST_PERCENTAGE,
     ClientQuotas,
 )
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest
 from broker_core.server.partitions.topics import TopicRegistry
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        CreatePartitionsRequest,
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        FetchResponse,
+    )
 
 #: Milliseconds of one throttle at most: a quota should slow clients down, not cut them off.
 _THROTTLE_MS_MAX: Final = 30_000
@@ -35,7 +43,7 @@ class Throttling:
         self._topics = topics
         self._clock = clock
 
-    def before(self, request: Request) -> None:
+    def before(self, request: AnyRequest) -> None:
         """Charge a request before its handler runs."""
         key = request.header.api.key
         if key == PRODUCE.key:
@@ -47,26 +55,28 @@ class Throttling:
         elif key in _MUTATIONS:
             self._charge(request, CONTROLLER_MUTATION_RATE, self._mutations(request))
 
-    def after(self, request: Request, seconds: float) -> None:
+    def after(self, request: AnyRequest, seconds: float) -> None:
         """Charge the seconds that the handler ran."""
         self._charge(request, REQUEST_PERCENTAGE, seconds * 100)
 
-    def _charge(self, request: Request, quota: str, amount: float) -> None:
+    def _charge(self, request: AnyRequest, quota: str, amount: float) -> None:
         wait_ms = self._quotas.charge(
             quota, request.principal.name, request.client_id, amount, self._clock.monotonic()
         )
         if wait_ms:
             request.throttle(min(wait_ms, _THROTTLE_MS_MAX))
 
-    def _mutations(self, request: Request) -> int:
+    def _mutations(self, request: AnyRequest) -> int:
         """Return the partitions that a request creates (KIP-599); a deleted topic counts as one."""
-        body = request.body
         key = request.header.api.key
         if key == DELETE_TOPICS.key:
-            return len(body["topics"]) or len(body["topic_names"])
+            deleted: DeleteTopicsRequest = request.body
+            return len(deleted["topics"]) or len(deleted["topic_names"])
         if key == CREATE_PARTITIONS.key:
-            return sum(self._added(each["name"], each["count"]) for each in body["topics"])
-        return sum(max(each["num_partitions"], 1) for each in body["topics"])
+            grown: CreatePartitionsRequest = request.body
+            return sum(self._added(each["name"], each["count"]) for each in grown["topics"])
+        created: CreateTopicsRequest = request.body
+        return sum(max(each["num_partitions"], 1) for each in created["topics"])
 
     def _added(self, name: str, count: int) -> int:
         """Return how many partitions a topic gets, 0 if the request will be refused."""
@@ -74,7 +84,7 @@ class Throttling:
         return 0 if topic is None else max(count - topic.partition_count, 0)
 
 
-def _record_bytes(response: dict[str, Any]) -> int:
+def _record_bytes(response: FetchResponse) -> int:
     return sum(
         len(partition["records"] or b"")
         for topic in response.get("responses", ())

@@ -135,12 +135,12 @@ def test_a_deleted_group_is_gone_after_a_restart_too(driver: Driver) -> None:
     driver.commit("c1", "", -1, 5)
     driver.coordinator.delete_group("g", "d1")
     driver.perform()
-    assert driver.answers["d1"] == {"error_code": 0}
+    assert driver.answers["d1"]["error_code"] == errors.NONE
     driver.restart()
     assert driver.coordinator.groups == {}
     driver.coordinator.delete_group("g", "d2")
     driver.perform()
-    assert driver.answers["d2"] == {"error_code": errors.GroupIdNotFound.code}
+    assert driver.answers["d2"]["error_code"] == errors.GroupIdNotFound.code
 
 
 def test_a_group_with_members_is_not_deleted(driver: Driver) -> None:
