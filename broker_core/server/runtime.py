@@ -96,7 +96,9 @@ class Broker:
             self.scram_users = ScramUsers()
             self.authorizer = _authorizer(config)
             self.quotas = ClientQuotas(config.quota_window_num, config.quota_window_size_seconds)
-            self._throttling = Throttling(self.quotas, self.topics, environment.clock)
+            self._throttling = Throttling(
+                self.quotas, self.topics.partition_count, environment.clock
+            )
             self.dynamic_config = DynamicConfig(config)
             self.group_settings = GroupSettings(config)
             self.network = Network(

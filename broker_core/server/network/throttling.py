@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker_core.environment import Clock
@@ -20,7 +21,6 @@ from broker_core.security.quotas import (
     ClientQuotas,
 )
 from broker_core.server.network.request import AnyRequest
-from broker_core.server.partitions.topics import TopicRegistry
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -38,9 +38,12 @@ _MUTATIONS: Final = frozenset({CREATE_TOPICS.key, CREATE_PARTITIONS.key, DELETE_
 class Throttling:
     """Applies client quotas; used only while there are any."""
 
-    def __init__(self, quotas: ClientQuotas, topics: TopicRegistry, clock: Clock) -> None:
+    def __init__(
+        self, quotas: ClientQuotas, partition_count: Callable[[str], int | None], clock: Clock
+    ) -> None:
+        """`partition_count` returns the partitions of a topic, None if there is no such topic."""
         self._quotas = quotas
-        self._topics = topics
+        self._partition_count = partition_count
         self._clock = clock
 
     def before(self, request: AnyRequest) -> None:
@@ -80,8 +83,8 @@ class Throttling:
 
     def _added(self, name: str, count: int) -> int:
         """Return how many partitions a topic gets, 0 if the request will be refused."""
-        topic = self._topics.get(name)
-        return 0 if topic is None else max(count - topic.partition_count, 0)
+        present = self._partition_count(name)
+        return 0 if present is None else max(count - present, 0)
 
 
 def _record_bytes(response: FetchResponse) -> int:
