@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from waylog.messages import Fix
+from waylog.messages import Fix, address_time, live_time
 
 _METRES_PER_DEGREE: Final = 111_195.0
 
@@ -20,6 +20,7 @@ class _Resolved(msgspec.Struct, gc=False):
     time: int
     lat: float = math.nan
     lon: float = math.nan
+    resolved: int = 0
     index_version: str = ""
 
 
@@ -52,11 +53,13 @@ class NewestFixes:
     The state is restored from topic `address`. Its size depends on the number of devices only.
     """
 
-    __slots__ = ("_points", "_standstill", "_times")
+    __slots__ = ("_own_times", "_points", "_standstill", "_times")
 
     def __init__(self, standstill: StationaryLimits = NO_STANDSTILL) -> None:
         self._standstill = standstill
-        self._times: dict[str, int] = {}
+        self._times: dict[str, int] = {}  # that of `live_time`
+        # The fix's own time where it is another one.
+        self._own_times: dict[str, int] = {}
         self._points: dict[str, _ResolvedPoint] = {}
 
     def __len__(self) -> int:
@@ -73,29 +76,43 @@ class NewestFixes:
             except (msgspec.DecodeError, UnicodeDecodeError):
                 # A record that another program wrote: it says nothing about our devices.
                 continue
-            if resolved.time >= times.get(resolved.device, resolved.time):
-                times[resolved.device] = resolved.time
+            live = address_time(resolved.time, resolved.resolved)
+            if live != resolved.time:
+                # Its arrival is not known: any other fix may take its place.
+                live = 0
+            if live >= times.get(resolved.device, live):
+                self._set(resolved.device, live, resolved.time)
                 if self._standstill.distance_m > 0:
                     self._points[resolved.device] = _ResolvedPoint(
-                        resolved.time, resolved.lat, resolved.lon, resolved.index_version
+                        live, resolved.lat, resolved.lon, resolved.index_version
                     )
 
     def is_newest(self, fix: Fix) -> bool:
         """Return whether no newer fix is known; of two with the same time the later one wins."""
-        return fix.time >= self._times.get(fix.device, fix.time)
+        live = live_time(fix.time, fix.received)
+        return live >= self._times.get(fix.device, live)
 
     def time_of(self, device: str) -> int | None:
         """Return the time of the device's newest fix, None if none is known."""
-        return self._times.get(device)
+        return self._own_times.get(device, self._times.get(device))
 
     def set(self, fix: Fix) -> None:
         """Remember the newest fix of a device."""
-        self._times[fix.device] = fix.time
+        self._set(fix.device, live_time(fix.time, fix.received), fix.time)
+
+    def _set(self, device: str, live: int, time: int) -> None:
+        self._times[device] = live
+        if live != time:
+            self._own_times[device] = time
+        else:
+            self._own_times.pop(device, None)
 
     def set_resolved(self, fix: Fix, index_version: str) -> None:
         """Remember where the address of a device was resolved."""
         if self._standstill.distance_m > 0:
-            self._points[fix.device] = _ResolvedPoint(fix.time, fix.lat, fix.lon, index_version)
+            self._points[fix.device] = _ResolvedPoint(
+                live_time(fix.time, fix.received), fix.lat, fix.lon, index_version
+            )
 
     def is_stationary(self, fix: Fix, index_version: str) -> bool:
         """Return whether the device's last resolved address can stand for this fix too.
@@ -108,7 +125,7 @@ class NewestFixes:
         return (
             point is not None
             and point.index_version == index_version
-            and fix.time - point.time < self._standstill.resend_ms
+            and live_time(fix.time, fix.received) - point.time < self._standstill.resend_ms
             # False for NaN, which a restored record without coordinates has.
             and _distance_m(fix, point) < self._standstill.distance_m
         )

@@ -21,11 +21,13 @@ from waylog.config import (
     ConfigError,
     DataDirectory,
     check_bootstrap_servers,
+    http_url,
     parse_endpoint,
 )
 from waylog.network.served_hosts import ServedHosts
 from waylog.observability.metrics_token import ensure_metrics_token
 from waylog.observability.telemetry import configure_logging
+from waylog.os_errors import describe_os_error
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -239,7 +241,7 @@ def run(arguments: argparse.Namespace) -> int:
         viewers_per_address=arguments.viewers_per_address,
         places=arguments.places,
         history=arguments.history,
-        geo_url=arguments.geo_url,
+        geo_url=None if arguments.geo_url is None else http_url(arguments.geo_url),
         hosts=tuple(arguments.host),
         metrics_access=_metrics_access(arguments),
         demo_token=arguments.demo_token,
@@ -259,7 +261,7 @@ def run(arguments: argparse.Namespace) -> int:
     except sqlite3.Error as error:
         raise CommandError(f"{settings.users} is not a database of users: {error}") from error
     except OSError as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(describe_os_error(error)) from error
 
 
 def _metrics_access(arguments: argparse.Namespace) -> MetricsAccess:

@@ -112,6 +112,16 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--protocol {arguments.protocol} needs --gateway")
     if arguments.mqtt:
         parse_endpoint(arguments.mqtt)
+    if arguments.token_file:
+        _token(arguments.token_file)
+
+
+def _token(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"--token-file {path}: {reason}") from error
 
 
 @contextmanager
@@ -187,7 +197,7 @@ def _generate(
     user, devices_max = _USERS[arguments.protocol]
     processes = math.ceil(arguments.users / devices_max)
     run_id = secrets.token_hex(4)
-    token = arguments.token_file.read_text().strip() if arguments.token_file else ""
+    token = _token(arguments.token_file) if arguments.token_file else ""
     share, rest = divmod(arguments.users, processes)
     first = 0
     for index in range(processes):

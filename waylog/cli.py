@@ -19,6 +19,7 @@ from typing import NamedTuple, NoReturn, Protocol, cast
 
 from waylog.config import ARROW_MEMORY_POOL, ConfigError
 from waylog.extras import extra_of, install_command
+from waylog.os_errors import describe_os_error
 from waylog.private_files import create_private_files
 
 EXIT_DONE = 0
@@ -265,6 +266,12 @@ def _run(command: Command | None, words: Sequence[str]) -> int:
         # The reader of the output (`| head`) closed the pipe.
         sys.stderr.close()
         return EXIT_DONE
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A file that the user has named, or that belongs to what was named.
+        print(f"waylog {command.name}: {describe_os_error(error)}", file=sys.stderr)
+        return EXIT_FAILED
 
 
 if __name__ == "__main__":

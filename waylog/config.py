@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 DEFAULT_HTTP = "127.0.0.1:8080"
@@ -61,12 +62,22 @@ def check_bootstrap_servers(text: str) -> None:
             raise ConfigError(f"--bootstrap-servers {text}: HOST:PORT,HOST:PORT... is expected")
 
 
+def http_url(text: str) -> str:
+    """Return the URL of a server without a slash at its end; raises ConfigError."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{text}: http://HOST:PORT or https://HOST is expected")
+    return text.rstrip("/")
+
+
 def load_properties(path: Path) -> dict[str, str]:
     """Read `name=value` lines as in Kafka's server.properties; raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is no text file in UTF-8 with lines name=value") from error
     return parse_properties(text, path)
 
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+#: Clocks may be this far ahead; a later fix counts as of its arrival.
+CLOCK_AHEAD_MS = 5 * 60 * 1000
+_YEAR_2000_MS = 946_684_800_000
 _ID_HASH_BYTES = 6
 _ID_TIME_MASK = (1 << 48) - 1
 
@@ -111,6 +114,20 @@ def decode_rejected(value: bytes) -> Rejected:
 def decode_event(value: bytes) -> Event:
     """Decode an event; raises msgspec.DecodeError."""
     return _event_decoder.decode(value)
+
+
+def live_time(time: int, arrived: int) -> int:
+    """Return the time that decides which fix of a device is the newest.
+
+    It is the fix's own time, or that of its arrival if its own is absurd: before 2000, or so far
+    ahead that the fix would stay the newest although others come. All times are ms.
+    """
+    return arrived if time > arrived + CLOCK_AHEAD_MS or time < _YEAR_2000_MS else time
+
+
+def address_time(time: int, resolved: int) -> int:
+    """Return `live_time` of an address; it was resolved (0: unknown) soon after its fix arrived."""
+    return live_time(time, resolved) if resolved else time
 
 
 def fix_id(

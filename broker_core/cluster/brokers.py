@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING
 
 from broker_core import errors
 from broker_core.cluster.image import BrokerImage, ClusterImage
@@ -19,6 +19,14 @@ from broker_core.cluster.records import (
 )
 from broker_core.cluster.settings import ControllerSettings
 from broker_core.cluster.writing import MetadataWriter
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        BrokerHeartbeatRequest,
+        BrokerHeartbeatResponse,
+        BrokerRegistrationRequest,
+        BrokerRegistrationResponse,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +71,7 @@ class BrokerControl:
 
     # --------------------------------------------------------------------------------- registration
 
-    def register(self, body: dict[str, Any], now: float) -> dict[str, Any]:
+    def register(self, body: BrokerRegistrationRequest, now: float) -> BrokerRegistrationResponse:
         """Handle BrokerRegistration (KIP-631)."""
         broker_id = body["broker_id"]
         image = self._image
@@ -117,7 +125,7 @@ class BrokerControl:
 
     # ----------------------------------------------------------------------------------- heartbeats
 
-    def heartbeat(self, body: dict[str, Any], now: float) -> dict[str, Any]:
+    def heartbeat(self, body: BrokerHeartbeatRequest, now: float) -> BrokerHeartbeatResponse:
         """Handle BrokerHeartbeat."""
         try:
             broker = self._registered(body["broker_id"], body["broker_epoch"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from typing import Any
+from typing import TYPE_CHECKING
 
 from broker_core import errors
 from broker_core.cluster.brokers import BrokerControl
@@ -18,6 +18,12 @@ from broker_core.cluster.records import ProducerIds
 from broker_core.cluster.settings import ControllerSettings
 from broker_core.cluster.topics import TopicControl
 from broker_core.cluster.writing import MetadataWriter
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AllocateProducerIdsRequest,
+        AllocateProducerIdsResponse,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +65,9 @@ class Controller:
             if moved:
                 logger.info("%d partitions go back to their preferred leaders", moved)
 
-    def allocate_producer_ids(self, body: dict[str, Any]) -> dict[str, Any]:
+    def allocate_producer_ids(
+        self, body: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
         """Handle AllocateProducerIds: assign a block of producer ids to one broker (KIP-730)."""
         broker_id, epoch = body["broker_id"], body["broker_epoch"]
         try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.cluster.elections import PartitionTarget
@@ -18,6 +18,15 @@ from broker_core.cluster.image import (
 from broker_core.cluster.records import NO_LEADER, PartitionChange
 from broker_core.cluster.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from broker_core.cluster.writing import MetadataWriter
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterPartitionRequest,
+        AlterPartitionRequestPartition,
+        AlterPartitionResponse,
+        AlterPartitionResponsePartition,
+        AlterPartitionResponseTopic,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -130,13 +139,13 @@ class PartitionControl:
 
     # ----------------------------------------------------------------------------- in-sync replicas
 
-    def alter(self, body: dict[str, Any]) -> dict[str, Any]:
+    def alter(self, body: AlterPartitionRequest) -> AlterPartitionResponse:
         """Handle AlterPartition: a leader reports its in-sync replicas (KIP-497)."""
         broker_id = body["broker_id"]
         broker = self._image.brokers.get(broker_id)
         if broker is None or broker.epoch != body["broker_epoch"]:
             return {"error_code": errors.StaleBrokerEpoch.code, "topics": []}
-        topics = []
+        topics: list[AlterPartitionResponseTopic] = []
         for asked in body["topics"]:
             topic = self._image.topic_by_id(asked["topic_id"])
             topics.append(
@@ -150,8 +159,8 @@ class PartitionControl:
         return {"error_code": errors.NONE, "topics": topics}
 
     def _alter(
-        self, topic: TopicImage | None, broker_id: int, asked: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, topic: TopicImage | None, broker_id: int, asked: AlterPartitionRequestPartition
+    ) -> AlterPartitionResponsePartition:
         index = asked["partition_index"]
         try:
             if topic is None:
@@ -182,7 +191,7 @@ class PartitionControl:
         }
 
     def _checked_isr(
-        self, partition: PartitionImage, broker_id: int, asked: dict[str, Any]
+        self, partition: PartitionImage, broker_id: int, asked: AlterPartitionRequestPartition
     ) -> tuple[int, ...]:
         if (
             asked["leader_epoch"] > partition.leader_epoch
@@ -266,7 +275,7 @@ class PartitionControl:
     # -------------------------------------------------------------------------------- reassignments
 
     def reassign(
-        self, topic_name: str, index: int, wanted: list[int] | None, *, may_resize: bool = True
+        self, topic_name: str, index: int, wanted: Sequence[int] | None, *, may_resize: bool = True
     ) -> None:
         """Change a partition's replicas; None cancels the reassignment in progress.
 
@@ -300,7 +309,7 @@ class PartitionControl:
         target.adding = target.removing = ()
         _check_in_sync(target)
 
-    def _check_replicas(self, wanted: list[int]) -> None:
+    def _check_replicas(self, wanted: Sequence[int]) -> None:
         if not wanted or len(set(wanted)) < len(wanted):
             raise errors.InvalidReplicaAssignment(f"{wanted} is empty, or names a broker twice")
         unknown = [each for each in wanted if each not in self._image.brokers]

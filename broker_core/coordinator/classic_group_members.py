@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from broker_core import errors
@@ -123,7 +124,7 @@ class ClassicGroupMembers:
             }
         )
 
-    def to_fields(self, protocol: str | None) -> list[dict[str, Any]]:
+    def to_fields(self, protocol: str | None) -> list[Mapping[str, object]]:
         """Return the members as fields of a GroupMetadataValue."""
         return [
             {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.coordinator.consumer_group import ConsumerGroup
@@ -27,12 +27,19 @@ from broker_core.coordinator.subscription import (
 )
 from broker_core.protocol.primitives import RemoteProtocolError
 
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        JoinGroupResponse,
+        SyncGroupRequest,
+        SyncGroupResponse,
+    )
+
 _NO_MEMBER_YET: Final = ""
 
 
 def join(
     group: ConsumerGroup, request: JoinRequest, new_id: Callable[[], str], now: Moment
-) -> tuple[dict[str, Any], list[StoredRecord]]:
+) -> tuple[JoinGroupResponse, list[StoredRecord]]:
     """Handle JoinGroup; return the response and the records to store before it is sent.
 
     Raises BrokerError, and then the group is unchanged.
@@ -64,7 +71,7 @@ def join(
     deadlines.clear(member_id, Wait.JOIN)
     deadlines.set(member_id, Wait.SESSION, now.monotonic_ms + classic.session_timeout_ms)
     deadlines.set(member_id, Wait.SYNC, now.monotonic_ms + request.rebalance_timeout_ms)
-    response = {
+    response: JoinGroupResponse = {
         "error_code": errors.NONE,
         "generation_id": after.epoch,
         "protocol_type": CONSUMER,
@@ -113,7 +120,7 @@ def _find(
     return group.replace_static(static, member_id, records)
 
 
-def sync(group: ConsumerGroup, request: dict[str, Any], now: Moment) -> dict[str, Any]:
+def sync(group: ConsumerGroup, request: SyncGroupRequest, now: Moment) -> SyncGroupResponse:
     """Handle SyncGroup; return the response, or raise BrokerError."""
     member, classic = _expect(
         group, request["member_id"], request["group_instance_id"], request["generation_id"]

@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_core import errors
 from broker_core.coordinator import consumer_group_records as stored
@@ -30,6 +30,11 @@ from broker_core.coordinator.group_offsets import GroupOffsets
 from broker_core.coordinator.member_deadlines import MemberDeadlines, Wait
 from broker_core.coordinator.states import GroupState
 from broker_core.coordinator.topic_view import TopicView, compile_regex
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ConsumerGroupHeartbeatResponse,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +100,7 @@ class ConsumerGroup(GroupOffsets):
 
     def heartbeat(
         self, asked: ConsumerHeartbeat, now: Moment
-    ) -> tuple[dict[str, Any], list[StoredRecord]]:
+    ) -> tuple[ConsumerGroupHeartbeatResponse, list[StoredRecord]]:
         """Handle a heartbeat, also of a new member; return the response and the records to store.
 
         Raises BrokerError, and then the group is unchanged.
@@ -113,7 +118,7 @@ class ConsumerGroup(GroupOffsets):
         self.deadlines.set(
             after.member_id, Wait.SESSION, now.monotonic_ms + self.settings.session_timeout_ms
         )
-        response: dict[str, Any] = {
+        response: ConsumerGroupHeartbeatResponse = {
             "error_code": errors.NONE,
             "member_id": after.member_id,
             "member_epoch": after.epoch,
@@ -351,7 +356,7 @@ class ConsumerGroup(GroupOffsets):
 
     def _leave_for_a_while(
         self, asked: ConsumerHeartbeat
-    ) -> tuple[dict[str, Any], list[StoredRecord]]:
+    ) -> tuple[ConsumerGroupHeartbeatResponse, list[StoredRecord]]:
         member = self.expect(asked.member_id, asked.instance_id)
         after = replace(
             member,
@@ -453,7 +458,7 @@ class ConsumerGroup(GroupOffsets):
                 )
 
 
-def left(asked: ConsumerHeartbeat) -> dict[str, Any]:
+def left(asked: ConsumerHeartbeat) -> ConsumerGroupHeartbeatResponse:
     """Return the response to a member that leaves."""
     return {
         "error_code": errors.NONE,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from broker_core.coordinator.assignors import Assignment, TopicPartition
 from broker_core.coordinator.consumer_member import (
@@ -15,6 +15,12 @@ from broker_core.coordinator.consumer_member import (
 )
 from broker_core.coordinator.stored import decode_stored, encode_stored, stored_version
 from broker_core.protocol.schema import StoredMessage
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ConsumerGroupHeartbeatRequestTopicPartition,
+        ConsumerGroupHeartbeatResponseTopicPartition,
+    )
 
 #: Kinds of records: the version number that their key begins with.
 GROUP: Final = 3
@@ -126,7 +132,9 @@ def decode_value(kind: int, value: bytes) -> dict[str, Any]:
     return decode_stored(_VALUE_MESSAGES[kind], value)
 
 
-def group_places(places: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+def group_places(
+    places: Iterable[TopicPartition],
+) -> list[ConsumerGroupHeartbeatResponseTopicPartition]:
     """Group partitions by topic, as messages and records list them."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(places):
@@ -134,7 +142,7 @@ def group_places(places: Iterable[TopicPartition]) -> list[dict[str, Any]]:
     return [{"topic_id": each, "partitions": numbers} for each, numbers in topics.items()]
 
 
-def read_places(topics: Iterable[dict[str, Any]]) -> Places:
+def read_places(topics: Iterable[ConsumerGroupHeartbeatRequestTopicPartition]) -> Places:
     """Parse what `group_places` returned."""
     return frozenset(
         (each["topic_id"], partition) for each in topics for partition in each["partitions"]
@@ -180,7 +188,7 @@ def member_record(group_id: str, member: ConsumerMember) -> StoredRecord:
     return encode_key(MEMBER, group_id, member.member_id), value
 
 
-def _classic_fields(classic: ClassicMetadata | None) -> dict[str, Any] | None:
+def _classic_fields(classic: ClassicMetadata | None) -> Mapping[str, object] | None:
     if classic is None:
         return None
     return {

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from broker_core.coordinator.offsets import CommittedOffset
 from broker_core.coordinator.transaction import Place, Transaction
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ConsumerGroupHeartbeatResponse,
+        EndTxnResponse,
+        JoinGroupResponse,
+        SyncGroupResponse,
+    )
+
 
 #: Identifies a request that waits for its response; opaque to the coordinator.
 Token = object
@@ -19,11 +28,24 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
+class Codes(TypedDict):
+    """A response about offsets or a whole group: the error code of all, and of each partition."""
+
+    error_code: int
+    codes: dict[Place, int]
+
+
+if TYPE_CHECKING:
+    GroupResponse = Codes | JoinGroupResponse | SyncGroupResponse | ConsumerGroupHeartbeatResponse
+    #: Also that to InitProducerId, and the error code for AddPartitionsToTxn and AddOffsetsToTxn.
+    TransactionResponse = EndTxnResponse
+
+
 class Respond(NamedTuple):
     """Send a response with the fields of the newest version; the codec omits what others lack."""
 
     token: Token
-    response: dict[str, Any]
+    response: GroupResponse | TransactionResponse
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.coordinator.classic_group_members import ClassicGroupMembers
@@ -20,6 +20,14 @@ from broker_core.coordinator.group_offsets import GroupOffsets
 from broker_core.coordinator.member import JoinRequest, Member, join_error, sync_error
 from broker_core.coordinator.offsets import encode_group_key
 from broker_core.coordinator.states import GroupState
+
+if TYPE_CHECKING:
+    from broker_core.coordinator.effects import GroupResponse
+    from broker_core.protocol.definitions.bodies import (
+        JoinGroupResponse,
+        JoinGroupResponseMember,
+        SyncGroupResponse,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -258,8 +266,8 @@ class Group(GroupOffsets):
             assert token is not None
             self._respond(token, self._join_response(member))
 
-    def _join_response(self, member: Member, *, skip_assignment: bool = False) -> dict[str, Any]:
-        members: list[dict[str, Any]] = []
+    def _join_response(self, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
+        members: list[JoinGroupResponseMember] = []
         if member.member_id == self.leader:
             protocol = self.protocol or ""
             members = [
@@ -340,7 +348,7 @@ class Group(GroupOffsets):
             token, member.sync_token = member.sync_token, None
             self._respond(token, self._sync_response(member))
 
-    def _sync_response(self, member: Member) -> dict[str, Any]:
+    def _sync_response(self, member: Member) -> SyncGroupResponse:
         return {
             "error_code": errors.NONE,
             "protocol_type": self.protocol_type,
@@ -483,7 +491,7 @@ class Group(GroupOffsets):
         self.state = state
         self.state_changed_ms = now.wall_ms
 
-    def _respond(self, token: Token, response: dict[str, Any]) -> None:
+    def _respond(self, token: Token, response: GroupResponse) -> None:
         self._effects.append(Respond(token, response))
 
     def _persist(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_core import errors
 from broker_core.coordinator import classic_members, consumer_group_records
 from broker_core.coordinator.consumer_group import ConsumerGroup, left
 from broker_core.coordinator.consumer_heartbeat import ConsumerHeartbeat
 from broker_core.coordinator.consumer_member import LEAVES, ConsumerMember
-from broker_core.coordinator.effects import Append, Moment, Respond, Token
+from broker_core.coordinator.effects import Append, Codes, Moment, Respond, Token
 from broker_core.coordinator.group import Group
 from broker_core.coordinator.group_loading import GroupLoader
 from broker_core.coordinator.group_migration import downgrade, is_classic_without, upgrade
@@ -24,6 +24,13 @@ from broker_core.coordinator.offsets import (
 from broker_core.coordinator.states import GroupState
 from broker_core.coordinator.subscription import CONSUMER
 from broker_core.coordinator.topic_view import TopicView
+
+if TYPE_CHECKING:
+    from broker_core.coordinator.effects import GroupResponse
+    from broker_core.protocol.definitions.bodies import (
+        ConsumerGroupHeartbeatResponse,
+        SyncGroupRequest,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +76,7 @@ class GroupCoordinator(OffsetCoordinator):
         group.join(request, token, now)
         self._schedule(group)
 
-    def sync_group(self, request: dict[str, Any], token: Token, now: Moment) -> None:
+    def sync_group(self, request: SyncGroupRequest, token: Token, now: Moment) -> None:
         """Handle SyncGroup."""
         group = self.groups.get(request["group_id"])
         if isinstance(group, ConsumerGroup):
@@ -143,9 +150,11 @@ class GroupCoordinator(OffsetCoordinator):
             was_known = asked.member_id in group.members
             response, made = group.heartbeat(asked, now)
         except errors.BrokerError as error:
-            self._effects.append(
-                Respond(token, {"error_code": error.code, "error_message": str(error)})
-            )
+            refusal: ConsumerGroupHeartbeatResponse = {
+                "error_code": error.code,
+                "error_message": str(error),
+            }
+            self._effects.append(Respond(token, refusal))
             return
         self.groups[group.group_id] = group
         if not was_known or made:
@@ -284,13 +293,7 @@ class GroupCoordinator(OffsetCoordinator):
     ) -> None:
         """Answer with an error: the records of an effect were not stored."""
         for token, response in append.responses:
-            if "codes" in response:
-                failed: dict[str, Any] = {"codes": dict.fromkeys(response["codes"], code)}
-            elif "member_epoch" in response:
-                failed = {"error_code": code}
-            else:
-                failed = join_error(code, response.get("member_id", ""))
-            self._effects.append(Respond(token, failed))
+            self._effects.append(Respond(token, _failed(response, code)))
         group = self.groups.get(append.group_id)
         if isinstance(group, Group) and append.stabilises is not None:
             group.cannot_stabilise(append.stabilises, now)
@@ -354,3 +357,13 @@ class GroupCoordinator(OffsetCoordinator):
             self._scheduled.pop(group_id, None)
             if isinstance(group, Group):
                 group.refuse_all_waiting(errors.NotCoordinator.code)
+
+
+def _failed(response: Any, code: int) -> GroupResponse:
+    """Return what is sent in place of a response whose records were not stored."""
+    if "codes" in response:
+        return Codes(error_code=code, codes=dict.fromkeys(response["codes"], code))
+    if "member_epoch" in response:
+        failed: ConsumerGroupHeartbeatResponse = {"error_code": code}
+        return failed
+    return join_error(code, response.get("member_id", ""))

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from broker_core.coordinator.effects import Token
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        JoinGroupResponse,
+        SyncGroupResponse,
+    )
 
 
 @dataclass(slots=True)
@@ -79,7 +85,7 @@ class JoinRequest:
     supports_skipping_assignment: bool = False
 
 
-def join_error(code: int, member_id: str = "") -> dict[str, Any]:
+def join_error(code: int, member_id: str = "") -> JoinGroupResponse:
     """Return a JoinGroup response with an error."""
     return {
         "error_code": code,
@@ -92,7 +98,7 @@ def join_error(code: int, member_id: str = "") -> dict[str, Any]:
     }
 
 
-def sync_error(code: int) -> dict[str, Any]:
+def sync_error(code: int) -> SyncGroupResponse:
     """Return a SyncGroup response with an error."""
     return {
         "error_code": code,

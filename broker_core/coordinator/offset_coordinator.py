@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from broker_core import errors
 from broker_core.coordinator import consumer_group_records
 from broker_core.coordinator.consumer_group import ConsumerGroup, ConsumerGroupSettings
-from broker_core.coordinator.effects import Append, Effect, Moment, Respond, Token
+from broker_core.coordinator.effects import Append, Codes, Effect, Moment, Respond, Token
 from broker_core.coordinator.group import Group
 from broker_core.coordinator.migration_policy import MigrationPolicy
 from broker_core.coordinator.offsets import (
@@ -132,7 +132,7 @@ class OffsetCoordinator:
             append.records.append(
                 (encode_offset_key(group_id, *place), encode_offset_value(committed))
             )
-        response = Respond(token, {"codes": codes})
+        response = Respond(token, Codes(error_code=errors.NONE, codes=codes))
         if not append.records:
             self._effects.append(response)
             return
@@ -159,13 +159,13 @@ class OffsetCoordinator:
         elif group.state is not GroupState.EMPTY:
             code = errors.NonEmptyGroup.code
         if group is None or code:
-            self._effects.append(Respond(token, {"error_code": code}))
+            self._effects.append(Respond(token, Codes(error_code=code, codes={})))
             return
         del self.groups[group_id]
         append = self._removal(group, list(group.offsets))
         append.records += _tombstones(group)
         append.is_awaited = False
-        append.responses.append(Respond(token, {"error_code": errors.NONE}))
+        append.responses.append(Respond(token, Codes(error_code=errors.NONE, codes={})))
         self._effects.append(append)
 
     def delete_offsets(
@@ -174,13 +174,13 @@ class OffsetCoordinator:
         """Handle OffsetDelete; responds with "error_code" and codes by (topic, partition)."""
         group = self.groups.get(group_id)
         if group is None:
-            response = {"error_code": errors.GroupIdNotFound.code, "codes": {}}
-            self._effects.append(Respond(token, response))
+            missing = Codes(error_code=errors.GroupIdNotFound.code, codes={})
+            self._effects.append(Respond(token, missing))
             return
         if isinstance(group, Group) and group.members and group.protocol_type != CONSUMER:
             # Only the metadata of consumers has a known format that tells their topics.
-            response = {"error_code": errors.NonEmptyGroup.code, "codes": {}}
-            self._effects.append(Respond(token, response))
+            refused = Codes(error_code=errors.NonEmptyGroup.code, codes={})
+            self._effects.append(Respond(token, refused))
             return
         codes = {
             place: errors.GroupSubscribedToTopic.code
@@ -190,7 +190,7 @@ class OffsetCoordinator:
         }
         removed = [place for place, code in codes.items() if not code and place in group.offsets]
         append = self._removal(group, removed)
-        done = Respond(token, {"error_code": errors.NONE, "codes": codes})
+        done = Respond(token, Codes(error_code=errors.NONE, codes=codes))
         append.responses.append(done)
         self._effects.append(append if removed else done)
 

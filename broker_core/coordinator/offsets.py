@@ -6,6 +6,7 @@ GroupMetadataValue), so that Kafka and this broker can read each other's logs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from broker_core.coordinator.stored import decode_stored, encode_stored, stored_version
@@ -139,7 +140,7 @@ def encode_group_key(group_id: str) -> bytes:
     return encode_stored(_GROUP_METADATA_KEY, _GROUP_KEY_VERSION, {"group": group_id})
 
 
-def encode_group_value(fields: dict[str, Any]) -> bytes:
+def encode_group_value(fields: Mapping[str, object]) -> bytes:
     """Encode the record value of a group's metadata."""
     return encode_stored(_GROUP_METADATA_VALUE, _VALUE_VERSION, fields)
 

@@ -7,11 +7,17 @@ partitions that it reads are records of `__consumer_offsets`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_core.coordinator.share_partition import DONE, DeliveryState, StateBatch
 from broker_core.coordinator.stored import decode_stored, encode_stored, stored_version
 from broker_core.protocol.schema import StoredMessage
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ReadShareGroupStateResponseStateBatch,
+        WriteShareGroupStateRequestStateBatch,
+    )
 
 STATE_TOPIC: Final = "__share_group_state"
 
@@ -112,7 +118,7 @@ def decode_value(value: bytes) -> StoredState:
     )
 
 
-def batch_fields(batches: Iterable[StateBatch]) -> list[dict[str, int]]:
+def batch_fields(batches: Iterable[StateBatch]) -> list[ReadShareGroupStateResponseStateBatch]:
     """Return batches as fields of records and requests."""
     return [
         {
@@ -125,7 +131,9 @@ def batch_fields(batches: Iterable[StateBatch]) -> list[dict[str, int]]:
     ]
 
 
-def batches_of(fields: Iterable[Mapping[str, int]]) -> list[StateBatch]:
+def batches_of(
+    fields: Iterable[ReadShareGroupStateResponseStateBatch | WriteShareGroupStateRequestStateBatch],
+) -> list[StateBatch]:
     """Parse what `batch_fields` returned; raises ValueError for an unknown state."""
     return [
         StateBatch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from broker_core.protocol import primitives
@@ -16,7 +17,7 @@ def stored_version(data: bytes) -> int:
     return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
 
 
-def encode_stored(message: StoredMessage, version: int, fields: dict[str, Any]) -> bytes:
+def encode_stored(message: StoredMessage, version: int, fields: Mapping[str, object]) -> bytes:
     """Encode a key or value."""
     return version.to_bytes(_VERSION_BYTES, "big") + primitives.encode(
         message.plan(version), fields
@@ -28,4 +29,5 @@ def decode_stored(message: StoredMessage, data: bytes) -> dict[str, Any]:
     version = stored_version(data)
     if not message.versions[0] <= version <= message.versions[1]:
         raise RemoteProtocolError(f"{message.name} of unknown version {version}")
-    return primitives.decode(message.plan(version), data, _VERSION_BYTES)[0]
+    fields: dict[str, Any] = primitives.decode(message.plan(version), data, _VERSION_BYTES)[0]
+    return fields

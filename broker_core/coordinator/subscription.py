@@ -64,7 +64,8 @@ def _decode(message: StoredMessage, data: bytes) -> dict[str, Any]:
         raise RemoteProtocolError(f"{message.name} without a version")
     # Later versions only add fields at the end.
     version = min(stored_version(data), _VERSIONS[1])
-    return primitives.decode(message.plan(version), data, _VERSION_BYTES)[0]
+    fields: dict[str, Any] = primitives.decode(message.plan(version), data, _VERSION_BYTES)[0]
+    return fields
 
 
 def decode_subscription(metadata: bytes) -> Subscription:

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker_core.coordinator.stored import decode_stored, encode_stored, stored_version
 from broker_core.errors import NONE
 from broker_core.protocol.schema import StoredMessage
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        EndTxnResponse,
+    )
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
@@ -127,8 +132,8 @@ class Transaction:
             return True
         return expected[0] == self.previous_producer_id and expected[1] == self.last_epoch
 
-    def ended_response(self) -> dict[str, Any]:
-        """Return the EndTxn response: producer id and epoch for the next transaction."""
+    def producer_response(self) -> EndTxnResponse:
+        """Return the response to InitProducerId and EndTxn: id and epoch of the producer."""
         return {"error_code": NONE, "producer_id": self.producer_id, "producer_epoch": self.epoch}
 
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.coordinator.effects import (
@@ -36,6 +36,9 @@ from broker_core.coordinator.transaction import (
     decode_transaction_key,
 )
 from broker_core.protocol.primitives import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from broker_core.coordinator.effects import TransactionResponse
 
 logger = logging.getLogger(__name__)
 
@@ -124,16 +127,7 @@ class TransactionCoordinator:
             return
         self._store(
             after,
-            [
-                Respond(
-                    token,
-                    {
-                        "error_code": errors.NONE,
-                        "producer_id": after.producer_id,
-                        "producer_epoch": after.epoch,
-                    },
-                )
-            ],
+            [Respond(token, after.producer_response())],
         )
 
     def _init_fenced(
@@ -264,7 +258,7 @@ class TransactionCoordinator:
         elif found.state is _complete(committed) and (
             is_repeated or not found.has_epoch_per_transaction
         ):
-            self._effects.append(Respond(token, found.ended_response()))
+            self._effects.append(Respond(token, found.producer_response()))
         elif not committed and not is_repeated and version >= EPOCH_PER_TRANSACTION:
             # The client does not know whether one of its requests began a transaction.
             self._prepare(found, committed, version, [Respond(token, {})], now)
@@ -434,7 +428,9 @@ class TransactionCoordinator:
         self.transactions[after.transactional_id] = after
         # This record need not be awaited: without it the markers are written once more.
         self._effects.append(StoreTransaction(after.transactional_id, after, is_awaited=False))
-        self._effects += [Respond(each.token, after.ended_response()) for each in effect.responses]
+        self._effects += [
+            Respond(each.token, after.producer_response()) for each in effect.responses
+        ]
         self._go_on(after.transactional_id, now)
 
     def _refuse(self, token: Token, code: int) -> None:
@@ -534,5 +530,5 @@ def _complete(committed: bool) -> TransactionState:
     return TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
 
 
-def _refusal(code: int) -> dict[str, Any]:
+def _refusal(code: int) -> TransactionResponse:
     return {"error_code": code, "producer_id": -1, "producer_epoch": -1}

@@ -11,9 +11,10 @@ Names and version ranges are those of Kafka's message definitions (clients/.../c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from broker_core.protocol.primitives import FieldPlan, Plan
 
@@ -68,6 +69,8 @@ class Field:
     nullable: VersionRange = _NEVER
     tag: int | None = None
     default: Any = None
+    #: True if the table names the default.
+    has_default: bool = False
     fields: list[Field] = field(default_factory=list)
 
     @property
@@ -106,6 +109,7 @@ def _parse_line(words: list[str]) -> Field:
             parsed.nullable = VersionRange.parse(attributes.pop("nullable"))
         if "tag" in attributes:
             parsed.tag = int(attributes.pop("tag"))
+        parsed.has_default = "default" in attributes
         parsed.default = _default(parsed, attributes.pop("default", None))
     except (ValueError, IndexError, KeyError) as error:
         raise SchemaError(f"{' '.join(words)!r}: {error}") from error
@@ -155,8 +159,13 @@ def compile_plan(fields: list[Field], version: int, flexible: bool) -> Plan:
     return Plan(plain, tagged, flexible, absent)
 
 
+#: The types of an API's bodies, which `generate_bodies` makes of its tables.
+RequestBody = TypeVar("RequestBody", bound=Mapping[str, object])
+ResponseBody = TypeVar("ResponseBody", bound=Mapping[str, object])
+
+
 @dataclass
-class Api:
+class Api(Generic[RequestBody, ResponseBody]):
     """One kind of request and its response.
 
     `versions` are the first and the last version that this implementation supports;
@@ -175,11 +184,13 @@ class Api:
         self._response_plans: dict[int, Plan] = {}
 
     @cached_property
-    def _request_fields(self) -> list[Field]:
+    def request_fields(self) -> list[Field]:
+        """The fields of the request, of all versions."""
         return parse_fields(self.request)
 
     @cached_property
-    def _response_fields(self) -> list[Field]:
+    def response_fields(self) -> list[Field]:
+        """The fields of the answer, of all versions."""
         return parse_fields(self.response)
 
     def is_flexible(self, version: int) -> bool:
@@ -194,7 +205,7 @@ class Api:
         """Return the codec plan of the request, compiled on first use."""
         plan = self._request_plans.get(version)
         if plan is None:
-            plan = compile_plan(self._request_fields, version, self.is_flexible(version))
+            plan = compile_plan(self.request_fields, version, self.is_flexible(version))
             self._request_plans[version] = plan
         return plan
 
@@ -202,9 +213,13 @@ class Api:
         """Return the codec plan of the response, compiled on first use."""
         plan = self._response_plans.get(version)
         if plan is None:
-            plan = compile_plan(self._response_fields, version, self.is_flexible(version))
+            plan = compile_plan(self.response_fields, version, self.is_flexible(version))
             self._response_plans[version] = plan
         return plan
+
+
+#: An API of which it is not known here which one it is.
+AnyApi = Api[Any, Any]
 
 
 @dataclass

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        CreateAclsRequestCreation,
+        DeleteAclsRequestFilter,
+        DescribeAclsRequest,
+    )
 
 WILDCARD = "*"
 
@@ -106,7 +113,7 @@ class Acl(NamedTuple):
     permission: Permission
 
     @classmethod
-    def parse(cls, asked: dict[str, Any]) -> Acl:
+    def parse(cls, asked: CreateAclsRequestCreation) -> Acl:
         """Read an element of CreateAcls; raises InvalidRequest."""
         try:
             acl = cls(
@@ -159,7 +166,7 @@ class AclFilter(NamedTuple):
     permission: Permission
 
     @classmethod
-    def parse(cls, asked: dict[str, Any]) -> AclFilter:
+    def parse(cls, asked: DescribeAclsRequest | DeleteAclsRequestFilter) -> AclFilter:
         """Read DescribeAcls or an element of DeleteAcls; raises InvalidRequest."""
         try:
             return cls(

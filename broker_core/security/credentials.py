@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_core.errors import (
     BrokerError,
@@ -22,6 +22,12 @@ from broker_core.security.scram import (
     ScramMechanism,
     credential_from_salted,
 )
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterUserScramCredentialsRequestDeletion,
+        AlterUserScramCredentialsRequestUpsertion,
+    )
 
 #: Limits of the memory that one user can occupy.
 _NAME_CHARS_MAX: Final = 1024
@@ -73,16 +79,25 @@ class ScramUsers:
             self._users.pop(user, None)
 
     def alter(
-        self, deletions: list[dict[str, Any]], upsertions: list[dict[str, Any]]
+        self,
+        deletions: Sequence[AlterUserScramCredentialsRequestDeletion],
+        upsertions: Sequence[AlterUserScramCredentialsRequestUpsertion],
     ) -> dict[str, BrokerError | None]:
         """Handle AlterUserScramCredentials; return each user's error, None for success.
 
         If one of a user's changes is not possible, none of them is made.
         """
-        changes: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
-        for index, asked in enumerate((deletions, upsertions)):
-            for each in asked:
-                changes.setdefault(each["name"], ([], []))[index].append(each)
+        changes: dict[
+            str,
+            tuple[
+                list[AlterUserScramCredentialsRequestDeletion],
+                list[AlterUserScramCredentialsRequestUpsertion],
+            ],
+        ] = {}
+        for deletion in deletions:
+            changes.setdefault(deletion["name"], ([], []))[0].append(deletion)
+        for upsertion in upsertions:
+            changes.setdefault(upsertion["name"], ([], []))[1].append(upsertion)
         outcome: dict[str, BrokerError | None] = {}
         for user, mine in changes.items():
             try:
@@ -98,7 +113,10 @@ class ScramUsers:
         return outcome
 
     def _alter(
-        self, user: str, deletions: list[dict[str, Any]], upsertions: list[dict[str, Any]]
+        self,
+        user: str,
+        deletions: Sequence[AlterUserScramCredentialsRequestDeletion],
+        upsertions: Sequence[AlterUserScramCredentialsRequestUpsertion],
     ) -> None:
         if not user:
             raise UnacceptableCredential("Username must not be empty")
@@ -150,7 +168,7 @@ class ScramUsers:
         }
 
 
-def _checked(asked: dict[str, Any]) -> ScramCredential:
+def _checked(asked: AlterUserScramCredentialsRequestUpsertion) -> ScramCredential:
     mechanism = mechanism_numbered(asked["mechanism"])
     iterations = asked["iterations"]
     if iterations < ITERATIONS_MIN:

@@ -8,10 +8,17 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterClientQuotasRequestEntity,
+        AlterClientQuotasRequestOp,
+        DescribeClientQuotasRequestComponent,
+    )
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -92,7 +99,7 @@ class ClientQuotas:
     # ------------------------------------------------------------------------------------ settings
 
     def describe(
-        self, components: list[dict[str, Any]], strict: bool
+        self, components: Sequence[DescribeClientQuotasRequestComponent], strict: bool
     ) -> Iterator[tuple[Entity, Mapping[str, float]]]:
         """Yield the quotas that DescribeClientQuotas asks for; raises InvalidRequest."""
         types = [each["entity_type"] for each in components]
@@ -108,7 +115,7 @@ class ClientQuotas:
         return self._matching(components, strict)
 
     def _matching(
-        self, components: list[dict[str, Any]], strict: bool
+        self, components: Sequence[DescribeClientQuotasRequestComponent], strict: bool
     ) -> Iterator[tuple[Entity, Mapping[str, float]]]:
         for entity, values in self._quotas.items():
             names = dict(entity)
@@ -120,7 +127,11 @@ class ClientQuotas:
             ):
                 yield entity, values
 
-    def check(self, entity: list[dict[str, Any]], operations: list[dict[str, Any]]) -> Entity:
+    def check(
+        self,
+        entity: Sequence[AlterClientQuotasRequestEntity],
+        operations: Sequence[AlterClientQuotasRequestOp],
+    ) -> Entity:
         """Check whether a change is valid and return its entity; raises InvalidRequest."""
         names = {each["entity_type"]: each["entity_name"] for each in entity}
         types = set(names)
@@ -150,7 +161,7 @@ class ClientQuotas:
             raise InvalidRequest(f"this broker keeps quotas of at most {ENTITIES_MAX} entities")
         return found
 
-    def alter(self, entity: Entity, operations: list[dict[str, Any]]) -> None:
+    def alter(self, entity: Entity, operations: Sequence[AlterClientQuotasRequestOp]) -> None:
         """Make a change that `check` has accepted."""
         values = self._quotas.setdefault(entity, {})
         for each in operations:
@@ -223,7 +234,7 @@ class ClientQuotas:
         return None
 
 
-def _fits(component: dict[str, Any], name: str | None) -> bool:
+def _fits(component: DescribeClientQuotasRequestComponent, name: str | None) -> bool:
     kind = component["match_type"]
     if kind == _EXACT:
         return name is not None and name == component["match"]

@@ -15,6 +15,7 @@ from broker_core.errors import BrokerError
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import load_properties
 from waylog.observability.telemetry import configure_logging
+from waylog.os_errors import describe_os_error
 from waylog.process.background import end_on_failure
 from waylog.process.file_limit import raise_file_limit
 from waylog.process.garbage_collection import tune_garbage_collector
@@ -161,7 +162,7 @@ async def _serve(config: BrokerConfig) -> int:
         broker = starting.result()
     except (OSError, BrokerError) as error:
         cause = error.__cause__ or error
-        reason: object = error
+        reason = describe_os_error(error) if isinstance(error, OSError) else str(error)
         if isinstance(cause, OSError) and cause.errno in DISK_IS_FULL:
             reason = describe(config.log_dir, cause)
         raise CommandError(f"the broker cannot start: {reason}") from error

@@ -30,7 +30,7 @@ from broker_core.server.dispatch import HANDLERS
 from broker_core.server.metrics import renderer
 from broker_core.server.metrics_http import MetricsServer
 from broker_core.server.network.network import Network
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest
 from broker_core.server.network.throttling import Throttling
 from broker_core.server.partitions.fetch_sessions import FetchSessions
 from broker_core.server.partitions.flusher import Flusher
@@ -96,7 +96,9 @@ class Broker:
             self.scram_users = ScramUsers()
             self.authorizer = _authorizer(config)
             self.quotas = ClientQuotas(config.quota_window_num, config.quota_window_size_seconds)
-            self._throttling = Throttling(self.quotas, environment.clock)
+            self._throttling = Throttling(
+                self.quotas, self.topics.partition_count, environment.clock
+            )
             self.dynamic_config = DynamicConfig(config)
             self.group_settings = GroupSettings(config)
             self.network = Network(
@@ -340,7 +342,7 @@ class Broker:
         self.cluster.create_topic(name, -1, -1, {}, principal)
         raise errors.LeaderNotAvailable()
 
-    def coordinator(self, key: str, request: Request, *, transactions: bool) -> Node:
+    def coordinator(self, key: str, request: AnyRequest, *, transactions: bool) -> Node:
         """Return the broker that coordinates a group or a transaction.
 
         Raises CoordinatorNotAvailable.
@@ -381,7 +383,7 @@ class Broker:
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self.flusher.request(partition)
 
-    def handle(self, request: Request) -> None:
+    def handle(self, request: AnyRequest) -> None:
         """Answer a request, now or later."""
         if self.cluster is not None and self.cluster.forwards(request):
             return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from broker_core import errors
 from broker_core.cluster.image import BrokerImage
 from broker_core.cluster.records import NO_LEADER
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest
 
 if TYPE_CHECKING:
     from broker_core.server.cluster.membership import Cluster
@@ -49,16 +49,16 @@ class ClusterView(Protocol):
     def controller_id(self) -> int:
         """The broker that Metadata names as the controller; -1 if there is none."""
 
-    def nodes(self, request: Request) -> list[Node]:
+    def nodes(self, request: AnyRequest) -> list[Node]:
         """Return the brokers that serve, with their addresses on the client's listener."""
 
-    def named(self, request: Request) -> list[Node]:
+    def named(self, request: AnyRequest) -> list[Node]:
         """Return the brokers that Metadata names: also those that stopped a moment ago."""
 
     def partitions(self, topic: Topic) -> Iterator[PartitionState]:
         """Yield all partitions of a topic."""
 
-    def leader(self, place: tuple[str, int], request: Request) -> Node | None:
+    def leader(self, place: tuple[str, int], request: AnyRequest) -> Node | None:
         """Return the leader of a partition, or None if it has none or is unknown."""
 
 
@@ -73,7 +73,7 @@ class LocalView:
         """See ClusterView."""
         return self._broker.node_id
 
-    def nodes(self, request: Request) -> list[Node]:
+    def nodes(self, request: AnyRequest) -> list[Node]:
         """See ClusterView."""
         advertised = request.advertised
         return [Node(self._broker.node_id, advertised.host, advertised.port, None)]
@@ -88,7 +88,7 @@ class LocalView:
                 partition.index, self._broker.node_id, partition.leader_epoch, nodes, nodes
             )
 
-    def leader(self, place: tuple[str, int], request: Request) -> Node | None:
+    def leader(self, place: tuple[str, int], request: AnyRequest) -> Node | None:
         """See ClusterView."""
         return self.nodes(request)[0]
 
@@ -104,16 +104,16 @@ class ImageView:
         """See ClusterView."""
         return self._cluster.controller_id
 
-    def nodes(self, request: Request) -> list[Node]:
+    def nodes(self, request: AnyRequest) -> list[Node]:
         """See ClusterView."""
         return self._at_listener(self._cluster.brokers(), request)
 
-    def named(self, request: Request) -> list[Node]:
+    def named(self, request: AnyRequest) -> list[Node]:
         """See ClusterView."""
         return self._at_listener(self._cluster.named_brokers(), request)
 
     @staticmethod
-    def _at_listener(brokers: list[BrokerImage], request: Request) -> list[Node]:
+    def _at_listener(brokers: list[BrokerImage], request: AnyRequest) -> list[Node]:
         listener = request.session.listener_name
         nodes = []
         for broker in brokers:
@@ -138,7 +138,7 @@ class ImageView:
                 each.elr,
             )
 
-    def leader(self, place: tuple[str, int], request: Request) -> Node | None:
+    def leader(self, place: tuple[str, int], request: AnyRequest) -> Node | None:
         """See ClusterView."""
         partition = self._cluster.image.partition(*place)
         if partition is None:

@@ -6,7 +6,7 @@ same record of the same fix, and `waylog.messages.fix_id` the same id; tests com
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.float cimport DBL_MAX
+from libc.float cimport FLT_MAX
 from libc.math cimport nextafter
 from libc.stdint cimport int64_t
 from libc.string cimport memchr, memcpy
@@ -55,8 +55,8 @@ cdef void fill_tables():
         PREFIX_OF[index].start = PyBytes_AS_STRING(text)
         PREFIX_OF[index].size = PyBytes_GET_SIZE(text)
         LEAST[index] = 0
-        MOST[index] = DBL_MAX
-    LEAST[ALTITUDE] = -DBL_MAX
+        MOST[index] = FLT_MAX
+    LEAST[ALTITUDE] = -FLT_MAX
     MOST[COURSE] = nextafter(360, 0)
     MOST[BATTERY] = 100
 

@@ -7,6 +7,7 @@ The rules that hold for every app are here, once.
 from __future__ import annotations
 
 import email
+import json
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -50,6 +51,10 @@ _SECRET_FIELD = re.compile(
 )
 
 
+#: The greatest number that a float of 32 bits can hold.
+FLOAT_MAX: Final = 3.4028234663852886e38
+
+
 class Unacceptable(Exception):
     """An item that can never be accepted; the text tells the sender why."""
 
@@ -59,17 +64,45 @@ class Malformed(Unacceptable):
 
 
 def decode_json(body: bytes | memoryview) -> Any:
-    """Return any JSON value. Raises Unacceptable."""
+    """Return any JSON value. Raises Unacceptable.
+
+    Half of a surrogate pair becomes "?", and a number that is too large becomes infinite: RFC 8259
+    allows both, and an app that has cut a text inside an emoji must not lose a whole batch.
+    """
     try:
         return _decoder.decode(body)
     except msgspec.DecodeError as error:
-        raise Unacceptable(f"not JSON: {error}") from error
+        try:
+            return _storable(_lenient_decoder.decode(str(body, "utf-8")))
+        except (RecursionError, ValueError):
+            raise Unacceptable(f"not JSON: {error}") from error
     except (RecursionError, ValueError) as error:
         raise Unacceptable("not JSON that can be read: nested too deeply or malformed") from error
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_lenient_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _storable(value: Any) -> Any:
+    """Return a decoded value whose texts can be encoded. Raises RecursionError."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_storable(each) for each in value]
+    if isinstance(value, dict):
+        return {_storable(name): _storable(each) for name, each in value.items()}
+    return value
+
+
 def number(value: object) -> float | None:
-    """Return a finite number, also if it is written as text; None for anything else."""
+    """Return a number that a float of 32 bits can hold, as views and Parquet files have them.
+
+    It may be written as text; None for anything else.
+    """
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int | float | str):
@@ -77,7 +110,7 @@ def number(value: object) -> float | None:
             result = float(value)
         except (ValueError, OverflowError):
             return None
-        return result if math.isfinite(result) else None
+        return result if abs(result) <= FLOAT_MAX else None
     return None
 
 
@@ -232,15 +265,6 @@ def _multipart(body: bytes, context: Context) -> list[tuple[str, str]] | None:
         if isinstance(name, str) and isinstance(value, bytes) and part.get_filename() is None:
             pairs.append((name, value.decode("utf-8", "replace")))
     return pairs
-
-
-def live_time(time: int, arrived: int) -> int:
-    """Return the time that decides which fix is the last known one.
-
-    It is the fix's own time, or the time of arrival if its own is absurd. A fix from the future
-    would otherwise stay the last known one for ever.
-    """
-    return arrived if time > arrived + DAY_MS or time < YEAR_2000_MS else time
 
 
 def device_key(context: Context, named: object, default: str) -> str:

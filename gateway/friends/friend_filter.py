@@ -113,18 +113,19 @@ class FriendFilter:
             lon=round(fix.lon, _DEGREE_DIGITS),
             time=fix.time,
             received=fix.received,
-            battery=fix.battery,
             source=fix.source,
             attributes={"tid": tid} if isinstance(tid, str) else None,
         )
         circle = self.at_home(fix.user, fix.lat, fix.lon)
         if circle is None:
             told.accuracy, told.altitude = fix.accuracy, fix.altitude
+            told.battery = fix.battery
             told.vertical_accuracy, told.charging = fix.vertical_accuracy, fix.charging
             told.speed, told.course = fix.speed, fix.course
         else:
             told.lat, told.lon, told.accuracy = circle.lat, circle.lon, RADIUS_M
             told.time = told.received = rounded(fix.time, HOME_MS)
+            told.id = self._quarter_id(fix.device, told.time)
         return told
 
     def address(self, address: Address) -> Address | None:
@@ -151,7 +152,12 @@ class FriendFilter:
             told.display_name = ", ".join(dict.fromkeys(names)) or "near home"
             told.lat, told.lon, told.distance = circle.lat, circle.lon, None
             told.time = told.resolved = rounded(address.time, HOME_MS)
+            told.fix_id = self._quarter_id(address.device, told.time)
         return told
+
+    def _quarter_id(self, device: str, time: int) -> str:
+        """Return an id that stays the same for a quarter of an hour at home."""
+        return self.id("quarter", f"{device}\0{time}")
 
     # --- places ---------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ _ASK_FOR_CREDENTIALS: Final = frozenset((*PATHS, *ulogger_sessions.PATHS, "/mqtt
 #: foreign Host header.
 _ANSWER_ANYBODY: Final = frozenset(
     (
-        *("/static/{path}", "/healthz", "/readyz", "/openapi.json", "/metrics", "none"),
+        *("/static/{path}", "/healthz", "/readyz", "/openapi.json", "none"),
         *("/v1/session", "/v1/push/key"),
     )
 )
@@ -117,7 +117,8 @@ def refuse_foreign_hosts(request: web.Request) -> None:
         if route in _ASK_FOR_CREDENTIALS:
             return
         token = request.match_info.get("token")
-        if route not in _ANSWER_ANYBODY and shown_credentials(request, token) is not None:
+        public = _ANSWER_ANYBODY | services.metrics_access.public_routes
+        if route not in public and shown_credentials(request, token) is not None:
             return
     require_served_host(request)
 

@@ -24,6 +24,11 @@ class MetricsAccess:
     audience: Audience = "admin"
     token: str | None = field(default=None, repr=False)
 
+    @property
+    def public_routes(self) -> frozenset[str]:
+        """The routes that answer anybody."""
+        return frozenset(("/metrics", "/v1/pipeline") if self.audience == "public" else ())
+
     def is_token(self, secret: str) -> bool:
         """Tell whether a secret is the metrics token."""
         return is_metrics_token(secret, self.token)

@@ -283,14 +283,15 @@ class UserStore:
             return True
         return False
 
-    def revoke_device(self, user: str, device: str) -> None:
-        """Delete the tokens of one device. Raises UnknownUser."""
+    def revoke_device(self, user: str, device: str) -> int:
+        """Delete the tokens of one device; return their number. Raises UnknownUser."""
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._require_user(user)
-            self._connection.execute(
+            deleted = self._connection.execute(
                 "DELETE FROM credentials WHERE user = ? AND device = ?", (user, device)
             )
+            return deleted.rowcount
 
     def users(self) -> list[User]:
         """Return all users, by name."""

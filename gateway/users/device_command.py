@@ -15,7 +15,8 @@ from gateway.users.invitations import link_of, qr_code, qr_picture, settings_of
 from gateway.users.rights import FACE_CHARACTERS_MAX
 from gateway.users.user_command import database_trouble, open_users
 from waylog.cli import CommandError
-from waylog.config import DEFAULT_HTTP, parse_endpoint
+from waylog.config import DEFAULT_HTTP, http_url, parse_endpoint
+from waylog.os_errors import describe_os_error
 
 _PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
@@ -70,12 +71,14 @@ def run(arguments: argparse.Namespace) -> int:
             _invite(store, user, device, arguments)
         elif arguments.action == "card":
             store.rights.set_card(arguments.device, arguments.name, _face(arguments.face))
-        else:
-            store.revoke_device(user, device)
+        elif not store.revoke_device(user, device):
+            raise CommandError(f"{arguments.device} has no token")
     except UnknownUser as error:
         raise CommandError(f"there is no user {error}; `waylog user add {error}`") from error
     except (ValueError, OSError) as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(
+            describe_os_error(error) if isinstance(error, OSError) else str(error)
+        ) from error
     except sqlite3.Error as error:
         raise database_trouble(arguments.users, error) from error
     finally:
@@ -94,7 +97,9 @@ def _token(store: UserStore, user: str, device: str, as_json: bool) -> None:
 
 def _invite(store: UserStore, user: str, device: str, arguments: argparse.Namespace) -> None:
     mqtt = None if arguments.mqtt is None else parse_endpoint(arguments.mqtt)
-    url = arguments.url or (None if mqtt is not None else f"http://{DEFAULT_HTTP}")
+    url = (arguments.url and http_url(arguments.url)) or (
+        None if mqtt is not None else f"http://{DEFAULT_HTTP}"
+    )
     if arguments.url is None and mqtt is None:
         print(
             f"the invitation leads to {url}, which no phone reaches: give --url http://HOST:PORT "

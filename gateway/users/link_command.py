@@ -10,7 +10,7 @@ from pathlib import Path
 from gateway.users.browser_sessions import CODE_LIFETIME_S
 from gateway.users.user_command import database_trouble, open_users
 from waylog.cli import CommandError
-from waylog.config import DataDirectory, read_http_url
+from waylog.config import DataDirectory, http_url, read_http_url
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(
             f"{users} does not exist: give --data of a platform, or --users of a gateway"
         )
-    url = arguments.gateway or read_http_url(data)
+    url = http_url(arguments.gateway) if arguments.gateway else read_http_url(data)
     if url is None:
         raise CommandError(
             f"no platform runs on {data.root.resolve()}: start it with `waylog up`, or give "

@@ -9,6 +9,8 @@ import sys
 from typing import Any
 
 from gateway.formats.values import time_ms
+from gateway.mqtt.packets.topics import filter_is_valid
+from gateway.mqtt.settings import Settings
 from gateway.users.database import UnknownUser, UserStore
 
 ACTIONS = ("key", "friend", "limit", "allow", "admin")
@@ -112,6 +114,10 @@ def _limit(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _allow(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
+    if not arguments.remove and not filter_is_valid(arguments.filter, Settings().topic_levels_max):
+        raise ValueError(
+            f"{arguments.filter!r} is not a topic filter: + stands for one level, # for the rest"
+        )
     change = store.rights.withdraw if arguments.remove else store.rights.grant
     change(arguments.name, arguments.access, arguments.filter)
     rights = store.rights.of(arguments.name)

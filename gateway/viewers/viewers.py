@@ -8,6 +8,7 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from typing import Final, Protocol
 
@@ -83,6 +84,17 @@ class Filter:
     own_only: bool = False  # no devices of friends, and for administrators none of other users
 
 
+class Closed(Enum):
+    """A reason to close a connection, with WebSocket's status code (RFC 6455, section 7.4.1)."""
+
+    STOPS = 1001, "the gateway stops"
+    REVOKED = 1008, "the rights have been revoked"
+
+    def __init__(self, code: int, reason: str) -> None:
+        self.code = code
+        self.reason = reason
+
+
 class Viewer:
     """One viewer, with the events queued for it.
 
@@ -110,8 +122,8 @@ class Viewer:
         self.wake = asyncio.Event()
         #: The number of the last event before the viewer was added.
         self.begins_after = 0
-        #: The connection is to be closed: the gateway stops, or the rights have been revoked.
-        self.closed = False
+        #: The reason for which the connection is to be closed; None while it is not.
+        self.closed: Closed | None = None
         self._feeds = feeds
         self._waiting: deque[Batch] = deque()
         # Index in the first queued batch.
@@ -449,7 +461,7 @@ class Viewers:
         """Close all viewers, and accept no more."""
         self._viewers_max = 0
         for viewer in self._viewers:
-            viewer.closed = True
+            viewer.closed = Closed.STOPS
             viewer.wake.set()
 
     def rights_changed(self, users: Set[str]) -> None:
@@ -461,7 +473,7 @@ class Viewers:
                 logger.error("the rights of a viewer cannot be read: %s", error)
                 identity = None
             if identity is None:
-                viewer.closed = True
+                viewer.closed = Closed.REVOKED
                 viewer.wake.set()
                 continue
             before, after = _watched_users(viewer.identity), _watched_users(identity)

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gateway.formats.values import live_time
 from gateway.views.view import DEVICES_MAX, Record, View, ViewEvent
 from waylog.history.erasures import Erasure, Erasures
 from waylog.kafka.topics import ADDRESS
-from waylog.messages import Address, decode_address
+from waylog.messages import Address, address_time, decode_address
 
 
 class _AddressHead(msgspec.Struct, gc=False):
@@ -133,7 +132,7 @@ class AddressView(View):
             except (ValueError, RecursionError, msgspec.DecodeError):
                 self._unreadable(record)
                 continue
-            live = _live_time_of(head)
+            live = address_time(head.time, head.resolved)
             if not self._take(device, live, value):
                 continue
             if device in self._waiting:
@@ -167,7 +166,7 @@ class AddressView(View):
             except (ValueError, RecursionError, msgspec.DecodeError):
                 self._unreadable(record)
                 continue
-            live = _live_time_of(head)
+            live = address_time(head.time, head.resolved)
             if not device or self.erasures.covers(device, written):
                 continue
             if not self._has_resolved_again(device, live, head.resolved):
@@ -206,7 +205,3 @@ class AddressView(View):
                 self._stop_waiting(device, waiter)
                 waiter.timer.cancel()
                 waiter.callback()
-
-
-def _live_time_of(head: _AddressHead) -> int:
-    return live_time(head.time, head.resolved) if head.resolved else head.time

@@ -10,11 +10,12 @@ from gateway.fixes.known_fixes cimport KnownFixes, key_of, key_of_device
 from gateway.fixes.record_head cimport RecordHead, read_record
 from waylog.kafka.fetched_records cimport FetchedRecord
 
-from gateway.formats.values import DAY_MS, YEAR_2000_MS
+from gateway.formats.values import YEAR_2000_MS
 from gateway.limits.user_weights import WEIGHT_BYTES
 from gateway.views.track_store import CHUNK_BYTES
+from waylog.messages import CLOCK_AHEAD_MS
 
-cdef int64_t LATEST_AHEAD_MS = DAY_MS
+cdef int64_t LATEST_AHEAD_MS = CLOCK_AHEAD_MS
 cdef int64_t EARLIEST_MS = YEAR_2000_MS
 cdef Py_ssize_t CHUNK_BYTES_MAX = CHUNK_BYTES
 cdef Py_ssize_t SIZE_CLASS_BYTES = WEIGHT_BYTES

@@ -9,13 +9,12 @@ from typing import Protocol
 import msgspec
 
 from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key
-from gateway.formats.values import live_time
 from gateway.views.fix_view import take_fixes
 from gateway.views.track_store import TrackStore, pack_point
 from gateway.views.view import DEVICES_MAX, Record, View, ViewEvent
 from waylog.history.erasures import Erasures
 from waylog.kafka.topics import LOCATION
-from waylog.messages import Address, Fix, decode_fix
+from waylog.messages import Address, Fix, address_time, decode_fix, live_time
 
 
 class _FixHead(msgspec.Struct, gc=False):
@@ -170,4 +169,7 @@ class LatestFixes(Protocol):
 def newest_fix(locations: LatestFixes, device: str, address: Address | None) -> Fix | None:
     """Return the newest fix; None if the address belongs to a newer fix that is not known."""
     fix = locations.latest(device)
-    return None if fix is not None and address is not None and address.time > fix.time else fix
+    if fix is None or address is None or address.fix_id == fix.id:
+        return fix
+    is_newer = address_time(address.time, address.resolved) > live_time(fix.time, fix.received)
+    return None if is_newer else fix

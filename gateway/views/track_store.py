@@ -8,6 +8,7 @@ import struct
 from collections import deque
 from typing import Final
 
+from gateway.formats.values import FLOAT_MAX
 from gateway.limits.user_weights import UserWeights
 
 _POINT = struct.Struct("<qii4f")  # time, lat and lon in 1e-7 degrees, altitude ... course
@@ -35,15 +36,11 @@ def pack_point(
     course: float | None,
 ) -> bytes:
     """Return a point in 32 bytes. Raises struct.error, OverflowError for an invalid position."""
-    return _POINT.pack(
-        time,
-        round(lat * 1e7),
-        round(lon * 1e7),
-        _NAN if altitude is None else altitude,
-        _NAN if accuracy is None else accuracy,
-        _NAN if speed is None else speed,
-        _NAN if course is None else course,
+    measured = (
+        each if each is not None and abs(each) <= FLOAT_MAX else _NAN
+        for each in (altitude, accuracy, speed, course)
     )
+    return _POINT.pack(time, round(lat * 1e7), round(lon * 1e7), *measured)
 
 
 class TrackStore:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from typing import Any
+from datetime import date
+from typing import Any, Final
 
 from waylog.config import DataDirectory
 
+_RESOLUTION_MAX: Final = 15  # of H3
 _EPILOG = """examples:
   waylog fleet heatmap --history data/history > heat.geojson
   waylog fleet gaps --history data/history --from 2026-01-01 --missing 100
@@ -34,10 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         add = own.add_argument
         add("--history", metavar="URL", default=str(DataDirectory.default().history))
-        add("--from", dest="first", metavar="DATE", help="first day (UTC)")
-        add("--to", dest="last", metavar="DATE", help="last day")
+        add("--from", dest="first", metavar="DATE", type=_date, help="first day (UTC)")
+        add("--to", dest="last", metavar="DATE", type=_date, help="last day")
         if name == "heatmap":
-            add("--resolution", metavar="N", type=int, default=9, help="of H3, 0 to 15 (9)")
+            add(
+                *("--resolution",),
+                metavar="N",
+                type=_resolution,
+                default=9,
+                help="of H3, 0 to 15 (9)",
+            )
             add(
                 "--devices-min",
                 metavar="N",
@@ -49,6 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             add("--json", action="store_true", help="one JSON object a line")
         if name == "gaps":
             add("--missing", metavar="N", type=int, default=1, help="only if so many miss (1)")
+
+
+def _resolution(text: str) -> int:
+    if not text.isdecimal() or int(text) > _RESOLUTION_MAX:
+        raise argparse.ArgumentTypeError(f"{text}: 0 to {_RESOLUTION_MAX} is expected")
+    return int(text)
+
+
+def _date(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: a date is expected, as in 2026-05-31") from None
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
+import aiohttp
 import pytest
 
 from gateway.users.database import UserStore
@@ -65,38 +68,46 @@ async def test_a_quota_holds_over_all_ways_together(gateway: Workers, user: Logi
     gateway.users.rights.set_quota(user.name, QUOTA, None)
     device = f"devices/{user.name}/phone/position"
     clients = [await mqtt(gateway, user, str(number)) for number in range(6)]
-    accepted = 0
+    began, accepted = time.monotonic(), 0
     async with gateway.client(user) as http:
         for number in range(3):
             answer = await http.post("/v1/positions", json=position(number))
             accepted += answer.status == 200
         async with http.ws_connect("/v1/ws") as socket:
             for number in range(10, 13):
-                await socket.send_json({"type": "fix", "id": f"w{number}", **position(number)})
-                accepted += await _verdict(socket) == "ack"
+                accepted += await _sent(socket, number) == "ack"
             for number, client in enumerate(clients * 4):
                 code = await client.publish(device, json.dumps(position(20 + number)))
                 assert code in (0, QUOTA_EXCEEDED)
                 accepted += not code
-            await socket.send_json({"type": "fix", "id": "late", **position(100)})
-            assert await _verdict(socket) == "error"
-        answer = await http.post("/v1/positions", json=position(101))
+            # On a slow machine the bucket has got some back, which are taken first.
+            late = itertools.count(100)
+            while await _sent(socket, next(late)) == "ack":
+                accepted += 1
+        while (answer := await http.post("/v1/positions", json=position(next(late)))).ok:
+            accepted += 1
         assert answer.status == 429
         assert int(answer.headers["Retry-After"]) >= 1
-        answer = await http.post("/owntracks", json=owntracks(102))
+        while (answer := await http.post("/owntracks", json=owntracks(next(late)))).ok:
+            accepted += 1
         assert answer.status == 503
+        given_back = (time.monotonic() - began) * QUOTA / 60
     for client in clients:
         await client.close()
     stored = fixes_of(gateway, user)
     assert len(stored) == accepted
-    # The bucket gets one back every five seconds while the test runs.
-    assert QUOTA <= accepted <= QUOTA + 4
+    assert QUOTA <= accepted <= QUOTA + given_back
 
 
-async def _verdict(socket: object) -> str:
+async def _sent(socket: aiohttp.ClientWebSocketResponse, number: int) -> str:
+    await socket.send_json({"type": "fix", "id": f"w{number}", **position(number)})
+    return await _verdict(socket)
+
+
+async def _verdict(socket: aiohttp.ClientWebSocketResponse) -> str:
     async with asyncio.timeout(30):
         while True:
-            message = await socket.receive_json()  # type: ignore[attr-defined]
+            message = await socket.receive_json()
             if message["type"] in ("ack", "error", "rejected"):
                 return str(message["type"])
 
@@ -148,10 +159,13 @@ async def test_more_than_a_minute_at_once_is_owed(gateway: Workers, user: Login)
     gateway.users.rights.set_quota(user.name, QUOTA, None)
     async with gateway.client(user) as http:
         batch = [position(number) for number in range(3 * QUOTA)]
+        began = time.monotonic()
         await json_of(await http.post("/v1/positions", json=batch))
         answer = await http.post("/v1/positions", json=position(1000))
         assert answer.status == 429
-        assert 100 <= int(answer.headers["Retry-After"]) <= 125
+        passed = time.monotonic() - began
+        # 36 were taken from 12: the next one comes when 25 have been given back.
+        assert 124 - passed <= int(answer.headers["Retry-After"]) <= 125
 
 
 async def test_invented_devices_are_refused_and_kept(gateway: Workers, user: Login) -> None:

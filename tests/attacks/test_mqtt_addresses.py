@@ -17,6 +17,7 @@ import uvloop
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
 from gateway.limits.failed_logins import FailedLogins, TooManyFailedLogins
+from gateway.limits.token_buckets import TokenBuckets
 from gateway.mqtt.listening.listener import MqttServer, start_mqtt
 from gateway.mqtt.listening.scram import mechanisms_over
 from gateway.mqtt.packets.encoder import encode_publish
@@ -36,6 +37,11 @@ RATE_EXCEEDED, WRONG, SERVER_UNAVAILABLE = 0x9F, 0x86, 0x88
 LIMITS = HttpLimits(failures_per_minute_per_address=5.0, connections_per_address_max=3)
 
 
+def counts() -> FailedLogins:
+    """Return counts that time does not take back, however long a test lasts."""
+    return FailedLogins(LIMITS, TokenBuckets(clock=lambda: 1.0))
+
+
 @pytest.fixture
 def users(tmp_path: Path) -> Iterator[UserStore]:
     store = UserStore(tmp_path / "users.db")
@@ -51,7 +57,7 @@ async def listening(
     proxies: tuple[str, ...] = ("127.0.0.1/32",),
     settings: Settings | None = None,
 ) -> AsyncIterator[MqttServer]:
-    guesses = FailedLogins(LIMITS) if guesses is None else guesses
+    guesses = counts() if guesses is None else guesses
     authenticator = Authenticator(users, guesses=guesses)
     server = await start_mqtt(
         Endpoint("127.0.0.1", 0),
@@ -121,7 +127,7 @@ async def test_who_guesses_is_not_verified_any_more_and_nobody_else_notices(
 ) -> None:
     token = users.add("ada")
     assert token is not None
-    guesses = FailedLogins(LIMITS)
+    guesses = counts()
     async with listening(users, Addresses(LIMITS), guesses) as server:
         assert await attempt(server, STRANGER, "ada", token) == 0
         codes = [await attempt(server, STRANGER, "ada", f"wl_guess{n}") for n in range(7)]
@@ -153,7 +159,7 @@ async def test_where_nobody_can_be_authenticated_not_each_attempt_is_logged(
 
 
 async def test_guesses_over_http_count_for_mqtt(users: UserStore) -> None:
-    guesses = FailedLogins(LIMITS)
+    guesses = counts()
     async with listening(users, Addresses(LIMITS), guesses) as server:
         for _ in range(5):
             guesses.wrong(STRANGER)
@@ -365,7 +371,7 @@ def test_a_proxy_in_front_of_tls_names_its_clients(
     header = f"PROXY TCP4 {STRANGER} 127.0.0.1 40000 8883\r\n".encode()
 
     async def attack() -> None:
-        guesses = FailedLogins(LIMITS)
+        guesses = counts()
         async with listening(users, Addresses(LIMITS), guesses) as server:
             await server.start_tls(Endpoint("127.0.0.1", 0), context)
             port = server.tls_endpoint.port

@@ -21,6 +21,8 @@ from geoservice.reverse.watch import FixedGeocoder
 from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
 
 NOW = 1_700_000_000_000
+#: The times of fixes are given as ms since then.
+BEGIN = NOW - 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Record:
 
 def make_fix(device: str = "ann/phone", time: int = 1000, lat: float = 47.14, **more: Any) -> Fix:
     lon = more.pop("lon", 9.52)
+    time += BEGIN
     return Fix(
         id=fix_id(device, time, lat, lon),
         device=device,
@@ -96,7 +99,7 @@ def test_a_fix_becomes_the_address_of_its_place(resolver: Resolver) -> None:
     assert address.display_name == "Vaduz, Liechtenstein"
     assert address.distance is not None and address.distance < 1000
     assert (address.fix_id, address.time, address.lat, address.lon) == (
-        fix.id, 1000, 47.14, 9.52,
+        fix.id, BEGIN + 1000, 47.14, 9.52,
     )  # fmt: skip
     assert address.resolved == NOW
     assert len(address.index_version) == 12
@@ -116,7 +119,7 @@ def test_an_address_goes_where_its_fix_came_from(resolver: Resolver) -> None:
 def test_of_a_batch_only_the_newest_fix_of_a_device_is_resolved(resolver: Resolver) -> None:
     fixes = [make_fix(time=time) for time in (5, 9, 7)] + [make_fix("bob/car", 1)]
     outputs = resolve(resolver, [record_of(fix) for fix in fixes])
-    assert {(output.key, decode_address(output.value).time) for output in outputs} == {
+    assert {(output.key, decode_address(output.value).time - BEGIN) for output in outputs} == {
         (b"ann/phone", 9), (b"bob/car", 1),
     }  # fmt: skip
 
@@ -125,6 +128,27 @@ def test_a_late_fix_yields_nothing(resolver: Resolver) -> None:
     state = NewestFixes()
     assert resolve(resolver, [record_of(make_fix(time=9))], state)
     assert not resolve(resolver, [record_of(make_fix(time=8))], state)
+
+
+def test_a_fix_from_the_future_does_not_keep_later_ones_from_their_address(
+    resolver: Resolver,
+) -> None:
+    state = NewestFixes()
+    future = make_fix(time=400 * 86_400_000)
+    future.received = BEGIN + 10_000
+    [written] = resolve(resolver, [record_of(future)], state)
+    assert not resolve(resolver, [record_of(make_fix(time=9_000))], state)
+    later = make_fix(time=11_000)
+    assert resolve(resolver, [record_of(later)], state)
+    assert state.time_of(future.device) == later.time
+    # After a restart the time of its arrival is not known.
+    restored = NewestFixes()
+    restored.restore([written.value])
+    assert restored.time_of(future.device) == future.time
+    assert resolve(resolver, [record_of(later)], restored)
+    assert restored.time_of(future.device) == later.time
+    restored.restore([written.value])
+    assert restored.time_of(future.device) == later.time
 
 
 def test_of_two_fixes_of_the_same_time_the_later_record_counts(resolver: Resolver) -> None:
@@ -145,7 +169,8 @@ def test_a_restored_state_knows_what_was_resolved_before(resolver: Resolver) -> 
 
 def test_a_state_restored_from_disordered_records_has_the_newest() -> None:
     state = NewestFixes()
-    state.restore([json.dumps({"device": "d", "time": time}).encode() for time in (3, 8, 5)])
+    times = [BEGIN + time for time in (3, 8, 5)]
+    state.restore([json.dumps({"device": "d", "time": time}).encode() for time in times])
     assert not state.is_newest(make_fix("d", 7))
     assert state.is_newest(make_fix("d", 8))
 
@@ -259,7 +284,7 @@ def test_the_newest_address_is_always_that_of_the_newest_fix(
     wanted: dict[str, int] = {}
     for device, time in arrived:
         wanted[device] = max(wanted.get(device, 0), time)
-    assert {device: address.time for device, address in newest.items()} == wanted
+    assert {device: address.time - BEGIN for device, address in newest.items()} == wanted
 
 
 def standing(geocoder: Geocoder, distance_m: float = 50.0, resend_s: int = 60) -> Resolver:
@@ -273,7 +298,7 @@ def times_sent(resolver: Resolver, state: NewestFixes, *fixes: Fix) -> list[int]
     sent: list[int] = []
     for fix in fixes:
         outputs = resolve(resolver, [record_of(fix)], state)
-        sent += [decode_address(output.value).time for output in outputs]
+        sent += [decode_address(output.value).time - BEGIN for output in outputs]
     return sent
 
 

@@ -87,9 +87,9 @@ class BrokerNode(Node):
 
     def ask(
         self,
-        method: Callable[[Controller, Body, float], Body],
+        method: Callable[[Controller, Any, float], Any],
         body: Body,
-        take: Callable[[Body], None],
+        take: Callable[[Any], None],
     ) -> None:
         """Send a request to the leader of the quorum, if this node knows one."""
         leader_id = None if self.replica is None else self.replica.leader_id

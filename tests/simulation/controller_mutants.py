@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from broker_core.cluster.brokers import BrokerControl
 from broker_core.cluster.controller import Controller
@@ -12,6 +12,13 @@ from broker_core.cluster.node import Decided, MetadataNode
 from broker_core.cluster.partitions import PartitionControl
 from broker_core.cluster.records import PartitionChange
 from broker_core.quorum.roles import Leader
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterPartitionRequestPartition,
+        BrokerRegistrationRequest,
+        BrokerRegistrationResponse,
+    )
 
 
 class AnswersBeforeTheCommit(MetadataNode):
@@ -67,7 +74,7 @@ class ElectsAnyReplica(_OtherPartitions):
 
 class _Believing(PartitionControl):
     def _checked_isr(
-        self, partition: PartitionImage, broker_id: int, asked: dict[str, Any]
+        self, partition: PartitionImage, broker_id: int, asked: AlterPartitionRequestPartition
     ) -> tuple[int, ...]:
         return tuple(each["broker_id"] for each in asked["new_isr_with_epochs"])
 
@@ -90,7 +97,7 @@ class LeavesTheDeadToLead(_OtherPartitions):
 
 
 class _AnyEpoch(BrokerControl):
-    def register(self, body: dict[str, Any], now: float) -> dict[str, Any]:
+    def register(self, body: BrokerRegistrationRequest, now: float) -> BrokerRegistrationResponse:
         answer = super().register(body, now)
         present = self._image.brokers.get(body["broker_id"])
         if answer["error_code"] and present is not None:

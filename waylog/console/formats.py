@@ -80,7 +80,7 @@ def _json(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise CommandError(f"a record is not JSON: {data[:60]!r}") from None
+        raise CommandError(f"a record is not JSON: {_text(data[:60])}") from None
 
 
 def _base64(data: bytes) -> str:
@@ -96,7 +96,7 @@ def _unhex(text: bytes) -> bytes:
     try:
         return bytes.fromhex(text.decode())
     except ValueError:
-        raise CommandError(f"{text[:60]!r} is not hexadecimal") from None
+        raise CommandError(f"a record is not hexadecimal: {_text(text[:60])}") from None
 
 
 def _unbase64(text: bytes) -> bytes:

@@ -90,9 +90,9 @@ from broker_core.protocol.definitions.txn_offset_commit import TXN_OFFSET_COMMIT
 from broker_core.protocol.definitions.vote import VOTE
 from broker_core.protocol.definitions.write_share_group_state import WRITE_SHARE_GROUP_STATE
 from broker_core.protocol.definitions.write_txn_markers import WRITE_TXN_MARKERS
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 
-APIS: Final[dict[int, Api]] = {
+APIS: Final[dict[int, AnyApi]] = {
     api.key: api
     for api in (
         ADD_OFFSETS_TO_TXN,
@@ -164,7 +164,7 @@ APIS: Final[dict[int, Api]] = {
 }
 
 #: APIs on the listeners of controllers, which nodes of the cluster use among themselves.
-CONTROLLER_APIS: Final[dict[int, Api]] = {
+CONTROLLER_APIS: Final[dict[int, AnyApi]] = {
     api.key: api
     for api in (
         API_VERSIONS,

@@ -1,8 +1,18 @@
 """AddOffsetsToTxn, API key 25."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ADD_OFFSETS_TO_TXN = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AddOffsetsToTxnRequest,
+        AddOffsetsToTxnResponse,
+    )
+
+ADD_OFFSETS_TO_TXN: Api[AddOffsetsToTxnRequest, AddOffsetsToTxnResponse] = Api(
     key=25,
     name="AddOffsetsToTxn",
     versions=(0, 4),

@@ -1,8 +1,18 @@
 """AddPartitionsToTxn, API key 24."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ADD_PARTITIONS_TO_TXN = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+    )
+
+ADD_PARTITIONS_TO_TXN: Api[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse] = Api(
     key=24,
     name="AddPartitionsToTxn",
     versions=(0, 5),

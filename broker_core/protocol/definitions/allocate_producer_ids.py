@@ -1,8 +1,18 @@
 """AllocateProducerIds, API key 67, from brokers to the controller (KIP-730)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ALLOCATE_PRODUCER_IDS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AllocateProducerIdsRequest,
+        AllocateProducerIdsResponse,
+    )
+
+ALLOCATE_PRODUCER_IDS: Api[AllocateProducerIdsRequest, AllocateProducerIdsResponse] = Api(
     key=67,
     name="AllocateProducerIds",
     versions=(0, 0),

@@ -1,8 +1,18 @@
 """AlterClientQuotas, API key 49."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ALTER_CLIENT_QUOTAS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
+    )
+
+ALTER_CLIENT_QUOTAS: Api[AlterClientQuotasRequest, AlterClientQuotasResponse] = Api(
     key=49,
     name="AlterClientQuotas",
     versions=(0, 1),

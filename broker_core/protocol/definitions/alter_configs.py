@@ -1,8 +1,15 @@
 """AlterConfigs, API key 33."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ALTER_CONFIGS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import AlterConfigsRequest, AlterConfigsResponse
+
+ALTER_CONFIGS: Api[AlterConfigsRequest, AlterConfigsResponse] = Api(
     key=33,
     name="AlterConfigs",
     versions=(0, 2),

@@ -1,8 +1,18 @@
 """AlterPartition, API key 56, from leaders to the controller (KIP-497, KIP-903)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ALTER_PARTITION = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterPartitionRequest,
+        AlterPartitionResponse,
+    )
+
+ALTER_PARTITION: Api[AlterPartitionRequest, AlterPartitionResponse] = Api(
     key=56,
     name="AlterPartition",
     versions=(2, 3),

@@ -1,8 +1,20 @@
 """AlterPartitionReassignments, API key 45."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ALTER_PARTITION_REASSIGNMENTS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+
+ALTER_PARTITION_REASSIGNMENTS: Api[
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+] = Api(
     key=45,
     name="AlterPartitionReassignments",
     versions=(0, 1),

@@ -1,8 +1,18 @@
 """AlterReplicaLogDirs, API key 34."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ALTER_REPLICA_LOG_DIRS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirsResponse,
+    )
+
+ALTER_REPLICA_LOG_DIRS: Api[AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse] = Api(
     key=34,
     name="AlterReplicaLogDirs",
     versions=(1, 2),

@@ -1,8 +1,18 @@
 """AlterShareGroupOffsets, API key 91."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ALTER_SHARE_GROUP_OFFSETS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterShareGroupOffsetsRequest,
+        AlterShareGroupOffsetsResponse,
+    )
+
+ALTER_SHARE_GROUP_OFFSETS: Api[AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse] = Api(
     key=91,
     name="AlterShareGroupOffsets",
     versions=(0, 0),

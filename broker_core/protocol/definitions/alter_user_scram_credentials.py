@@ -1,8 +1,20 @@
 """AlterUserScramCredentials, API key 51."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ALTER_USER_SCRAM_CREDENTIALS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+    )
+
+ALTER_USER_SCRAM_CREDENTIALS: Api[
+    AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
+] = Api(
     key=51,
     name="AlterUserScramCredentials",
     versions=(0, 0),

@@ -1,8 +1,15 @@
 """ApiVersions, API key 18."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-API_VERSIONS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import ApiVersionsRequest, ApiVersionsResponse
+
+API_VERSIONS: Api[ApiVersionsRequest, ApiVersionsResponse] = Api(
     key=18,
     name="ApiVersions",
     versions=(0, 4),

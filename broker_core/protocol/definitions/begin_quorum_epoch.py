@@ -1,8 +1,18 @@
 """BeginQuorumEpoch, API key 53, between controllers (KIP-595, KIP-853)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-BEGIN_QUORUM_EPOCH = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        BeginQuorumEpochRequest,
+        BeginQuorumEpochResponse,
+    )
+
+BEGIN_QUORUM_EPOCH: Api[BeginQuorumEpochRequest, BeginQuorumEpochResponse] = Api(
     key=53,
     name="BeginQuorumEpoch",
     versions=(1, 1),

@@ -1,8 +1,18 @@
 """BrokerHeartbeat, API key 63, from brokers to the controller (KIP-631)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-BROKER_HEARTBEAT = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        BrokerHeartbeatRequest,
+        BrokerHeartbeatResponse,
+    )
+
+BROKER_HEARTBEAT: Api[BrokerHeartbeatRequest, BrokerHeartbeatResponse] = Api(
     key=63,
     name="BrokerHeartbeat",
     versions=(0, 1),

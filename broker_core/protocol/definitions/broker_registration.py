@@ -1,8 +1,18 @@
 """BrokerRegistration, API key 62, from brokers to the controller (KIP-631)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-BROKER_REGISTRATION = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        BrokerRegistrationRequest,
+        BrokerRegistrationResponse,
+    )
+
+BROKER_REGISTRATION: Api[BrokerRegistrationRequest, BrokerRegistrationResponse] = Api(
     key=62,
     name="BrokerRegistration",
     versions=(3, 4),

@@ -1,8 +1,18 @@
 """ConsumerGroupDescribe, API key 69."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-CONSUMER_GROUP_DESCRIBE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+    )
+
+CONSUMER_GROUP_DESCRIBE: Api[ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse] = Api(
     key=69,
     name="ConsumerGroupDescribe",
     versions=(0, 1),

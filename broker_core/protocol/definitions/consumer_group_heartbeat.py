@@ -1,8 +1,18 @@
 """ConsumerGroupHeartbeat, API key 68."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-CONSUMER_GROUP_HEARTBEAT = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
+
+CONSUMER_GROUP_HEARTBEAT: Api[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse] = Api(
     key=68,
     name="ConsumerGroupHeartbeat",
     versions=(0, 1),

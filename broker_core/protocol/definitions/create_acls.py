@@ -1,8 +1,15 @@
 """CreateAcls, API key 30."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-CREATE_ACLS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import CreateAclsRequest, CreateAclsResponse
+
+CREATE_ACLS: Api[CreateAclsRequest, CreateAclsResponse] = Api(
     key=30,
     name="CreateAcls",
     versions=(1, 3),

@@ -1,8 +1,18 @@
 """CreatePartitions, API key 37."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-CREATE_PARTITIONS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+    )
+
+CREATE_PARTITIONS: Api[CreatePartitionsRequest, CreatePartitionsResponse] = Api(
     key=37,
     name="CreatePartitions",
     versions=(0, 3),

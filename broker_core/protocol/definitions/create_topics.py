@@ -1,8 +1,15 @@
 """CreateTopics, API key 19."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-CREATE_TOPICS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import CreateTopicsRequest, CreateTopicsResponse
+
+CREATE_TOPICS: Api[CreateTopicsRequest, CreateTopicsResponse] = Api(
     key=19,
     name="CreateTopics",
     versions=(2, 7),

@@ -1,8 +1,15 @@
 """DeleteAcls, API key 31."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DELETE_ACLS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import DeleteAclsRequest, DeleteAclsResponse
+
+DELETE_ACLS: Api[DeleteAclsRequest, DeleteAclsResponse] = Api(
     key=31,
     name="DeleteAcls",
     versions=(1, 3),

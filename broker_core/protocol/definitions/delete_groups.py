@@ -1,8 +1,15 @@
 """DeleteGroups, API key 42."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DELETE_GROUPS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import DeleteGroupsRequest, DeleteGroupsResponse
+
+DELETE_GROUPS: Api[DeleteGroupsRequest, DeleteGroupsResponse] = Api(
     key=42,
     name="DeleteGroups",
     versions=(0, 2),

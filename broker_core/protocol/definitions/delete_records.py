@@ -1,8 +1,15 @@
 """DeleteRecords, API key 21."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DELETE_RECORDS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import DeleteRecordsRequest, DeleteRecordsResponse
+
+DELETE_RECORDS: Api[DeleteRecordsRequest, DeleteRecordsResponse] = Api(
     key=21,
     name="DeleteRecords",
     versions=(0, 2),

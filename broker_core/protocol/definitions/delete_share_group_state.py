@@ -1,8 +1,18 @@
 """DeleteShareGroupState, API key 86, from brokers to the share coordinator."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DELETE_SHARE_GROUP_STATE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DeleteShareGroupStateRequest,
+        DeleteShareGroupStateResponse,
+    )
+
+DELETE_SHARE_GROUP_STATE: Api[DeleteShareGroupStateRequest, DeleteShareGroupStateResponse] = Api(
     key=86,
     name="DeleteShareGroupState",
     versions=(0, 0),

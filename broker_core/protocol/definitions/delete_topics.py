@@ -1,8 +1,15 @@
 """DeleteTopics, API key 20."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DELETE_TOPICS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import DeleteTopicsRequest, DeleteTopicsResponse
+
+DELETE_TOPICS: Api[DeleteTopicsRequest, DeleteTopicsResponse] = Api(
     key=20,
     name="DeleteTopics",
     versions=(1, 6),

@@ -1,8 +1,15 @@
 """DescribeAcls, API key 29."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_ACLS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import DescribeAclsRequest, DescribeAclsResponse
+
+DESCRIBE_ACLS: Api[DescribeAclsRequest, DescribeAclsResponse] = Api(
     key=29,
     name="DescribeAcls",
     versions=(1, 3),

@@ -1,8 +1,18 @@
 """DescribeClientQuotas, API key 48."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_CLIENT_QUOTAS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeClientQuotasRequest,
+        DescribeClientQuotasResponse,
+    )
+
+DESCRIBE_CLIENT_QUOTAS: Api[DescribeClientQuotasRequest, DescribeClientQuotasResponse] = Api(
     key=48,
     name="DescribeClientQuotas",
     versions=(0, 1),

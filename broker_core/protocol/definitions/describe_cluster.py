@@ -1,8 +1,18 @@
 """DescribeCluster, API key 60."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_CLUSTER = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeClusterRequest,
+        DescribeClusterResponse,
+    )
+
+DESCRIBE_CLUSTER: Api[DescribeClusterRequest, DescribeClusterResponse] = Api(
     key=60,
     name="DescribeCluster",
     versions=(0, 2),

@@ -1,8 +1,18 @@
 """DescribeConfigs, API key 32."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_CONFIGS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeConfigsRequest,
+        DescribeConfigsResponse,
+    )
+
+DESCRIBE_CONFIGS: Api[DescribeConfigsRequest, DescribeConfigsResponse] = Api(
     key=32,
     name="DescribeConfigs",
     versions=(1, 4),

@@ -1,8 +1,18 @@
 """DescribeGroups, API key 15."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_GROUPS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeGroupsRequest,
+        DescribeGroupsResponse,
+    )
+
+DESCRIBE_GROUPS: Api[DescribeGroupsRequest, DescribeGroupsResponse] = Api(
     key=15,
     name="DescribeGroups",
     versions=(0, 6),

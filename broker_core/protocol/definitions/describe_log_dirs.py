@@ -1,8 +1,18 @@
 """DescribeLogDirs, API key 35."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_LOG_DIRS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponse,
+    )
+
+DESCRIBE_LOG_DIRS: Api[DescribeLogDirsRequest, DescribeLogDirsResponse] = Api(
     key=35,
     name="DescribeLogDirs",
     versions=(1, 5),

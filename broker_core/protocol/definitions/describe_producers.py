@@ -1,8 +1,18 @@
 """DescribeProducers, API key 61."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_PRODUCERS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeProducersRequest,
+        DescribeProducersResponse,
+    )
+
+DESCRIBE_PRODUCERS: Api[DescribeProducersRequest, DescribeProducersResponse] = Api(
     key=61,
     name="DescribeProducers",
     versions=(0, 0),

@@ -1,8 +1,18 @@
 """DescribeQuorum, API key 55."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_QUORUM = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeQuorumRequest,
+        DescribeQuorumResponse,
+    )
+
+DESCRIBE_QUORUM: Api[DescribeQuorumRequest, DescribeQuorumResponse] = Api(
     key=55,
     name="DescribeQuorum",
     versions=(0, 2),

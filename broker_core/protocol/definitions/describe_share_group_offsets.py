@@ -1,8 +1,20 @@
 """DescribeShareGroupOffsets, API key 90."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_SHARE_GROUP_OFFSETS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsResponse,
+    )
+
+DESCRIBE_SHARE_GROUP_OFFSETS: Api[
+    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse
+] = Api(
     key=90,
     name="DescribeShareGroupOffsets",
     versions=(0, 1),

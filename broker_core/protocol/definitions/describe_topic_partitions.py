@@ -1,13 +1,24 @@
 """DescribeTopicPartitions, API key 75."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_TOPIC_PARTITIONS = Api(
-    key=75,
-    name="DescribeTopicPartitions",
-    versions=(0, 0),
-    flexible_from=0,
-    request="""
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponse,
+    )
+
+DESCRIBE_TOPIC_PARTITIONS: Api[DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse] = (
+    Api(
+        key=75,
+        name="DescribeTopicPartitions",
+        versions=(0, 0),
+        flexible_from=0,
+        request="""
     topics [] 0+
         name string 0+
     response_partition_limit int32 0+ default 2000
@@ -15,7 +26,7 @@ DESCRIBE_TOPIC_PARTITIONS = Api(
         topic_name string 0+
         partition_index int32 0+
 """,
-    response="""
+        response="""
     throttle_time_ms int32 0+
     topics [] 0+
         error_code int16 0+
@@ -37,4 +48,5 @@ DESCRIBE_TOPIC_PARTITIONS = Api(
         topic_name string 0+
         partition_index int32 0+
 """,
+    )
 )

@@ -1,8 +1,18 @@
 """DescribeTransactions, API key 65."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_TRANSACTIONS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeTransactionsRequest,
+        DescribeTransactionsResponse,
+    )
+
+DESCRIBE_TRANSACTIONS: Api[DescribeTransactionsRequest, DescribeTransactionsResponse] = Api(
     key=65,
     name="DescribeTransactions",
     versions=(0, 0),

@@ -1,8 +1,20 @@
 """DescribeUserScramCredentials, API key 50."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-DESCRIBE_USER_SCRAM_CREDENTIALS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeUserScramCredentialsRequest,
+        DescribeUserScramCredentialsResponse,
+    )
+
+DESCRIBE_USER_SCRAM_CREDENTIALS: Api[
+    DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
+] = Api(
     key=50,
     name="DescribeUserScramCredentials",
     versions=(0, 0),

@@ -1,8 +1,15 @@
 """ElectLeaders, API key 43."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ELECT_LEADERS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import ElectLeadersRequest, ElectLeadersResponse
+
+ELECT_LEADERS: Api[ElectLeadersRequest, ElectLeadersResponse] = Api(
     key=43,
     name="ElectLeaders",
     versions=(0, 2),

@@ -1,8 +1,18 @@
 """EndQuorumEpoch, API key 54, between controllers (KIP-595, KIP-853)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-END_QUORUM_EPOCH = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        EndQuorumEpochRequest,
+        EndQuorumEpochResponse,
+    )
+
+END_QUORUM_EPOCH: Api[EndQuorumEpochRequest, EndQuorumEpochResponse] = Api(
     key=54,
     name="EndQuorumEpoch",
     versions=(1, 1),

@@ -1,8 +1,15 @@
 """EndTxn, API key 26."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-END_TXN = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import EndTxnRequest, EndTxnResponse
+
+END_TXN: Api[EndTxnRequest, EndTxnResponse] = Api(
     key=26,
     name="EndTxn",
     versions=(0, 5),

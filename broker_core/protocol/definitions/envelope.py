@@ -1,8 +1,15 @@
 """Envelope, API key 58: a client's request that a broker forwards to the controller (KIP-590)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-ENVELOPE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import EnvelopeRequest, EnvelopeResponse
+
+ENVELOPE: Api[EnvelopeRequest, EnvelopeResponse] = Api(
     key=58,
     name="Envelope",
     versions=(0, 0),

@@ -1,8 +1,15 @@
 """Fetch, API key 1."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-FETCH = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import FetchRequest, FetchResponse
+
+FETCH: Api[FetchRequest, FetchResponse] = Api(
     key=1,
     name="Fetch",
     versions=(4, 18),

@@ -1,8 +1,18 @@
 """FindCoordinator, API key 10."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-FIND_COORDINATOR = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+    )
+
+FIND_COORDINATOR: Api[FindCoordinatorRequest, FindCoordinatorResponse] = Api(
     key=10,
     name="FindCoordinator",
     versions=(0, 6),

@@ -1,8 +1,15 @@
 """Heartbeat, API key 12."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-HEARTBEAT = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import HeartbeatRequest, HeartbeatResponse
+
+HEARTBEAT: Api[HeartbeatRequest, HeartbeatResponse] = Api(
     key=12,
     name="Heartbeat",
     versions=(0, 4),

@@ -1,13 +1,24 @@
 """IncrementalAlterConfigs, API key 44."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-INCREMENTAL_ALTER_CONFIGS = Api(
-    key=44,
-    name="IncrementalAlterConfigs",
-    versions=(0, 1),
-    flexible_from=1,
-    request="""
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+
+INCREMENTAL_ALTER_CONFIGS: Api[IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse] = (
+    Api(
+        key=44,
+        name="IncrementalAlterConfigs",
+        versions=(0, 1),
+        flexible_from=1,
+        request="""
     resources [] 0+
         resource_type int8 0+
         resource_name string 0+
@@ -17,7 +28,7 @@ INCREMENTAL_ALTER_CONFIGS = Api(
             value string 0+ nullable 0+
     validate_only bool 0+
 """,
-    response="""
+        response="""
     throttle_time_ms int32 0+
     responses [] 0+
         error_code int16 0+
@@ -25,4 +36,5 @@ INCREMENTAL_ALTER_CONFIGS = Api(
         resource_type int8 0+
         resource_name string 0+
 """,
+    )
 )

@@ -1,8 +1,18 @@
 """InitProducerId, API key 22."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-INIT_PRODUCER_ID = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        InitProducerIdRequest,
+        InitProducerIdResponse,
+    )
+
+INIT_PRODUCER_ID: Api[InitProducerIdRequest, InitProducerIdResponse] = Api(
     key=22,
     name="InitProducerId",
     versions=(0, 5),

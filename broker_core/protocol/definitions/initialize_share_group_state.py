@@ -1,8 +1,20 @@
 """InitializeShareGroupState, API key 83, from brokers to the share coordinator."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-INITIALIZE_SHARE_GROUP_STATE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        InitializeShareGroupStateRequest,
+        InitializeShareGroupStateResponse,
+    )
+
+INITIALIZE_SHARE_GROUP_STATE: Api[
+    InitializeShareGroupStateRequest, InitializeShareGroupStateResponse
+] = Api(
     key=83,
     name="InitializeShareGroupState",
     versions=(0, 0),

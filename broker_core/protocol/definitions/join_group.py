@@ -1,8 +1,15 @@
 """JoinGroup, API key 11."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-JOIN_GROUP = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import JoinGroupRequest, JoinGroupResponse
+
+JOIN_GROUP: Api[JoinGroupRequest, JoinGroupResponse] = Api(
     key=11,
     name="JoinGroup",
     versions=(0, 9),

@@ -1,8 +1,15 @@
 """LeaveGroup, API key 13."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-LEAVE_GROUP = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import LeaveGroupRequest, LeaveGroupResponse
+
+LEAVE_GROUP: Api[LeaveGroupRequest, LeaveGroupResponse] = Api(
     key=13,
     name="LeaveGroup",
     versions=(0, 5),

@@ -1,8 +1,18 @@
 """ListConfigResources, API key 74; version 0 was called ListClientMetricsResources."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-LIST_CONFIG_RESOURCES = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponse,
+    )
+
+LIST_CONFIG_RESOURCES: Api[ListConfigResourcesRequest, ListConfigResourcesResponse] = Api(
     key=74,
     name="ListConfigResources",
     versions=(0, 1),

@@ -1,8 +1,15 @@
 """ListGroups, API key 16."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-LIST_GROUPS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import ListGroupsRequest, ListGroupsResponse
+
+LIST_GROUPS: Api[ListGroupsRequest, ListGroupsResponse] = Api(
     key=16,
     name="ListGroups",
     versions=(0, 5),

@@ -1,8 +1,15 @@
 """ListOffsets, API key 2."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-LIST_OFFSETS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import ListOffsetsRequest, ListOffsetsResponse
+
+LIST_OFFSETS: Api[ListOffsetsRequest, ListOffsetsResponse] = Api(
     key=2,
     name="ListOffsets",
     versions=(1, 11),

@@ -1,8 +1,20 @@
 """ListPartitionReassignments, API key 46."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-LIST_PARTITION_REASSIGNMENTS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
+
+LIST_PARTITION_REASSIGNMENTS: Api[
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+] = Api(
     key=46,
     name="ListPartitionReassignments",
     versions=(0, 0),

@@ -1,8 +1,18 @@
 """ListTransactions, API key 66."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-LIST_TRANSACTIONS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ListTransactionsRequest,
+        ListTransactionsResponse,
+    )
+
+LIST_TRANSACTIONS: Api[ListTransactionsRequest, ListTransactionsResponse] = Api(
     key=66,
     name="ListTransactions",
     versions=(0, 2),

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from broker_core.protocol import primitives
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.primitives import RemoteProtocolError
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 
 _API_VERSIONS: Final = 18
 
@@ -34,15 +34,15 @@ Part = Buffer | FileRange
 class RequestHeader(NamedTuple):
     """The header of a request. `version` may be unsupported by `api`, in ApiVersions only."""
 
-    api: Api
+    api: AnyApi
     version: int
     correlation_id: int
     client_id: str | None
 
 
 def decode_request(
-    frame: memoryview, apis: Mapping[int, Api] = APIS
-) -> tuple[RequestHeader, dict[str, Any] | None]:
+    frame: memoryview, apis: Mapping[int, AnyApi] = APIS
+) -> tuple[RequestHeader, Any]:
     """Decode one request frame; `records` fields are slices of it.
 
     For an ApiVersions request of an unknown version the body is None: such a request is answered
@@ -63,7 +63,7 @@ def decode_request(
     return header, body
 
 
-def encode_response(header: RequestHeader, body: dict[str, Any]) -> list[Part]:
+def encode_response(header: RequestHeader, body: Mapping[str, object]) -> list[Part]:
     """Encode one response frame as parts to be sent in order."""
     api = header.api
     # A client that negotiates does not know the supported versions yet: it gets version 0.

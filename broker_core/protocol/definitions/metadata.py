@@ -1,8 +1,15 @@
 """Metadata, API key 3."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-METADATA = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import MetadataRequest, MetadataResponse
+
+METADATA: Api[MetadataRequest, MetadataResponse] = Api(
     key=3,
     name="Metadata",
     versions=(0, 13),

@@ -5,9 +5,21 @@ they understand. The log and its records are this broker's own, and so are the r
 the controllers' listeners support. -1 means that a node or offset does not exist.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-FETCH_METADATA = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        FetchMetadataRequest,
+        FetchMetadataResponse,
+        FetchMetadataSnapshotRequest,
+        FetchMetadataSnapshotResponse,
+    )
+
+FETCH_METADATA: Api[FetchMetadataRequest, FetchMetadataResponse] = Api(
     key=30001,
     name="FetchMetadata",
     versions=(0, 0),
@@ -38,7 +50,7 @@ FETCH_METADATA = Api(
 """,
 )
 
-FETCH_METADATA_SNAPSHOT = Api(
+FETCH_METADATA_SNAPSHOT: Api[FetchMetadataSnapshotRequest, FetchMetadataSnapshotResponse] = Api(
     key=30002,
     name="FetchMetadataSnapshot",
     versions=(0, 0),

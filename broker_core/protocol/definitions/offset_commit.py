@@ -1,8 +1,15 @@
 """OffsetCommit, API key 8."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-OFFSET_COMMIT = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import OffsetCommitRequest, OffsetCommitResponse
+
+OFFSET_COMMIT: Api[OffsetCommitRequest, OffsetCommitResponse] = Api(
     key=8,
     name="OffsetCommit",
     versions=(2, 10),

@@ -1,8 +1,15 @@
 """OffsetDelete, API key 47."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-OFFSET_DELETE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import OffsetDeleteRequest, OffsetDeleteResponse
+
+OFFSET_DELETE: Api[OffsetDeleteRequest, OffsetDeleteResponse] = Api(
     key=47,
     name="OffsetDelete",
     versions=(0, 0),

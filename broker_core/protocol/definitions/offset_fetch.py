@@ -1,8 +1,15 @@
 """OffsetFetch, API key 9."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-OFFSET_FETCH = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import OffsetFetchRequest, OffsetFetchResponse
+
+OFFSET_FETCH: Api[OffsetFetchRequest, OffsetFetchResponse] = Api(
     key=9,
     name="OffsetFetch",
     versions=(1, 10),

@@ -1,8 +1,18 @@
 """OffsetForLeaderEpoch, API key 23."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-OFFSET_FOR_LEADER_EPOCH = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponse,
+    )
+
+OFFSET_FOR_LEADER_EPOCH: Api[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse] = Api(
     key=23,
     name="OffsetForLeaderEpoch",
     versions=(2, 4),

@@ -1,8 +1,15 @@
 """Produce, API key 0."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-PRODUCE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import ProduceRequest, ProduceResponse
+
+PRODUCE: Api[ProduceRequest, ProduceResponse] = Api(
     key=0,
     name="Produce",
     versions=(3, 13),

@@ -1,8 +1,18 @@
 """ReadShareGroupState, API key 84, from brokers to the share coordinator."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-READ_SHARE_GROUP_STATE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ReadShareGroupStateRequest,
+        ReadShareGroupStateResponse,
+    )
+
+READ_SHARE_GROUP_STATE: Api[ReadShareGroupStateRequest, ReadShareGroupStateResponse] = Api(
     key=84,
     name="ReadShareGroupState",
     versions=(0, 0),

@@ -1,8 +1,20 @@
 """ReadShareGroupStateSummary, API key 87, from brokers to the share coordinator."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-READ_SHARE_GROUP_STATE_SUMMARY = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ReadShareGroupStateSummaryRequest,
+        ReadShareGroupStateSummaryResponse,
+    )
+
+READ_SHARE_GROUP_STATE_SUMMARY: Api[
+    ReadShareGroupStateSummaryRequest, ReadShareGroupStateSummaryResponse
+] = Api(
     key=87,
     name="ReadShareGroupStateSummary",
     versions=(0, 1),

@@ -1,8 +1,18 @@
 """SaslAuthenticate, API key 36."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-SASL_AUTHENTICATE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        SaslAuthenticateRequest,
+        SaslAuthenticateResponse,
+    )
+
+SASL_AUTHENTICATE: Api[SaslAuthenticateRequest, SaslAuthenticateResponse] = Api(
     key=36,
     name="SaslAuthenticate",
     versions=(0, 2),

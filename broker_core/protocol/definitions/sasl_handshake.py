@@ -1,8 +1,15 @@
 """SaslHandshake, API key 17."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-SASL_HANDSHAKE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import SaslHandshakeRequest, SaslHandshakeResponse
+
+SASL_HANDSHAKE: Api[SaslHandshakeRequest, SaslHandshakeResponse] = Api(
     key=17,
     name="SaslHandshake",
     versions=(0, 1),

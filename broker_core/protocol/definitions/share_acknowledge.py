@@ -1,8 +1,18 @@
 """ShareAcknowledge, API key 79."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-SHARE_ACKNOWLEDGE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ShareAcknowledgeRequest,
+        ShareAcknowledgeResponse,
+    )
+
+SHARE_ACKNOWLEDGE: Api[ShareAcknowledgeRequest, ShareAcknowledgeResponse] = Api(
     key=79,
     name="ShareAcknowledge",
     versions=(1, 2),

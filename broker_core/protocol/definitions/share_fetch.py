@@ -1,8 +1,15 @@
 """ShareFetch, API key 78."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-SHARE_FETCH = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import ShareFetchRequest, ShareFetchResponse
+
+SHARE_FETCH: Api[ShareFetchRequest, ShareFetchResponse] = Api(
     key=78,
     name="ShareFetch",
     versions=(1, 2),

@@ -1,8 +1,18 @@
 """ShareGroupDescribe, API key 77."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-SHARE_GROUP_DESCRIBE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ShareGroupDescribeRequest,
+        ShareGroupDescribeResponse,
+    )
+
+SHARE_GROUP_DESCRIBE: Api[ShareGroupDescribeRequest, ShareGroupDescribeResponse] = Api(
     key=77,
     name="ShareGroupDescribe",
     versions=(1, 1),

@@ -1,8 +1,18 @@
 """ShareGroupHeartbeat, API key 76."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-SHARE_GROUP_HEARTBEAT = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ShareGroupHeartbeatRequest,
+        ShareGroupHeartbeatResponse,
+    )
+
+SHARE_GROUP_HEARTBEAT: Api[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse] = Api(
     key=76,
     name="ShareGroupHeartbeat",
     versions=(1, 1),

@@ -1,8 +1,15 @@
 """SyncGroup, API key 14."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-SYNC_GROUP = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import SyncGroupRequest, SyncGroupResponse
+
+SYNC_GROUP: Api[SyncGroupRequest, SyncGroupResponse] = Api(
     key=14,
     name="SyncGroup",
     versions=(0, 5),

@@ -1,8 +1,18 @@
 """TxnOffsetCommit, API key 28."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-TXN_OFFSET_COMMIT = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitResponse,
+    )
+
+TXN_OFFSET_COMMIT: Api[TxnOffsetCommitRequest, TxnOffsetCommitResponse] = Api(
     key=28,
     name="TxnOffsetCommit",
     versions=(0, 5),

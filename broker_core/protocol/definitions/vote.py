@@ -1,8 +1,15 @@
 """Vote, API key 52, between controllers (KIP-595, KIP-853, KIP-996)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-VOTE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import VoteRequest, VoteResponse
+
+VOTE: Api[VoteRequest, VoteResponse] = Api(
     key=52,
     name="Vote",
     versions=(2, 2),

@@ -1,8 +1,18 @@
 """WriteShareGroupState, API key 85, from brokers to the share coordinator."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-WRITE_SHARE_GROUP_STATE = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        WriteShareGroupStateRequest,
+        WriteShareGroupStateResponse,
+    )
+
+WRITE_SHARE_GROUP_STATE: Api[WriteShareGroupStateRequest, WriteShareGroupStateResponse] = Api(
     key=85,
     name="WriteShareGroupState",
     versions=(0, 1),

@@ -1,8 +1,18 @@
 """WriteTxnMarkers, API key 27."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from broker_core.protocol.schema import Api
 
-WRITE_TXN_MARKERS = Api(
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersResponse,
+    )
+
+WRITE_TXN_MARKERS: Api[WriteTxnMarkersRequest, WriteTxnMarkersResponse] = Api(
     key=27,
     name="WriteTxnMarkers",
     versions=(1, 2),

@@ -1,36 +1,64 @@
-"""Authorization rules of the APIs for groups, their offsets and transactions."""
+"""Authorization rules of the APIs for groups and their offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.security.acl import Operation, ResourceType
-from broker_core.server.authorization.guard import Entry, Guard, Rule, keep
+from broker_core.server.authorization.guard import Guard, Rule, split
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+        DeleteGroupsRequest,
+        DeleteGroupsResponse,
+        DeleteGroupsResponseResult,
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsResponse,
+        DescribeShareGroupOffsetsResponseGroup,
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+        FindCoordinatorResponseCoordinator,
+        ListGroupsRequest,
+        ListGroupsResponse,
+        OffsetCommitRequest,
+        OffsetCommitRequestTopic,
+        OffsetCommitResponse,
+        OffsetCommitResponseTopic,
+        OffsetDeleteRequest,
+        OffsetDeleteResponse,
+        OffsetFetchRequest,
+        OffsetFetchResponse,
+        OffsetFetchResponseGroup,
+        OffsetFetchResponseGroupTopic,
+        OffsetFetchResponsePartition,
+        OffsetFetchResponseTopic,
+        ShareAcknowledgeRequest,
+        ShareFetchRequest,
+        ShareFetchResponse,
+        ShareGroupHeartbeatRequest,
+    )
+
+    _Heartbeat = ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest
+    _HeartbeatResponse = ConsumerGroupHeartbeatResponse
+    _ShareRequest = ShareFetchRequest | ShareAcknowledgeRequest
+    _ShareResponse = ShareFetchResponse
 
 _TOPIC_REFUSED: Final = errors.TopicAuthorizationFailed.code
 _GROUP_REFUSED: Final = errors.GroupAuthorizationFailed.code
 _TRANSACTION_REFUSED: Final = errors.TransactionalIdAuthorizationFailed.code
-_CLUSTER_REFUSED: Final = errors.ClusterAuthorizationFailed.code
-_NOT_ATTEMPTED: Final = errors.OperationNotAttempted.code
 _KEY_TYPE_GROUP: Final = 0
 _GROUPS_IN_BATCHES_FROM: Final = 8
-
-
-def _split(names: list[str], permitted: Callable[[str], bool]) -> tuple[list[str], list[str]]:
-    """Return (permitted names, refused names)."""
-    kept: list[str] = []
-    refused: list[str] = []
-    for name in names:
-        (kept if permitted(name) else refused).append(name)
-    return kept, refused
+_NO_ID: Final = bytes(16)
 
 
 def of_group(operation: Operation) -> Rule:
     """Return a rule that requires one operation on the request's group."""
 
-    def rule(guard: Guard) -> bool:
+    def rule(guard: Guard[Any, Any]) -> bool:
         if guard.may_group(operation, guard.body["group_id"]):
             return True
         return guard.refuse({"error_code": _GROUP_REFUSED})
@@ -38,7 +66,7 @@ def of_group(operation: Operation) -> Rule:
     return rule
 
 
-def consumer_group_heartbeat(guard: Guard) -> bool:
+def consumer_group_heartbeat(guard: Guard[_Heartbeat, _HeartbeatResponse]) -> bool:
     """Require READ on the group, and DESCRIBE on the topics that the member subscribes to."""
     if not guard.may_group(Operation.READ, guard.body["group_id"]):
         return guard.refuse({"error_code": _GROUP_REFUSED, "error_message": None})
@@ -48,106 +76,165 @@ def consumer_group_heartbeat(guard: Guard) -> bool:
     return guard.refuse({"error_code": _TOPIC_REFUSED, "error_message": None})
 
 
-def _each_partition(topics: list[Entry], code: int) -> list[Entry]:
+def refused_topic(
+    name: str, topic_id: bytes, partitions: Iterable[int], code: int
+) -> OffsetCommitResponseTopic:
+    """Return an error for each partition, in a form that OffsetDelete and TxnOffsetCommit share."""
+    return {
+        "name": name,
+        "topic_id": topic_id,
+        "partitions": [{"partition_index": each, "error_code": code} for each in partitions],
+    }
+
+
+def _refused_commits(
+    topics: Iterable[OffsetCommitRequestTopic], code: int
+) -> list[OffsetCommitResponseTopic]:
     return [
-        {
-            "name": topic["name"],
-            "topic_id": topic.get("topic_id", bytes(16)),
-            "partitions": [
-                {"partition_index": each["partition_index"], "error_code": code}
-                for each in topic["partitions"]
-            ],
-        }
+        refused_topic(
+            topic["name"],
+            topic["topic_id"],
+            [each["partition_index"] for each in topic["partitions"]],
+            code,
+        )
         for topic in topics
     ]
 
 
-def offset_commit(guard: Guard) -> bool:
+def offset_commit(guard: Guard[OffsetCommitRequest, OffsetCommitResponse]) -> bool:
     """Require READ on the group and the topics."""
-    if not guard.may_group(Operation.READ, guard.body["group_id"]):
-        return guard.refuse({"topics": _each_partition(guard.body["topics"], _GROUP_REFUSED)})
-    _keep_readable(guard)
+    body = guard.body
+    if not guard.may_group(Operation.READ, body["group_id"]):
+        return guard.refuse({"topics": _refused_commits(body["topics"], _GROUP_REFUSED)})
+
+    def permitted(topic: OffsetCommitRequestTopic) -> bool:
+        name = guard.topic_name(topic["name"], topic["topic_id"])
+        return name is None or guard.may_topic(Operation.READ, name)
+
+    body["topics"], refused = split(body["topics"], permitted)
+    answers = _refused_commits(refused, _TOPIC_REFUSED)
+
+    def amend(response: OffsetCommitResponse) -> None:
+        response["topics"] = [*response["topics"], *answers]
+
+    if answers:
+        guard.request.amend_with(amend)
     return True
 
 
-def _keep_readable(guard: Guard) -> None:
-    refused = guard.keep(
-        "topics",
-        lambda topic: (
-            (name := guard.topic_name(topic)) is None or guard.may_topic(Operation.READ, name)
-        ),
-    )
-    guard.add("topics", _each_partition(refused, _TOPIC_REFUSED))
-
-
-def offset_fetch(guard: Guard) -> bool:
+def offset_fetch(guard: Guard[OffsetFetchRequest, OffsetFetchResponse]) -> bool:
     """Require DESCRIBE on the groups and the topics."""
-    in_batches = guard.request.version >= _GROUPS_IN_BATCHES_FROM
-    asked = guard.body["groups"] if in_batches else [guard.body]
-    kept: list[Entry] = []
-    refused: list[Entry] = []
-    for group in asked:
-        allowed = guard.may_group(Operation.DESCRIBE, group["group_id"])
-        (kept if allowed else refused).append(group)
-    if not in_batches and refused:
-        return guard.refuse({"topics": [], "error_code": _GROUP_REFUSED})
-    if in_batches:
-        guard.body["groups"] = kept
-    answers = [
+    if guard.request.version < _GROUPS_IN_BATCHES_FROM:
+        return _offset_fetch_of_one_group(guard)
+    body = guard.body
+    body["groups"], refused = split(
+        body["groups"], lambda group: guard.may_group(Operation.DESCRIBE, group["group_id"])
+    )
+    answers: list[OffsetFetchResponseGroup] = [
         {"group_id": group["group_id"], "topics": [], "error_code": _GROUP_REFUSED}
         for group in refused
     ]
-    hidden: dict[str, list[Entry]] = {}
-    for group in kept:
+    hidden: dict[str, list[OffsetFetchResponseGroupTopic]] = {}
+    for group in body["groups"]:
         if group["topics"] is not None:
-            hidden[group["group_id"]] = keep(group, "topics", lambda topic: _shown(guard, topic))
+            group["topics"], unseen = split(
+                group["topics"], lambda topic: _shown(guard, topic["name"], topic["topic_id"])
+            )
+            hidden[group["group_id"]] = [
+                {
+                    "name": topic["name"],
+                    "topic_id": topic["topic_id"],
+                    "partitions": _no_offsets(topic["partition_indexes"]),
+                }
+                for topic in unseen
+            ]
 
-    def amend(response: dict[str, Any]) -> None:
-        groups = response["groups"] if in_batches else [response]
-        for group in groups:
-            group_id = group["group_id"]
+    def amend(response: OffsetFetchResponse) -> None:
+        for group in response["groups"]:
             # A request for all topics returns the permitted ones; a named topic is refused.
             group["topics"] = [
-                *(topic for topic in group["topics"] if _shown(guard, topic)),
-                *(_no_offset(topic) for topic in hidden.get(group_id, ())),
+                *(
+                    topic
+                    for topic in group["topics"]
+                    if _shown(guard, topic["name"], topic["topic_id"])
+                ),
+                *hidden.get(group["group_id"], ()),
             ]
-        if in_batches:
-            response["groups"] = [*groups, *answers]
+        response["groups"] = [*response["groups"], *answers]
 
-    guard.request.amend = amend
+    guard.request.amend_with(amend)
     return True
 
 
-def _shown(guard: Guard, topic: Entry) -> bool:
-    name = guard.topic_name(topic)
-    return name is None or guard.may_topic(Operation.DESCRIBE, name)
+def _offset_fetch_of_one_group(guard: Guard[OffsetFetchRequest, OffsetFetchResponse]) -> bool:
+    """Do the same for versions that have the fields of one group in the request itself."""
+    body = guard.body
+    if not guard.may_group(Operation.DESCRIBE, body["group_id"]):
+        return guard.refuse({"topics": [], "error_code": _GROUP_REFUSED})
+    hidden: list[OffsetFetchResponseTopic] = []
+    if body["topics"] is not None:
+        body["topics"], unseen = split(
+            body["topics"], lambda topic: _shown(guard, topic["name"], _NO_ID)
+        )
+        hidden = [
+            {"name": topic["name"], "partitions": _no_offsets(topic["partition_indexes"])}
+            for topic in unseen
+        ]
+
+    def amend(response: OffsetFetchResponse) -> None:
+        response["topics"] = [
+            *(topic for topic in response["topics"] if _shown(guard, topic["name"], _NO_ID)),
+            *hidden,
+        ]
+
+    guard.request.amend_with(amend)
+    return True
 
 
-def _no_offset(topic: Entry) -> Entry:
-    return {
-        "name": topic["name"],
-        "topic_id": topic.get("topic_id", bytes(16)),
-        "partitions": [
-            {
-                "partition_index": index,
-                "committed_offset": -1,
-                "metadata": "",
-                "error_code": _TOPIC_REFUSED,
-            }
-            for index in topic["partition_indexes"]
-        ],
-    }
+def _shown(guard: Guard[Any, Any], name: str, topic_id: bytes) -> bool:
+    found = guard.topic_name(name, topic_id)
+    return found is None or guard.may_topic(Operation.DESCRIBE, found)
 
 
-def offset_delete(guard: Guard) -> bool:
+def _no_offsets(partitions: Iterable[int]) -> list[OffsetFetchResponsePartition]:
+    return [
+        {
+            "partition_index": index,
+            "committed_offset": -1,
+            "metadata": "",
+            "error_code": _TOPIC_REFUSED,
+        }
+        for index in partitions
+    ]
+
+
+def offset_delete(guard: Guard[OffsetDeleteRequest, OffsetDeleteResponse]) -> bool:
     """Require DELETE on the group, and READ on the topics."""
-    if not guard.may_group(Operation.DELETE, guard.body["group_id"]):
+    body = guard.body
+    if not guard.may_group(Operation.DELETE, body["group_id"]):
         return guard.refuse({"error_code": _GROUP_REFUSED, "topics": []})
-    _keep_readable(guard)
+    body["topics"], refused = split(
+        body["topics"], lambda topic: guard.may_topic(Operation.READ, topic["name"])
+    )
+    answers = [
+        refused_topic(
+            topic["name"],
+            _NO_ID,
+            [each["partition_index"] for each in topic["partitions"]],
+            _TOPIC_REFUSED,
+        )
+        for topic in refused
+    ]
+
+    def amend(response: OffsetDeleteResponse) -> None:
+        response["topics"] = [*response.get("topics", ()), *answers]
+
+    if answers:
+        guard.request.amend_with(amend)
     return True
 
 
-def find_coordinator(guard: Guard) -> bool:
+def find_coordinator(guard: Guard[FindCoordinatorRequest, FindCoordinatorResponse]) -> bool:
     """Require DESCRIBE on the group or the transactional id."""
     body = guard.body
     keys = body["coordinator_keys"] or [body["key"]]
@@ -156,7 +243,7 @@ def find_coordinator(guard: Guard) -> bool:
     else:
         kind, code = ResourceType.TRANSACTIONAL_ID, _TRANSACTION_REFUSED
     refused = dict.fromkeys(key for key in keys if not guard.may(Operation.DESCRIBE, kind, key))
-    answers = [
+    answers: list[FindCoordinatorResponseCoordinator] = [
         {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": code} for key in refused
     ]
     if len(refused) == len(set(keys)):
@@ -165,15 +252,20 @@ def find_coordinator(guard: Guard) -> bool:
         )
     if refused:
         body["coordinator_keys"] = [key for key in keys if key not in refused]
-        guard.add("coordinators", answers)
+
+        def amend(response: FindCoordinatorResponse) -> None:
+            response["coordinators"] = [*response["coordinators"], *answers]
+
+        if answers:
+            guard.request.amend_with(amend)
     return True
 
 
 def describe_groups(field: str) -> Rule:
     """Return a rule that requires DESCRIBE on each group; `field` contains their ids."""
 
-    def rule(guard: Guard) -> bool:
-        guard.body[field], refused = _split(
+    def rule(guard: Guard[Any, Any]) -> bool:
+        guard.body[field], refused = split(
             guard.body[field], lambda name: guard.may_group(Operation.DESCRIBE, name)
         )
         answers = [
@@ -181,7 +273,7 @@ def describe_groups(field: str) -> Rule:
         ]
         with_operations = guard.body["include_authorized_operations"]
 
-        def amend(response: dict[str, Any]) -> None:
+        def amend(response: Any) -> None:
             if with_operations:
                 for group in response["groups"]:
                     group["authorized_operations"] = guard.operations(
@@ -189,207 +281,68 @@ def describe_groups(field: str) -> Rule:
                     )
             response["groups"] = [*response["groups"], *answers]
 
-        guard.request.amend = amend
+        guard.request.amend_with(amend)
         return True
 
     return rule
 
 
-def share_group(guard: Guard) -> bool:
+def share_group(guard: Guard[_ShareRequest, _ShareResponse]) -> bool:
     """Require READ on the group of a share session."""
     if guard.may_group(Operation.READ, guard.body["group_id"] or ""):
         return True
     return guard.refuse({"error_code": _GROUP_REFUSED, "error_message": None})
 
 
-def describe_share_group_offsets(guard: Guard) -> bool:
+def describe_share_group_offsets(
+    guard: Guard[DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse],
+) -> bool:
     """Require DESCRIBE on each group."""
-    refused = guard.keep(
-        "groups", lambda entry: guard.may_group(Operation.DESCRIBE, entry["group_id"])
+    body = guard.body
+    body["groups"], refused = split(
+        body["groups"], lambda entry: guard.may_group(Operation.DESCRIBE, entry["group_id"])
     )
-    guard.add(
-        "groups",
-        (
-            {"group_id": each["group_id"], "error_code": _GROUP_REFUSED, "error_message": None}
-            for each in refused
-        ),
-    )
+    answers: list[DescribeShareGroupOffsetsResponseGroup] = [
+        {"group_id": each["group_id"], "error_code": _GROUP_REFUSED, "error_message": None}
+        for each in refused
+    ]
+
+    def amend(response: DescribeShareGroupOffsetsResponse) -> None:
+        response["groups"] = [*response["groups"], *answers]
+
+    if answers:
+        guard.request.amend_with(amend)
     return True
 
 
-def list_groups(guard: Guard) -> bool:
+def list_groups(guard: Guard[ListGroupsRequest, ListGroupsResponse]) -> bool:
     """List all groups if DESCRIBE on the cluster is permitted, else those with DESCRIBE."""
     if not guard.may_cluster(Operation.DESCRIBE):
 
-        def amend(response: dict[str, Any]) -> None:
+        def amend(response: ListGroupsResponse) -> None:
             response["groups"] = [
                 group
                 for group in response.get("groups", ())
                 if guard.may_group(Operation.DESCRIBE, group["group_id"])
             ]
 
-        guard.request.amend = amend
+        guard.request.amend_with(amend)
     return True
 
 
-def delete_groups(guard: Guard) -> bool:
+def delete_groups(guard: Guard[DeleteGroupsRequest, DeleteGroupsResponse]) -> bool:
     """Require DELETE on each group."""
-    guard.body["groups_names"], refused = _split(
-        guard.body["groups_names"], lambda name: guard.may_group(Operation.DELETE, name)
+    body = guard.body
+    body["groups_names"], refused = split(
+        body["groups_names"], lambda name: guard.may_group(Operation.DELETE, name)
     )
-    guard.add("results", ({"group_id": name, "error_code": _GROUP_REFUSED} for name in refused))
-    return True
-
-
-# ------------------------------------------------------------------------------------ transactions
-
-
-def init_producer_id(guard: Guard) -> bool:
-    """Require WRITE on the transactional id.
-
-    Without one, require IDEMPOTENT_WRITE on the cluster or WRITE on any topic.
-    """
-    transactional_id = guard.body["transactional_id"]
-    if transactional_id is not None:
-        if guard.may_transact(Operation.WRITE, transactional_id):
-            return True
-        return guard.refuse(_no_producer(_TRANSACTION_REFUSED))
-    if guard.may_cluster(Operation.IDEMPOTENT_WRITE) or guard.may_any(
-        Operation.WRITE, ResourceType.TOPIC
-    ):
-        return True
-    return guard.refuse(_no_producer(_CLUSTER_REFUSED))
-
-
-def _no_producer(code: int) -> Entry:
-    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
-
-
-def of_transaction(guard: Guard) -> bool:
-    """Require WRITE on the transactional id (EndTxn)."""
-    if guard.may_transact(Operation.WRITE, guard.body["transactional_id"]):
-        return True
-    return guard.refuse({"error_code": _TRANSACTION_REFUSED})
-
-
-def add_offsets_to_txn(guard: Guard) -> bool:
-    """Require WRITE on the transactional id, and READ on the group."""
-    if not guard.may_transact(Operation.WRITE, guard.body["transactional_id"]):
-        return guard.refuse({"error_code": _TRANSACTION_REFUSED})
-    if not guard.may_group(Operation.READ, guard.body["group_id"]):
-        return guard.refuse({"error_code": _GROUP_REFUSED})
-    return True
-
-
-def add_partitions_to_txn(guard: Guard) -> bool:
-    """Require WRITE on the transactional id and on all topics; one refusal stops the others.
-
-    From version 4 on, require CLUSTER_ACTION.
-    """
-    in_batches = guard.request.version >= 4
-    if not in_batches:
-        refused = _refused_partitions(
-            guard,
-            guard.body["v3_and_below_transactional_id"],
-            guard.body["v3_and_below_topics"],
-        )
-        if refused is None:
-            return True
-        return guard.refuse({"results_by_topic_v3_and_below": refused})
-    if not guard.may_cluster(Operation.CLUSTER_ACTION):
-        # Versions with several transactions are for brokers only.
-        return guard.refuse({"error_code": _CLUSTER_REFUSED})
-    return True
-
-
-def _refused_partitions(
-    guard: Guard, transactional_id: str, topics: list[Entry]
-) -> list[Entry] | None:
-    if not guard.may_transact(Operation.WRITE, transactional_id):
-        codes = {topic["name"]: _TRANSACTION_REFUSED for topic in topics}
-    else:
-        codes = {
-            topic["name"]: _NOT_ATTEMPTED
-            if guard.may_topic(Operation.WRITE, topic["name"])
-            else _TOPIC_REFUSED
-            for topic in topics
-        }
-        if set(codes.values()) <= {_NOT_ATTEMPTED}:
-            return None
-    return [
-        {
-            "name": topic["name"],
-            "results_by_partition": [
-                {"partition_index": index, "partition_error_code": codes[topic["name"]]}
-                for index in topic["partitions"]
-            ],
-        }
-        for topic in topics
+    answers: list[DeleteGroupsResponseResult] = [
+        {"group_id": name, "error_code": _GROUP_REFUSED} for name in refused
     ]
 
+    def amend(response: DeleteGroupsResponse) -> None:
+        response["results"] = [*response["results"], *answers]
 
-def txn_offset_commit(guard: Guard) -> bool:
-    """Require WRITE on the transactional id, and READ on the group and the topics."""
-    topics = guard.body["topics"]
-    if not guard.may_transact(Operation.WRITE, guard.body["transactional_id"]):
-        return guard.refuse({"topics": _each_partition(topics, _TRANSACTION_REFUSED)})
-    if not guard.may_group(Operation.READ, guard.body["group_id"]):
-        return guard.refuse({"topics": _each_partition(topics, _GROUP_REFUSED)})
-    _keep_readable(guard)
-    return True
-
-
-def write_txn_markers(guard: Guard) -> bool:
-    """Require CLUSTER_ACTION (coordinators) or ALTER (administrators) on the cluster."""
-    if guard.may_cluster(Operation.CLUSTER_ACTION) or guard.may_cluster(Operation.ALTER):
-        return True
-    return guard.refuse(
-        {
-            "markers": [
-                {
-                    "producer_id": marker["producer_id"],
-                    "topics": [
-                        {
-                            "name": topic["name"],
-                            "partitions": [
-                                {"partition_index": index, "error_code": _CLUSTER_REFUSED}
-                                for index in topic["partition_indexes"]
-                            ],
-                        }
-                        for topic in marker["topics"]
-                    ],
-                }
-                for marker in guard.body["markers"]
-            ]
-        }
-    )
-
-
-def describe_transactions(guard: Guard) -> bool:
-    """Require DESCRIBE on each transactional id."""
-    guard.body["transactional_ids"], refused = _split(
-        guard.body["transactional_ids"],
-        lambda name: guard.may_transact(Operation.DESCRIBE, name),
-    )
-    guard.add(
-        "transaction_states",
-        (
-            {"transactional_id": name, "error_code": _TRANSACTION_REFUSED, "topics": []}
-            for name in refused
-        ),
-    )
-    return True
-
-
-def list_transactions(guard: Guard) -> bool:
-    """List the transactions for whose transactional id DESCRIBE is permitted."""
-
-    def amend(response: dict[str, Any]) -> None:
-        response["transaction_states"] = [
-            each
-            for each in response.get("transaction_states", ())
-            if guard.may_transact(Operation.DESCRIBE, each["transactional_id"])
-        ]
-
-    guard.request.amend = amend
+    if answers:
+        guard.request.amend_with(amend)
     return True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from broker_core.protocol.schema import RequestBody, ResponseBody
 from broker_core.security.acl import CLUSTER_NAME, Operation, ResourceType
 from broker_core.security.authorizer import Authorizer
 from broker_core.server.network.request import Request
@@ -12,20 +13,25 @@ from broker_core.server.network.request import Request
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
-Entry = dict[str, Any]
+Entry = TypeVar("Entry")
 
 #: Returns whether the handler is to be called.
-Rule = Callable[["Guard"], bool]
+Rule = Callable[["Guard[Any, Any]"], bool]
 
 _NO_ID: Final = bytes(16)
 
 
-class Guard:
+class Guard(Generic[RequestBody, ResponseBody]):
     """Authorization of one request, before its handler runs."""
 
     __slots__ = ("_authorizer", "body", "broker", "request")
 
-    def __init__(self, broker: Broker, request: Request, authorizer: Authorizer) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        request: Request[RequestBody, ResponseBody],
+        authorizer: Authorizer,
+    ) -> None:
         self.broker = broker
         self.request = request
         self.body = request.body
@@ -68,43 +74,25 @@ class Guard:
             request.principal, request.host, resource_type, name
         )
 
-    def topic_name(self, entry: Entry, field: str = "name") -> str | None:
-        """Return the topic's name in an element of the request; None for an unknown topic id."""
-        topic_id = entry.get("topic_id", _NO_ID)
-        if topic_id != _NO_ID:
-            topic = self.broker.topics.by_id(topic_id)
-            return None if topic is None else topic.name
-        name: str | None = entry[field]
-        return name
+    def topic_name(self, name: str | None, topic_id: bytes) -> str | None:
+        """Return the name of a topic that is named or given by its id; None for an unknown id."""
+        if topic_id == _NO_ID:
+            return name
+        topic = self.broker.topics.by_id(topic_id)
+        return None if topic is None else topic.name
 
-    # ------------------------------------------------------------------------------ common actions
-
-    def keep(self, field: str, permitted: Callable[[Entry], bool]) -> list[Entry]:
-        """Keep the permitted elements in a list of the request; return the others."""
-        return keep(self.body, field, permitted)
-
-    def add(self, field: str, entries: Iterable[Entry]) -> None:
-        """Append elements to a list of the response."""
-        refused = list(entries)
-        if not refused:
-            return
-
-        def amend(response: Entry) -> None:
-            response[field] = [*response.get(field, ()), *refused]
-
-        self.request.amend = amend
-
-    def refuse(self, response: Entry) -> bool:
+    def refuse(self, response: ResponseBody) -> bool:
         """Answer the request in place of its handler."""
         self.request.reply(response)
         return False
 
 
-def keep(holder: Entry, field: str, permitted: Callable[[Entry], bool]) -> list[Entry]:
-    """Keep the permitted elements in a list; return the others."""
+def split(
+    entries: Iterable[Entry], permitted: Callable[[Entry], bool]
+) -> tuple[list[Entry], list[Entry]]:
+    """Return (permitted elements, refused elements) of a list of a request."""
     kept: list[Entry] = []
     refused: list[Entry] = []
-    for entry in holder[field]:
+    for entry in entries:
         (kept if permitted(entry) else refused).append(entry)
-    holder[field] = kept
-    return refused
+    return kept, refused

@@ -2,46 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.security.acl import Operation, ResourceType
-from broker_core.server.authorization import groups, topics
-from broker_core.server.authorization.guard import Entry, Guard, Rule
-from broker_core.server.network.request import Request
+from broker_core.server.authorization import groups, topics, transactions
+from broker_core.server.authorization.guard import Guard, Rule
+from broker_core.server.network.request import AnyRequest
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+    )
     from broker_core.server.runtime import Broker
+
+#: The refusal of any of several APIs.
+_Refusal = dict[str, object]
 
 _REFUSED: Final = errors.ClusterAuthorizationFailed.code
 _MESSAGE: Final = "Cluster authorization failed."
 
 
-def _whole(body: Entry) -> dict[str, Any]:
+def _whole(body: Any) -> _Refusal:
     return {"error_code": _REFUSED, "error_message": _MESSAGE}
 
 
-def _for_each(asked: str, answered: str, **more: Any) -> Callable[[Entry], dict[str, Any]]:
+def _for_each(asked: str, answered: str, **more: Any) -> Callable[[Any], _Refusal]:
     """Return a function that makes a refusal for each element of a list of the request."""
 
-    def response(body: Entry) -> dict[str, Any]:
+    def response(body: Any) -> _Refusal:
         refusal = {"error_code": _REFUSED, "error_message": _MESSAGE} | more
         return {answered: [refusal for _ in body[asked]]}
 
     return response
 
 
-def _quota_refusals(body: Entry) -> dict[str, Any]:
+def _quota_refusals(body: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     return {
         "entries": [
-            {"error_code": _REFUSED, "error_message": _MESSAGE, "entity": each["entity"]}
+            {
+                "error_code": _REFUSED,
+                "error_message": _MESSAGE,
+                "entity": [
+                    {"entity_type": part["entity_type"], "entity_name": part["entity_name"]}
+                    for part in each["entity"]
+                ],
+            }
             for each in body["entries"]
         ]
     }
 
 
-def _scram_refusals(body: Entry) -> dict[str, Any]:
+def _scram_refusals(
+    body: AlterUserScramCredentialsRequest,
+) -> AlterUserScramCredentialsResponse:
     users = dict.fromkeys(each["name"] for each in (*body["deletions"], *body["upsertions"]))
     return {
         "results": [
@@ -50,20 +68,22 @@ def _scram_refusals(body: Entry) -> dict[str, Any]:
     }
 
 
-def _of_cluster(operation: Operation, response: Callable[[Entry], dict[str, Any]] = _whole) -> Rule:
+def _of_cluster(
+    operation: Operation, response: Callable[[Any], Mapping[str, object]] = _whole
+) -> Rule:
     """Return a rule that requires one operation on the cluster."""
 
-    def rule(guard: Guard) -> bool:
+    def rule(guard: Guard[Any, Any]) -> bool:
         return guard.may_cluster(operation) or guard.refuse(response(guard.body))
 
     return rule
 
 
-def _free(guard: Guard) -> bool:
+def _free(guard: Guard[Any, Any]) -> bool:
     return True
 
 
-def _between_brokers(guard: Guard) -> bool:
+def _between_brokers(guard: Guard[Any, Any]) -> bool:
     """Require CLUSTER_ACTION, for requests that only brokers send."""
     if guard.may_cluster(Operation.CLUSTER_ACTION):
         return True
@@ -91,13 +111,13 @@ RULES: Final[dict[int, Rule]] = {
     19: topics.create_topics,
     20: topics.delete_topics,
     21: topics.per_topic(Operation.DELETE, "name", "partition_index", "partition_index"),
-    22: groups.init_producer_id,
+    22: transactions.init_producer_id,
     23: topics.per_topic(Operation.DESCRIBE, "topic", "partition", "partition"),
-    24: groups.add_partitions_to_txn,
-    25: groups.add_offsets_to_txn,
-    26: groups.of_transaction,
-    27: groups.write_txn_markers,
-    28: groups.txn_offset_commit,
+    24: transactions.add_partitions_to_txn,
+    25: transactions.add_offsets_to_txn,
+    26: transactions.of_transaction,
+    27: transactions.write_txn_markers,
+    28: transactions.txn_offset_commit,
     29: _of_cluster(Operation.DESCRIBE),
     30: _of_cluster(Operation.ALTER, _for_each("creations", "results")),
     31: _of_cluster(Operation.ALTER, _for_each("filters", "filter_results", matching_acls=[])),
@@ -113,15 +133,15 @@ RULES: Final[dict[int, Rule]] = {
     45: _of_cluster(Operation.ALTER),
     46: _of_cluster(Operation.DESCRIBE),
     47: groups.offset_delete,
-    48: _of_cluster(Operation.DESCRIBE_CONFIGS, lambda body: _whole(body) | {"entries": None}),
+    48: _of_cluster(Operation.DESCRIBE_CONFIGS, lambda body: {**_whole(body), "entries": None}),
     49: _of_cluster(Operation.ALTER_CONFIGS, _quota_refusals),
     50: _of_cluster(Operation.DESCRIBE),
     51: _of_cluster(Operation.ALTER, _scram_refusals),
     55: _of_cluster(Operation.DESCRIBE),
     60: topics.describe_cluster,
     61: topics.per_topic(Operation.READ, "name", None, "partition_index"),
-    65: groups.describe_transactions,
-    66: groups.list_transactions,
+    65: transactions.describe_transactions,
+    66: transactions.list_transactions,
     68: groups.consumer_group_heartbeat,
     69: groups.describe_groups("group_ids"),
     74: _of_cluster(Operation.DESCRIBE_CONFIGS),
@@ -137,7 +157,7 @@ RULES: Final[dict[int, Rule]] = {
 }
 
 
-def authorize(broker: Broker, request: Request) -> bool:
+def authorize(broker: Broker, request: AnyRequest) -> bool:
     """Tell whether the handler is to be called; if not, the request is answered already."""
     authorizer = broker.authorizer
     if authorizer is None:
@@ -146,7 +166,7 @@ def authorize(broker: Broker, request: Request) -> bool:
     return (rule or _between_brokers)(Guard(broker, request, authorizer))
 
 
-def may_read(broker: Broker, request: Request, topic: str) -> bool:
+def may_read(broker: Broker, request: AnyRequest, topic: str) -> bool:
     """Tell whether the client may read a topic's records now."""
     authorizer = broker.authorizer
     return authorizer is None or authorizer.allows(

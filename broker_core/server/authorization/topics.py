@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.security.acl import Operation, ResourceType
-from broker_core.server.authorization.guard import Entry, Guard, Rule
+from broker_core.server.authorization.guard import Guard, Rule, split
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreatePartitionsResponseResult,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+        CreateTopicsResponseTopic,
+        DeleteTopicsRequest,
+        DeleteTopicsRequestTopic,
+        DeleteTopicsResponse,
+        DeleteTopicsResponseResult,
+        DescribeClusterRequest,
+        DescribeClusterResponse,
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsRequestTopic,
+        DescribeTopicPartitionsResponse,
+        DescribeTopicPartitionsResponseTopic,
+        MetadataRequest,
+        MetadataRequestTopic,
+        MetadataResponse,
+        ProduceRequest,
+        ProduceRequestTopicData,
+        ProduceResponse,
+        ProduceResponseResult,
+    )
 
 _REFUSED: Final = errors.TopicAuthorizationFailed.code
 _TRANSACTION_REFUSED: Final = errors.TransactionalIdAuthorizationFailed.code
@@ -14,51 +41,45 @@ _CLUSTER_REFUSED: Final = errors.ClusterAuthorizationFailed.code
 _MESSAGE: Final = "Topic authorization failed."
 _NO_ID: Final = bytes(16)
 _ACKS_NONE: Final = 0
-_CONFIG_REFUSED: Final = {"topic_config_error_code": _REFUSED, "configs": None}
 
 
-def _partitions(
-    entry: Entry, asked: str, index: str | None, answer: str, code: int = _REFUSED
-) -> list[Entry]:
-    """Return a refusal for each partition in an element of the request."""
-    return [
-        {answer: part if index is None else part[index], "error_code": code}
-        for part in entry[asked]
-    ]
-
-
-def produce(guard: Guard) -> bool:
+def produce(guard: Guard[ProduceRequest, ProduceResponse]) -> bool:
     """Require WRITE on the topics, and on the transactional id."""
-    transactional_id = guard.body["transactional_id"]
+    body = guard.body
+    transactional_id = body["transactional_id"]
     code = _REFUSED
-
-    def permitted(entry: Entry) -> bool:
-        name = guard.topic_name(entry)
-        # The handler refuses unknown topic ids.
-        return name is None or guard.may_topic(Operation.WRITE, name)
-
-    if transactional_id is not None and not guard.may_transact(Operation.WRITE, transactional_id):
+    is_permitted = transactional_id is None or guard.may_transact(Operation.WRITE, transactional_id)
+    if not is_permitted:
         code = _TRANSACTION_REFUSED
-        refused = guard.keep("topic_data", lambda _: False)
-    else:
-        refused = guard.keep("topic_data", permitted)
-    if refused and guard.body["acks"] == _ACKS_NONE:
+
+    def permitted(entry: ProduceRequestTopicData) -> bool:
+        name = guard.topic_name(entry["name"], entry["topic_id"])
+        # The handler refuses unknown topic ids.
+        return is_permitted and (name is None or guard.may_topic(Operation.WRITE, name))
+
+    body["topic_data"], refused = split(body["topic_data"], permitted)
+    if not refused:
+        return True
+    if body["acks"] == _ACKS_NONE:
         guard.request.disconnect()
         return False
-    guard.add(
-        "responses",
-        (
-            {
-                "name": entry["name"],
-                "topic_id": entry["topic_id"],
-                "partition_responses": [
-                    {"index": part["index"], "base_offset": -1, "error_code": code}
-                    for part in entry["partition_data"]
-                ],
-            }
-            for entry in refused
-        ),
-    )
+    answers: list[ProduceResponseResult] = [
+        {
+            "name": entry["name"],
+            "topic_id": entry["topic_id"],
+            "partition_responses": [
+                {"index": part["index"], "base_offset": -1, "error_code": code}
+                for part in entry["partition_data"]
+            ],
+        }
+        for entry in refused
+    ]
+
+    def amend(response: ProduceResponse) -> None:
+        response["responses"] = [*response["responses"], *answers]
+
+    if answers:
+        guard.request.amend_with(amend)
     return True
 
 
@@ -70,35 +91,54 @@ def per_topic(operation: Operation, name: str, index: str | None, answer: str) -
     with the number in the response.
     """
 
-    def rule(guard: Guard) -> bool:
-        refused = guard.keep("topics", lambda entry: guard.may_topic(operation, entry[name]))
-        asked = "partitions" if refused and "partitions" in refused[0] else "partition_indexes"
-        guard.add(
-            "topics",
-            (
-                {name: entry[name], "partitions": _partitions(entry, asked, index, answer)}
-                for entry in refused
-            ),
+    def rule(guard: Guard[Any, Any]) -> bool:
+        body = guard.body
+        body["topics"], refused = split(
+            body["topics"], lambda entry: guard.may_topic(operation, entry[name])
         )
+        if not refused:
+            return True
+        asked = "partitions" if "partitions" in refused[0] else "partition_indexes"
+        answers = [
+            {
+                name: entry[name],
+                "partitions": [
+                    {answer: part if index is None else part[index], "error_code": _REFUSED}
+                    for part in entry[asked]
+                ],
+            }
+            for entry in refused
+        ]
+
+        def amend(response: Any) -> None:
+            response["topics"] = [*response["topics"], *answers]
+
+        if answers:
+            guard.request.amend_with(amend)
         return True
 
     return rule
 
 
-def metadata(guard: Guard) -> bool:
+def metadata(guard: Guard[MetadataRequest, MetadataResponse]) -> bool:
     """Require DESCRIBE, and CREATE for topics that the request would create."""
     body = guard.body
     asked = body["topics"]
+    refused: list[MetadataRequestTopic] = []
+    # In version 0 there is no null, and the empty list means "all".
     everything = asked is None or (guard.request.version == 0 and not asked)
-    refused = [] if everything else guard.keep("topics", lambda entry: _visible(guard, entry))
+    if asked is not None and not everything:
+        body["topics"], refused = split(asked, lambda entry: _visible(guard, entry))
     nothing_left = not everything and not body["topics"]
     with_operations = body["include_topic_authorized_operations"]
     with_cluster = body["include_cluster_authorized_operations"]
 
-    def amend(response: dict[str, Any]) -> None:
+    def amend(response: MetadataResponse) -> None:
         topics = [] if nothing_left else list(response["topics"])
         if everything:
-            topics = [each for each in topics if guard.may_topic(Operation.DESCRIBE, each["name"])]
+            topics = [
+                each for each in topics if guard.may_topic(Operation.DESCRIBE, each["name"] or "")
+            ]
         if with_operations:
             for each in topics:
                 if each["name"] is not None:
@@ -107,21 +147,22 @@ def metadata(guard: Guard) -> bool:
                     )
         if with_cluster:
             response["cluster_authorized_operations"] = _cluster_operations(guard)
-        response["topics"] = topics + [
+        topics += [
             {"name": each["name"], "topic_id": each["topic_id"], "error_code": _REFUSED}
             for each in refused
         ]
+        response["topics"] = topics
 
-    guard.request.amend = amend
+    guard.request.amend_with(amend)
     return True
 
 
-def _cluster_operations(guard: Guard) -> int:
+def _cluster_operations(guard: Guard[Any, Any]) -> int:
     return guard.operations(ResourceType.CLUSTER, "kafka-cluster")
 
 
-def _visible(guard: Guard, entry: Entry) -> bool:
-    name = guard.topic_name(entry)
+def _visible(guard: Guard[MetadataRequest, MetadataResponse], entry: MetadataRequestTopic) -> bool:
+    name = guard.topic_name(entry["name"], entry["topic_id"])
     if name is None:
         return True  # unknown topic id
     if not guard.may_topic(Operation.DESCRIBE, name):
@@ -134,57 +175,59 @@ def _visible(guard: Guard, entry: Entry) -> bool:
     return not would_create or _may_create(guard, name)
 
 
-def _may_create(guard: Guard, name: str) -> bool:
+def _may_create(guard: Guard[Any, Any], name: str) -> bool:
     return guard.may_cluster(Operation.CREATE) or guard.may_topic(Operation.CREATE, name)
 
 
-def describe_cluster(guard: Guard) -> bool:
+def describe_cluster(guard: Guard[DescribeClusterRequest, DescribeClusterResponse]) -> bool:
     """Permit the request; add the operations that the client may perform on the cluster."""
     if guard.body["include_cluster_authorized_operations"]:
 
-        def amend(response: dict[str, Any]) -> None:
+        def amend(response: DescribeClusterResponse) -> None:
             response["cluster_authorized_operations"] = _cluster_operations(guard)
 
-        guard.request.amend = amend
+        guard.request.amend_with(amend)
     return True
 
 
-def describe_topic_partitions(guard: Guard) -> bool:
+def describe_topic_partitions(
+    guard: Guard[DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse],
+) -> bool:
     """Require DESCRIBE on each topic."""
-    if not guard.body["topics"]:
-        visible = [
-            topic.name
+    body = guard.body
+    refused: list[DescribeTopicPartitionsRequestTopic] = []
+    if body["topics"]:
+        body["topics"], refused = split(
+            body["topics"], lambda entry: guard.may_topic(Operation.DESCRIBE, entry["name"])
+        )
+    else:
+        body["topics"] = [
+            {"name": topic.name}
             for topic in guard.broker.topics
             if guard.may_topic(Operation.DESCRIBE, topic.name)
         ]
-        guard.body["topics"] = [{"name": name} for name in visible]
-        if not visible:
-            return guard.refuse({"topics": [], "next_cursor": None})
-        refused = []
-    else:
-        refused = guard.keep(
-            "topics", lambda entry: guard.may_topic(Operation.DESCRIBE, entry["name"])
-        )
-        if not guard.body["topics"]:
-            return guard.refuse({"topics": _refused_names(refused), "next_cursor": None})
+    answers: list[DescribeTopicPartitionsResponseTopic] = [
+        {"name": each["name"], "topic_id": _NO_ID, "error_code": _REFUSED} for each in refused
+    ]
+    if not body["topics"]:
+        return guard.refuse({"topics": answers, "next_cursor": None})
 
-    def amend(response: dict[str, Any]) -> None:
+    def amend(response: DescribeTopicPartitionsResponse) -> None:
         for each in response["topics"]:
-            each["topic_authorized_operations"] = guard.operations(ResourceType.TOPIC, each["name"])
-        response["topics"] = [*response["topics"], *_refused_names(refused)]
+            each["topic_authorized_operations"] = guard.operations(
+                ResourceType.TOPIC, each["name"] or ""
+            )
+        response["topics"] = [*response["topics"], *answers]
 
-    guard.request.amend = amend
+    guard.request.amend_with(amend)
     return True
 
 
-def _refused_names(refused: list[Entry]) -> list[Entry]:
-    return [{"name": each["name"], "topic_id": _NO_ID, "error_code": _REFUSED} for each in refused]
-
-
-def create_topics(guard: Guard) -> bool:
+def create_topics(guard: Guard[CreateTopicsRequest, CreateTopicsResponse]) -> bool:
     """Require CREATE on the cluster or the topic; show settings only with DESCRIBE_CONFIGS."""
-    refused = guard.keep("topics", lambda entry: _may_create(guard, entry["name"]))
-    answers = [
+    body = guard.body
+    body["topics"], refused = split(body["topics"], lambda entry: _may_create(guard, entry["name"]))
+    answers: list[CreateTopicsResponseTopic] = [
         {
             "name": each["name"],
             "error_code": _REFUSED,
@@ -194,28 +237,34 @@ def create_topics(guard: Guard) -> bool:
         for each in refused
     ]
 
-    def amend(response: dict[str, Any]) -> None:
+    def amend(response: CreateTopicsResponse) -> None:
         for each in response["topics"]:
             if not each["error_code"] and not guard.may_topic(
                 Operation.DESCRIBE_CONFIGS, each["name"]
             ):
-                each.update(_CONFIG_REFUSED, num_partitions=-1, replication_factor=-1)
+                each["topic_config_error_code"] = _REFUSED
+                each["configs"] = None
+                each["num_partitions"] = each["replication_factor"] = -1
         response["topics"] = [*response["topics"], *answers]
 
-    guard.request.amend = amend
+    guard.request.amend_with(amend)
     return True
 
 
-def delete_topics(guard: Guard) -> bool:
+def delete_topics(guard: Guard[DeleteTopicsRequest, DeleteTopicsResponse]) -> bool:
     """Require DELETE; without DESCRIBE the name behind a topic id is not shown."""
     body = guard.body
-    answers: list[Entry] = []
+    answers: list[DeleteTopicsResponseResult] = []
 
     def permitted(name: str | None) -> bool:
         return name is None or guard.may_topic(Operation.DELETE, name)
 
-    for each in guard.keep("topics", lambda entry: permitted(guard.topic_name(entry))):
-        name = guard.topic_name(each)
+    def name_of(entry: DeleteTopicsRequestTopic) -> str | None:
+        return guard.topic_name(entry["name"], entry["topic_id"])
+
+    body["topics"], refused = split(body["topics"], lambda entry: permitted(name_of(entry)))
+    for each in refused:
+        name = name_of(each)
         shown = name is not None and guard.may_topic(Operation.DESCRIBE, name)
         answers.append(
             {
@@ -225,28 +274,36 @@ def delete_topics(guard: Guard) -> bool:
                 "error_message": _MESSAGE,
             }
         )
-    kept: list[str] = []
-    for name in body["topic_names"]:
-        if permitted(name):
-            kept.append(name)
-        else:
-            refusal = {"error_code": _REFUSED, "error_message": _MESSAGE}
-            answers.append({"name": name, "topic_id": _NO_ID} | refusal)
-    body["topic_names"] = kept
-    guard.add("responses", answers)
+    body["topic_names"], refused_names = split(body["topic_names"], permitted)
+    answers += [
+        {"name": each, "topic_id": _NO_ID, "error_code": _REFUSED, "error_message": _MESSAGE}
+        for each in refused_names
+    ]
+
+    def amend(response: DeleteTopicsResponse) -> None:
+        response["responses"] = [*response["responses"], *answers]
+
+    if answers:
+        guard.request.amend_with(amend)
     return True
 
 
-def create_partitions(guard: Guard) -> bool:
+def create_partitions(guard: Guard[CreatePartitionsRequest, CreatePartitionsResponse]) -> bool:
     """Require ALTER on each topic."""
-    refused = guard.keep("topics", lambda entry: guard.may_topic(Operation.ALTER, entry["name"]))
-    guard.add(
-        "results",
-        (
-            {"name": each["name"], "error_code": _REFUSED, "error_message": _MESSAGE}
-            for each in refused
-        ),
+    body = guard.body
+    body["topics"], refused = split(
+        body["topics"], lambda entry: guard.may_topic(Operation.ALTER, entry["name"])
     )
+    answers: list[CreatePartitionsResponseResult] = [
+        {"name": each["name"], "error_code": _REFUSED, "error_message": _MESSAGE}
+        for each in refused
+    ]
+
+    def amend(response: CreatePartitionsResponse) -> None:
+        response["results"] = [*response["results"], *answers]
+
+    if answers:
+        guard.request.amend_with(amend)
     return True
 
 
@@ -254,13 +311,13 @@ def configs(on_topic: Operation, answer: str) -> Rule:
     """Return a rule that requires an operation on each topic, or on the cluster otherwise."""
     topic = 2
 
-    def permitted(guard: Guard, entry: Entry) -> bool:
-        if entry["resource_type"] == topic:
-            return guard.may_topic(on_topic, entry["resource_name"])
-        return guard.may_cluster(on_topic)
+    def rule(guard: Guard[Any, Any]) -> bool:
+        def permitted(entry: Any) -> bool:
+            if entry["resource_type"] == topic:
+                return guard.may_topic(on_topic, entry["resource_name"])
+            return guard.may_cluster(on_topic)
 
-    def rule(guard: Guard) -> bool:
-        refused = guard.keep("resources", lambda entry: permitted(guard, entry))
+        guard.body["resources"], refused = split(guard.body["resources"], permitted)
         answers = []
         for each in refused:
             code = _REFUSED if each["resource_type"] == topic else _CLUSTER_REFUSED
@@ -273,7 +330,12 @@ def configs(on_topic: Operation, answer: str) -> Rule:
                     "resource_name": each["resource_name"],
                 }
             )
-        guard.add(answer, answers)
+
+        def amend(response: Any) -> None:
+            response[answer] = [*response[answer], *answers]
+
+        if answers:
+            guard.request.amend_with(amend)
         return True
 
     return rule

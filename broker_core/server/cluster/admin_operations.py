@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_core.cluster.controller import Controller
 from broker_core.cluster.image import (
@@ -29,6 +29,9 @@ from broker_core.server.settings.admin_operations import CreatedTopic
 from broker_core.server.settings.dynamic_config import DynamicConfig
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ElectLeadersRequestTopicPartition,
+    )
     from broker_core.server.runtime import Broker
 
 
@@ -128,7 +131,7 @@ class ClusterAdminOperations:
         topics = self.controller.topics
         topics.grow(topics.find(name, b""), count, assignments, validate_only=validate_only)
 
-    def all_partitions(self) -> list[dict[str, Any]]:
+    def all_partitions(self) -> Sequence[ElectLeadersRequestTopicPartition]:
         """See AdminOperations."""
         return [
             {"topic": name, "partitions": range(len(topic.partitions))}
@@ -140,7 +143,7 @@ class ClusterAdminOperations:
         self.controller.partitions.elect(topic, index, kind)
 
     def reassign(
-        self, topic: str, index: int, replicas: list[int] | None, *, may_resize: bool
+        self, topic: str, index: int, replicas: Sequence[int] | None, *, may_resize: bool
     ) -> None:
         """See AdminOperations."""
         self.controller.partitions.reassign(topic, index, replicas, may_resize=may_resize)

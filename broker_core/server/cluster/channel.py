@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, Generic
 
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import Api, RequestBody, ResponseBody
 from broker_core.security.tls import client_context
 from broker_core.server.cluster.controller_service import ControllerService
 from broker_core.server.cluster.quorum_node import QuorumNode
 from broker_core.server.network.peer import Peer
 
-Body = dict[str, Any]
-
 _RETRY_S: Final = 0.05
 
 
-class _Call:
+class _Call(Generic[RequestBody, ResponseBody]):
     """One request, repeated until it is answered or its time is over."""
 
     def __init__(
         self,
         channel: ControllerChannel,
-        api: Api,
+        api: Api[RequestBody, ResponseBody],
         version: int,
-        body: Body,
-        answered: Callable[[Body | None], None],
+        body: RequestBody,
+        answered: Callable[[ResponseBody | None], None],
         timeout_s: float,
     ) -> None:
         self._channel = channel
         self._request = api, version, body
-        self._answered: Callable[[Body | None], None] | None = answered
+        self._answered: Callable[[ResponseBody | None], None] | None = answered
         self._loop = asyncio.get_running_loop()
         # Also ends a call to a controller that hangs, and does not even refuse.
         self._timer = self._loop.call_later(timeout_s, self._finish, None)
@@ -45,7 +43,7 @@ class _Call:
         elif self._answered is not None:
             self._channel.attempt(*self._request, self._check)
 
-    def _check(self, answer: Body | None) -> None:
+    def _check(self, answer: ResponseBody | None) -> None:
         if answer is not None and answer["error_code"] != errors.NotController.code:
             self._finish(answer)
         elif self._channel.is_closed:
@@ -53,7 +51,7 @@ class _Call:
         else:
             self._loop.call_later(_RETRY_S, self._try)
 
-    def _finish(self, answer: Body | None) -> None:
+    def _finish(self, answer: ResponseBody | None) -> None:
         answered, self._answered = self._answered, None
         self._timer.cancel()
         if answered is not None:
@@ -78,9 +76,9 @@ class ControllerChannel:
 
     def send(
         self,
-        api: Api,
-        body: Body,
-        answered: Callable[[Body | None], None],
+        api: Api[RequestBody, ResponseBody],
+        body: RequestBody,
+        answered: Callable[[ResponseBody | None], None],
         *,
         timeout_s: float = 10.0,
         version: int | None = None,
@@ -88,11 +86,13 @@ class ControllerChannel:
         """Send a request; `answered` gets None if no controller answers in time."""
         _Call(self, api, api.versions[1] if version is None else version, body, answered, timeout_s)
 
-    async def call(self, api: Api, body: Body, *, timeout_s: float = 10.0) -> Body | None:
+    async def call(
+        self, api: Api[RequestBody, ResponseBody], body: RequestBody, *, timeout_s: float = 10.0
+    ) -> ResponseBody | None:
         """Send a request and await the answer; None if no controller answers in time."""
-        future: asyncio.Future[Body | None] = self._loop.create_future()
+        future: asyncio.Future[ResponseBody | None] = self._loop.create_future()
 
-        def answered(answer: Body | None) -> None:
+        def answered(answer: ResponseBody | None) -> None:
             if not future.done():
                 future.set_result(answer)
 
@@ -111,7 +111,11 @@ class ControllerChannel:
         return self._closed
 
     def attempt(
-        self, api: Api, version: int, body: Body, answered: Callable[[Body | None], None]
+        self,
+        api: Api[RequestBody, ResponseBody],
+        version: int,
+        body: RequestBody,
+        answered: Callable[[ResponseBody | None], None],
     ) -> None:
         """Send a request once, to the controller that is known to be active."""
         if self._shell.is_active and self._service.serves(api):

@@ -14,20 +14,37 @@ from broker_core.protocol.definitions import (
     BROKER_HEARTBEAT,
     BROKER_REGISTRATION,
 )
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi, Api, RequestBody, ResponseBody
 from broker_core.server.cluster.quorum_node import QuorumNode
 
-Body = dict[str, Any]
-Reply = Callable[[Body], None]
+_Method = Callable[[Controller, RequestBody, float], ResponseBody]
 
-_METHODS: Final[dict[int, Callable[[Controller, Body, float], Body]]] = {
-    BROKER_REGISTRATION.key: lambda controller, body, now: controller.brokers.register(body, now),
-    BROKER_HEARTBEAT.key: lambda controller, body, now: controller.brokers.heartbeat(body, now),
-    ALTER_PARTITION.key: lambda controller, body, now: controller.partitions.alter(body),
-    ALLOCATE_PRODUCER_IDS.key: lambda controller, body, now: controller.allocate_producer_ids(body),
-}
 
-NOT_CONTROLLER: Final[Body] = {"error_code": errors.NotController.code}
+def _served(
+    api: Api[RequestBody, ResponseBody], method: _Method[RequestBody, ResponseBody]
+) -> tuple[int, _Method[Any, Any]]:
+    """Have mypy compare the API with the method that serves it."""
+    return api.key, method
+
+
+_METHODS: Final[dict[int, _Method[Any, Any]]] = dict(
+    (
+        _served(
+            BROKER_REGISTRATION,
+            lambda controller, body, now: controller.brokers.register(body, now),
+        ),
+        _served(
+            BROKER_HEARTBEAT, lambda controller, body, now: controller.brokers.heartbeat(body, now)
+        ),
+        _served(ALTER_PARTITION, lambda controller, body, now: controller.partitions.alter(body)),
+        _served(
+            ALLOCATE_PRODUCER_IDS,
+            lambda controller, body, now: controller.allocate_producer_ids(body),
+        ),
+    )
+)
+
+NOT_CONTROLLER: Final[Any] = {"error_code": errors.NotController.code}
 
 
 class ControllerService:
@@ -38,14 +55,19 @@ class ControllerService:
         self._now = asyncio.get_running_loop().time
 
     @staticmethod
-    def serves(api: Api) -> bool:
+    def serves(api: AnyApi) -> bool:
         """Tell whether brokers send this API to controllers."""
         return api.key in _METHODS
 
-    def perform(self, api: Api, body: Body, reply: Reply) -> None:
+    def perform(
+        self,
+        api: Api[RequestBody, ResponseBody],
+        body: RequestBody,
+        reply: Callable[[ResponseBody], None],
+    ) -> None:
         """Answer a broker's request, with NotController if this node's is not active."""
         method = _METHODS[api.key]
-        responses: list[Body] = []
+        responses: list[ResponseBody] = []
 
         def action(controller: Controller) -> None:
             responses.append(method(controller, body, self._now()))

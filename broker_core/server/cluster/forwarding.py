@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.protocol.definitions import (
@@ -33,10 +33,16 @@ from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.security.principal import Principal
 from broker_core.server.cluster.channel import ControllerChannel
 from broker_core.server.network.peer import decode_response, encode_request
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.network.session import ClientSession, ListenerSecurity
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        CreateTopicsRequest,
+        CreateTopicsResponseTopic,
+        EnvelopeRequest,
+        EnvelopeResponse,
+    )
     from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
@@ -64,19 +70,19 @@ FORWARDED: Final = frozenset(
 )
 
 
-def forward(channel: ControllerChannel, request: Request) -> None:
+def forward(channel: ControllerChannel, request: AnyRequest) -> None:
     """Have the active controller answer; disconnect a client that gets no answer in time."""
     header = request.header
     frame = encode_request(
         header.api, header.version, header.correlation_id, request.client_id.encode(), request.body
     )
 
-    def answered(answer: dict[str, Any] | None) -> None:
+    def answered(answer: EnvelopeResponse | None) -> None:
         if answer is None or answer["error_code"] != errors.NONE:
             logger.warning("%s: no controller answers", header.api.name)
             request.disconnect()
             return
-        data = bytes(answer["response_data"])
+        data = bytes(answer["response_data"] or b"")
         request.reply_encoded([len(data).to_bytes(_LENGTH_BYTES, "big") + data])
 
     _send(channel, frame, request.principal, request.host, answered)
@@ -87,18 +93,14 @@ def _send(
     frame: bytes,
     principal: Principal,
     host: str,
-    answered: Callable[[dict[str, Any] | None], None],
+    answered: Callable[[EnvelopeResponse | None], None],
 ) -> None:
-    channel.send(
-        ENVELOPE,
-        {
-            "request_data": frame[_LENGTH_BYTES:],
-            "request_principal": str(principal).encode(),
-            "client_host_address": _packed(host),
-        },
-        answered,
-        timeout_s=_TIMEOUT_S,
-    )
+    body: EnvelopeRequest = {
+        "request_data": frame[_LENGTH_BYTES:],
+        "request_principal": str(principal).encode(),
+        "client_host_address": _packed(host),
+    }
+    channel.send(ENVELOPE, body, answered, timeout_s=_TIMEOUT_S)
 
 
 def create_topic(
@@ -108,34 +110,29 @@ def create_topic(
     factor: int,
     configs: Mapping[str, str],
     principal: Principal,
-    answered: Callable[[list[dict[str, Any]]], None],
+    answered: Callable[[Sequence[CreateTopicsResponseTopic]], None],
 ) -> None:
     """Have a topic created for `principal`; `answered` gets the results, [] if none arrive."""
     version = CREATE_TOPICS.versions[1]
-    frame = encode_request(
-        CREATE_TOPICS,
-        version,
-        0,
-        b"",
-        {
-            "topics": [
-                {
-                    "name": name,
-                    "num_partitions": partitions,
-                    "replication_factor": factor,
-                    "assignments": [],
-                    "configs": [{"name": key, "value": value} for key, value in configs.items()],
-                }
-            ],
-            "timeout_ms": int(_TIMEOUT_S * 1000),
-            "validate_only": False,
-        },
-    )
+    body: CreateTopicsRequest = {
+        "topics": [
+            {
+                "name": name,
+                "num_partitions": partitions,
+                "replication_factor": factor,
+                "assignments": [],
+                "configs": [{"name": key, "value": value} for key, value in configs.items()],
+            }
+        ],
+        "timeout_ms": int(_TIMEOUT_S * 1000),
+        "validate_only": False,
+    }
+    frame = encode_request(CREATE_TOPICS, version, 0, b"", body)
 
-    def opened(answer: dict[str, Any] | None) -> None:
-        results: list[dict[str, Any]] = []
+    def opened(answer: EnvelopeResponse | None) -> None:
+        results: Sequence[CreateTopicsResponseTopic] = ()
         if answer is not None and answer["error_code"] == errors.NONE:
-            data = memoryview(bytes(answer["response_data"]))
+            data = memoryview(bytes(answer["response_data"] or b""))
             results = decode_response(CREATE_TOPICS, version, data)["topics"]
         answered(results)
 
@@ -174,12 +171,14 @@ class _Envelope:
 
     sends_files = False
 
-    def __init__(self, outer: Request, session: ClientSession, host: str) -> None:
+    def __init__(
+        self, outer: Request[EnvelopeRequest, EnvelopeResponse], session: ClientSession, host: str
+    ) -> None:
         self._outer = outer
         self.session = session
         self.peer_host = host
 
-    def answered(self, request: Request) -> None:
+    def answered(self, request: AnyRequest) -> None:
         """See ResponseSink."""
         # There are no parts that are sent from files, because `sends_files` is False.
         parts = [
@@ -201,7 +200,7 @@ class _Envelope:
         """See ResponseSink; the client is not connected to this broker."""
 
 
-def open_envelope(broker: Broker, outer: Request) -> None:
+def open_envelope(broker: Broker, outer: Request[EnvelopeRequest, EnvelopeResponse]) -> None:
     """Answer a request that another broker has forwarded."""
     body = outer.body
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.cluster.brokers import PROTOCOLS
@@ -17,6 +17,13 @@ from broker_core.protocol.definitions import BROKER_HEARTBEAT, BROKER_REGISTRATI
 from broker_core.server.cluster.channel import ControllerChannel
 from broker_core.server.cluster.clean_shutdown import CleanShutdownFile
 from waylog.process.background import spawn
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        BrokerHeartbeatRequest,
+        BrokerHeartbeatResponse,
+        BrokerRegistrationRequest,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +65,7 @@ class BrokerLifecycle:
         self._heartbeats: asyncio.Task[None] | None = None
         self._wants_shut_down = False
         self._may_shut_down = asyncio.Event()
-        self._registration: dict[str, Any] = {}
+        self._registration: BrokerRegistrationRequest
 
     @property
     def is_fenced(self) -> bool:
@@ -79,7 +86,7 @@ class BrokerLifecycle:
     def _silent_s_max(self) -> float:
         return max(_SILENT_S_MIN, 2 * self._config.heartbeat_interval_ms / 1000)
 
-    def _heard(self, answer: dict[str, Any] | None) -> None:
+    def _heard(self, answer: BrokerHeartbeatResponse | None) -> None:
         now = self._now()
         silent_s = now - self._heard_at
         if answer is not None:
@@ -113,6 +120,7 @@ class BrokerLifecycle:
             ],
             "features": [],
             "rack": self._config.rack,
+            "is_migrating_zk_broker": False,
             "log_dirs": [],
             "previous_broker_epoch": self.life.former_epoch,
         }
@@ -153,17 +161,14 @@ class BrokerLifecycle:
         interval_s = self._config.heartbeat_interval_ms / 1000
         while True:
             self._wake.clear()
-            answer = await self._channel.call(
-                BROKER_HEARTBEAT,
-                {
-                    "broker_id": self._config.node_id,
-                    "broker_epoch": self.epoch,
-                    "current_metadata_offset": self._image().offset - 1,
-                    "want_fence": False,
-                    "want_shut_down": self._wants_shut_down,
-                },
-                timeout_s=interval_s,
-            )
+            heartbeat: BrokerHeartbeatRequest = {
+                "broker_id": self._config.node_id,
+                "broker_epoch": self.epoch,
+                "current_metadata_offset": self._image().offset - 1,
+                "want_fence": False,
+                "want_shut_down": self._wants_shut_down,
+            }
+            answer = await self._channel.call(BROKER_HEARTBEAT, heartbeat, timeout_s=interval_s)
             self._heard(answer)
             if answer is not None:
                 await self._take(answer)
@@ -175,7 +180,7 @@ class BrokerLifecycle:
             except TimeoutError:
                 continue
 
-    async def _take(self, answer: dict[str, Any]) -> None:
+    async def _take(self, answer: BrokerHeartbeatResponse) -> None:
         code = answer["error_code"]
         if code in {errors.StaleBrokerEpoch.code, errors.BrokerIdNotRegistered.code}:
             # The controllers have lost their metadata, or another process has registered the id.

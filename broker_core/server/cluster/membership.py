@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.cluster.image import BrokerImage, ClusterImage, ImageChanges
@@ -41,10 +41,14 @@ from broker_core.server.cluster.quorum_node import QuorumNode
 from broker_core.server.cluster.watch import BrokerWatch, is_refused
 from broker_core.server.handlers import api_versions, sasl
 from broker_core.server.network.network import Network
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest
 from broker_core.server.settings.admin_operations import AdminOperations, Done
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        CreateTopicsResponseTopic,
+        DescribeQuorumResponsePartition,
+    )
     from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
@@ -201,7 +205,7 @@ class Cluster:
         """This node's part of the quorum."""
         return self._shell
 
-    def describe_quorum(self) -> dict[str, Any] | None:
+    def describe_quorum(self) -> DescribeQuorumResponsePartition | None:
         """Describe the metadata log for DescribeQuorum; None if another node is its leader."""
         return quorum_description(self._shell, self._broker.now_ms())
 
@@ -303,7 +307,7 @@ class Cluster:
             return
         self._creating.add(name)
 
-        def answered(results: list[dict[str, Any]]) -> None:
+        def answered(results: Sequence[CreateTopicsResponseTopic]) -> None:
             self._creating.discard(name)
             for each in results:
                 if each["error_code"] not in {errors.NONE, errors.TopicAlreadyExists.code}:
@@ -315,14 +319,14 @@ class Cluster:
 
     # ---------------------------------------------------------------------------- requests
 
-    def forwards(self, request: Request) -> bool:
+    def forwards(self, request: AnyRequest) -> bool:
         """Tell whether a request is for the controller, and forward it in that case."""
         if request.header.api.key not in FORWARDED or self.is_active:
             return False
         forward(self.channel, request)
         return True
 
-    def _handle(self, request: Request) -> None:
+    def _handle(self, request: AnyRequest) -> None:
         """Handle a request from the controller's listener."""
         key = request.header.api.key
         if key not in _LOGIN and not authorize(self._broker, request):
@@ -341,14 +345,14 @@ class Cluster:
         else:
             _LOGIN[key](self._broker, request)
 
-    def _handle_quorum(self, request: Request) -> None:
+    def _handle_quorum(self, request: AnyRequest) -> None:
         asked, known = request.body["cluster_id"], self.image.cluster_id
         if asked is not None and known is not None and asked != known:
             request.reply({"error_code": errors.InconsistentClusterId.code})
             return
 
         def answered(answer: Answer) -> None:
-            request.reply({"error_code": errors.NONE} | wire.encode_answer(answer))
+            request.reply({"error_code": errors.NONE, **wire.encode_answer(answer)})
 
         try:
             decoded = wire.decode_request(request.header.api, request.body)
@@ -358,7 +362,7 @@ class Cluster:
         self._shell.receive(decoded, answered)
 
 
-_LOGIN: Final[dict[int, Callable[[Broker, Request], None]]] = {
+_LOGIN: Final[dict[int, Callable[[Broker, AnyRequest], None]]] = {
     api_versions.API_KEY: api_versions.handle_controller,
     SASL_HANDSHAKE.key: sasl.handle_handshake,
     SASL_AUTHENTICATE.key: sasl.handle_authenticate,

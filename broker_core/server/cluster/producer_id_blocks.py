@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.protocol.definitions import ALLOCATE_PRODUCER_IDS
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AllocateProducerIdsRequest,
+        AllocateProducerIdsResponse,
+    )
     from broker_core.server.cluster.membership import Cluster
 
 #: Share of a block that is used up when the next block is requested.
@@ -46,13 +50,13 @@ class ProducerIdBlocks:
             return
         self._is_asking = True
 
-        def answered(answer: dict[str, Any] | None) -> None:
+        def answered(answer: AllocateProducerIdsResponse | None) -> None:
             self._is_asking = False
             if answer is not None and answer["error_code"] == errors.NONE:
                 self._following = answer["producer_id_start"], answer["producer_id_len"]
 
-        self._cluster.channel.send(
-            ALLOCATE_PRODUCER_IDS,
-            {"broker_id": self._broker_id, "broker_epoch": self._cluster.lifecycle.epoch},
-            answered,
-        )
+        body: AllocateProducerIdsRequest = {
+            "broker_id": self._broker_id,
+            "broker_epoch": self._cluster.lifecycle.epoch,
+        }
+        self._cluster.channel.send(ALLOCATE_PRODUCER_IDS, body, answered)

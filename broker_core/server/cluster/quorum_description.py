@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING
 
 from broker_core.quorum.entries import ReplicaKey
 from broker_core.quorum.roles import FollowerProgress, Leader
 from broker_core.server.cluster.quorum_node import QuorumNode
 from broker_core.server.cluster.wire import directory_bytes
 
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeQuorumResponseCurrentVoter,
+        DescribeQuorumResponsePartition,
+    )
 
-def quorum_description(shell: QuorumNode, now_ms: int) -> dict[str, Any] | None:
+
+def quorum_description(shell: QuorumNode, now_ms: int) -> DescribeQuorumResponsePartition | None:
     """Return leader, voters and observers; None if this node is not the leader."""
     replica = shell.node.replica
     role = replica.role
@@ -20,7 +26,9 @@ def quorum_description(shell: QuorumNode, now_ms: int) -> dict[str, Any] | None:
     now = asyncio.get_running_loop().time()
     end_offset = replica.log.end_offset
 
-    def describe(key: ReplicaKey, progress: FollowerProgress | None) -> dict[str, Any]:
+    def describe(
+        key: ReplicaKey, progress: FollowerProgress | None
+    ) -> DescribeQuorumResponseCurrentVoter:
         fetched_ms = now_ms
         offset = end_offset
         if progress is not None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -25,7 +25,7 @@ from broker_core.cluster.settings_records import scram_records
 from broker_core.configuration.config import BrokerConfig
 from broker_core.environment import Environment
 from broker_core.log.config import LogConfig
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.quorum.entries import ReplicaKey
 from broker_core.quorum.file_store import FileElectionStore, FileMetadataLog
 from broker_core.quorum.messages import Answer, FetchAnswer, FetchRequest, Outgoing, Request
@@ -299,7 +299,7 @@ class QuorumNode:
             return
         peer.send(api, api.versions[1], body, partial(self._answered, outgoing, api))
 
-    def _answered(self, outgoing: Outgoing, api: Api, body: dict[str, Any] | None) -> None:
+    def _answered(self, outgoing: Outgoing, api: AnyApi, body: Mapping[str, object] | None) -> None:
         answer: Answer | None = None
         if body is not None and body["error_code"] == errors.NONE:
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_core.cluster.image import ClusterImage, ImageChanges, PartitionImage
 from broker_core.configuration.config import BrokerConfig
@@ -14,7 +14,7 @@ from broker_core.coordinator.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.log.log import Log
 from broker_core.protocol.definitions import ALTER_PARTITION
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import Api, RequestBody, ResponseBody
 from broker_core.security.tls import client_context
 from broker_core.server.network.peer import Peer
 from broker_core.server.partitions.partition import Partition
@@ -25,6 +25,10 @@ from broker_core.server.partitions.topics import Topic
 from waylog.config import ConfigError, Endpoint
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterPartitionRequest,
+        AlterPartitionResponse,
+    )
     from broker_core.server.cluster.membership import Cluster
     from broker_core.server.runtime import Broker
 
@@ -149,7 +153,7 @@ class Replication:
         return self._cluster.image
 
     def alter_partition(
-        self, body: dict[str, Any], answered: Callable[[dict[str, Any] | None], None]
+        self, body: AlterPartitionRequest, answered: Callable[[AlterPartitionResponse | None], None]
     ) -> None:
         """Send AlterPartition to the controller."""
         self._cluster.channel.send(ALTER_PARTITION, body, answered)
@@ -176,10 +180,10 @@ class Replication:
     def send(
         self,
         broker_id: int,
-        api: Api,
+        api: Api[RequestBody, ResponseBody],
         version: int,
-        body: dict[str, Any],
-        answered: Callable[[dict[str, Any] | None], None],
+        body: RequestBody,
+        answered: Callable[[ResponseBody | None], None],
     ) -> None:
         """Send a request to a broker; `answered` gets None without an answer."""
         peer = self._peers.get(broker_id)

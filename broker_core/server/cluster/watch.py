@@ -13,7 +13,7 @@ from typing import Final
 
 from broker_core import errors
 from broker_core.server.cluster.quorum_node import QuorumNode
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest
 from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class BrokerWatch:
         self._shell = shell
         self._probes: set[asyncio.Task[None]] = set()
 
-    def heard(self, request: Request) -> None:
+    def heard(self, request: AnyRequest) -> None:
         """Watch a connection on which a broker sends heartbeats."""
         broker_id = request.body["broker_id"]
         request.when_lost(lambda: self._disconnected(broker_id))

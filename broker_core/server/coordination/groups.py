@@ -26,7 +26,7 @@ from broker_core.server.partitions.topics import TopicRegistry
 logger = logging.getLogger(__name__)
 
 #: Token of a `Respond` effect: called with the response.
-Answer = Callable[[dict[str, Any]], None]
+Answer = Callable[[Any], None]
 
 
 class _AppendWait:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
@@ -27,13 +27,21 @@ from broker_core.coordinator.transaction_coordinator import (
 from broker_core.protocol import records
 from broker_core.protocol.control_records import EndMarker, build_end_marker
 from broker_core.protocol.definitions import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import Api, RequestBody, ResponseBody
 from broker_core.server.coordination.coordinator_shards import CoordinatorShards
 from broker_core.server.coordination.groups import Groups, coordinator_error
 from broker_core.server.coordination.internal_topic import InternalTopic, read_back
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import AppendWaiter, Partition
 from broker_core.server.partitions.topics import TopicRegistry
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersResponse,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -128,10 +136,10 @@ class RemoteBrokers(Protocol):
     def send(
         self,
         broker_id: int,
-        api: Api,
+        api: Api[RequestBody, ResponseBody],
         version: int,
-        body: dict[str, Any],
-        answered: Callable[[dict[str, Any] | None], None],
+        body: RequestBody,
+        answered: Callable[[ResponseBody | None], None],
     ) -> None:
         """Send a request to a broker; `answered` gets None without an answer."""
 
@@ -281,7 +289,7 @@ class Transactions:
             decided(errors.CoordinatorNotAvailable.code)
             return
         topic, partition = place
-        body = {
+        body: AddPartitionsToTxnRequest = {
             "transactions": [
                 {
                     "transactional_id": producer.transactional_id,
@@ -293,7 +301,7 @@ class Transactions:
             ]
         }
 
-        def answered(answer: dict[str, Any] | None) -> None:
+        def answered(answer: AddPartitionsToTxnResponse | None) -> None:
             if answer is None:
                 decided(errors.CoordinatorNotAvailable.code)
             elif answer["error_code"]:
@@ -387,7 +395,7 @@ class Transactions:
         for topic, partition in places:
             topics.setdefault(topic, []).append(partition)
             wait.expect()
-        body = {
+        body: WriteTxnMarkersRequest = {
             "markers": [
                 {
                     "producer_id": producer[0],
@@ -398,11 +406,12 @@ class Transactions:
                         for name, indexes in topics.items()
                     ],
                     "coordinator_epoch": marker.coordinator_epoch,
+                    "transaction_version": 0,
                 }
             ]
         }
 
-        def answered(answer: dict[str, Any] | None) -> None:
+        def answered(answer: WriteTxnMarkersResponse | None) -> None:
             codes = dict.fromkeys(places, errors.NotLeaderOrFollower.code)
             for found in answer["markers"] if answer is not None else ():
                 for topic in found["topics"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_core import errors
 from broker_core.security.acl import Acl, AclFilter
@@ -14,12 +14,25 @@ from broker_core.server.network.request import Request
 from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        CreateAclsRequest,
+        CreateAclsResponse,
+        CreateAclsResponseResult,
+        DeleteAclsRequest,
+        DeleteAclsResponse,
+        DeleteAclsResponseFilterResult,
+        DeleteAclsResponseMatchingAcl,
+        DescribeAclsRequest,
+        DescribeAclsResponse,
+        DescribeAclsResponseAcl,
+        DescribeAclsResponseResource,
+    )
     from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
 
-def _rule(acl: Acl) -> dict[str, Any]:
+def _rule(acl: Acl) -> DescribeAclsResponseAcl:
     return {
         "principal": acl.principal,
         "host": acl.host,
@@ -28,38 +41,39 @@ def _rule(acl: Acl) -> dict[str, Any]:
     }
 
 
-def _resource(acl: Acl) -> dict[str, Any]:
-    return {
-        "resource_type": acl.resource_type,
-        "resource_name": acl.resource_name,
-        "pattern_type": acl.pattern_type,
-    }
-
-
-def handle_describe(broker: Broker, request: Request) -> None:
+def handle_describe(
+    broker: Broker, request: Request[DescribeAclsRequest, DescribeAclsResponse]
+) -> None:
     """Answer a DescribeAcls request."""
     try:
         found = require(broker.authorizer).find(AclFilter.parse(request.body))
     except errors.BrokerError as error:
         request.reply({"error_code": error.code, "error_message": str(error), "resources": []})
         return
-    resources = []
+    resources: list[DescribeAclsResponseResource] = []
     for resource, acls in groupby(found, key=lambda acl: acl[:3]):
         rules = list(acls)
-        resources.append(_resource(rules[0]) | {"acls": [_rule(acl) for acl in rules]})
+        resources.append(
+            {
+                "resource_type": rules[0].resource_type,
+                "resource_name": rules[0].resource_name,
+                "pattern_type": rules[0].pattern_type,
+                "acls": [_rule(acl) for acl in rules],
+            }
+        )
         assert resource == rules[0][:3]
     request.reply({"error_code": errors.NONE, "error_message": None, "resources": resources})
 
 
-def handle_create(broker: Broker, request: Request) -> None:
+def handle_create(broker: Broker, request: Request[CreateAclsRequest, CreateAclsResponse]) -> None:
     """Answer a CreateAcls request."""
-    results: list[dict[str, Any]] = []
+    results: list[CreateAclsResponseResult] = []
     creations = request.body["creations"]
 
     def create(authority: AdminOperations) -> None:
         wanted: list[Acl] = []
         for asked in creations:
-            result: dict[str, Any] = {"error_code": errors.NONE, "error_message": None}
+            result: CreateAclsResponseResult = {"error_code": errors.NONE, "error_message": None}
             results.append(result)
             try:
                 authorizer = require(authority.authorizer)
@@ -75,12 +89,12 @@ def handle_create(broker: Broker, request: Request) -> None:
             logger.info("%s creates %d ACLs", request.principal, len(wanted))
             authority.save()
 
-    broker.administer(create, answer_each(request, {"results": results}, results))
+    broker.administer(create, answer_each(lambda: request.reply({"results": results}), results))
 
 
-def handle_delete(broker: Broker, request: Request) -> None:
+def handle_delete(broker: Broker, request: Request[DeleteAclsRequest, DeleteAclsResponse]) -> None:
     """Answer a DeleteAcls request."""
-    results: list[dict[str, Any]] = []
+    results: list[DeleteAclsResponseFilterResult] = []
     filters = request.body["filters"]
 
     def delete(authority: AdminOperations) -> None:
@@ -94,8 +108,15 @@ def handle_delete(broker: Broker, request: Request) -> None:
                 )
                 continue
             gone.update(found)
-            matching = [
-                _resource(acl) | _rule(acl) | {"error_code": errors.NONE, "error_message": None}
+            matching: list[DeleteAclsResponseMatchingAcl] = [
+                {
+                    "error_code": errors.NONE,
+                    "error_message": None,
+                    "resource_type": acl.resource_type,
+                    "resource_name": acl.resource_name,
+                    "pattern_type": acl.pattern_type,
+                    **_rule(acl),
+                }
                 for acl in found
             ]
             results.append(
@@ -106,4 +127,6 @@ def handle_delete(broker: Broker, request: Request) -> None:
             logger.info("%s deletes %d ACLs", request.principal, len(gone))
             authority.save()
 
-    broker.administer(delete, answer_each(request, {"filter_results": results}, results))
+    broker.administer(
+        delete, answer_each(lambda: request.reply({"filter_results": results}), results)
+    )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypedDict
 
 from broker_core import errors
-from broker_core.server.network.request import Request
 from broker_core.server.settings.admin_operations import Done
 
+if TYPE_CHECKING:
 
-def answer_each(request: Request, response: dict[str, Any], results: list[dict[str, Any]]) -> Done:
+    class _Result(TypedDict, total=False):
+        error_code: int
+        error_message: str | None
+
+
+def answer_each(reply: Callable[[], None], results: Sequence[_Result]) -> Done:
     """Return a callback that answers when all changes are durable, or with an error for all."""
 
     def done(error: errors.BrokerError | None) -> None:
@@ -18,6 +24,6 @@ def answer_each(request: Request, response: dict[str, Any], results: list[dict[s
                 if not result["error_code"]:
                     result["error_code"] = error.code
                     result["error_message"] = str(error)
-        request.reply(response)
+        reply()
 
     return done

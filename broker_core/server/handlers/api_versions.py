@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.protocol.definitions import ADVERTISED_FROM, APIS, CONTROLLER_APIS
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ApiVersionsRequest,
+        ApiVersionsResponse,
+    )
     from broker_core.server.runtime import Broker
 
 API_KEY: Final = 18
@@ -20,17 +24,21 @@ API_KEY: Final = 18
 _FEATURES: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2}
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: Broker, request: Request[ApiVersionsRequest, ApiVersionsResponse]) -> None:
     """Answer ApiVersions; a client with a too new version learns which one to use (KIP-511)."""
     _answer(request, APIS)
 
 
-def handle_controller(broker: Broker, request: Request) -> None:
+def handle_controller(
+    broker: Broker, request: Request[ApiVersionsRequest, ApiVersionsResponse]
+) -> None:
     """Answer ApiVersions on a controller's listener."""
     _answer(request, CONTROLLER_APIS)
 
 
-def _answer(request: Request, apis: Mapping[int, Api]) -> None:
+def _answer(
+    request: Request[ApiVersionsRequest, ApiVersionsResponse], apis: Mapping[int, AnyApi]
+) -> None:
     served = apis[API_KEY]
     if not served.serves(request.version):
         low, high = served.versions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_core import errors
 from broker_core.server.handlers.administration import answer_each
@@ -11,16 +11,26 @@ from broker_core.server.network.request import Request
 from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
+        AlterClientQuotasResponseEntry,
+        DescribeClientQuotasRequest,
+        DescribeClientQuotasResponse,
+        DescribeClientQuotasResponseEntry,
+    )
     from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
 
-def handle_describe(broker: Broker, request: Request) -> None:
+def handle_describe(
+    broker: Broker, request: Request[DescribeClientQuotasRequest, DescribeClientQuotasResponse]
+) -> None:
     """Answer a DescribeClientQuotas request."""
     body = request.body
     try:
-        entries = [
+        entries: list[DescribeClientQuotasResponseEntry] = [
             {
                 "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
                 "values": [{"key": key, "value": value} for key, value in values.items()],
@@ -33,18 +43,23 @@ def handle_describe(broker: Broker, request: Request) -> None:
     request.reply({"error_code": errors.NONE, "error_message": None, "entries": entries})
 
 
-def handle_alter(broker: Broker, request: Request) -> None:
+def handle_alter(
+    broker: Broker, request: Request[AlterClientQuotasRequest, AlterClientQuotasResponse]
+) -> None:
     """Answer an AlterClientQuotas request."""
     body = request.body
-    results: list[dict[str, Any]] = []
+    results: list[AlterClientQuotasResponseEntry] = []
 
     def alter(authority: AdminOperations) -> None:
         changed = 0
         for asked in body["entries"]:
-            result: dict[str, Any] = {
+            result: AlterClientQuotasResponseEntry = {
                 "error_code": errors.NONE,
                 "error_message": None,
-                "entity": asked["entity"],
+                "entity": [
+                    {"entity_type": each["entity_type"], "entity_name": each["entity_name"]}
+                    for each in asked["entity"]
+                ],
             }
             results.append(result)
             try:
@@ -59,4 +74,4 @@ def handle_alter(broker: Broker, request: Request) -> None:
             logger.info("%s changes %d quotas", request.principal, changed)
             authority.save()
 
-    broker.administer(alter, answer_each(request, {"entries": results}, results))
+    broker.administer(alter, answer_each(lambda: request.reply({"entries": results}), results))

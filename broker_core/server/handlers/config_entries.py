@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_core.log.config import LogConfig
 from broker_core.server.settings.dynamic_config import DYNAMIC
@@ -14,32 +14,34 @@ from broker_core.server.settings.topic_settings import (
 )
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeConfigsResponseConfig,
+        DescribeConfigsResponseSynonym,
+    )
     from broker_core.server.runtime import Broker
 
 # Sources of values (ConfigSource).
 _TOPIC, _OWN, _CLUSTER, _FILE, _DEFAULT = 1, 2, 3, 4, 5
 _OF_GROUP = 8
 
-Entry = dict[str, Any]
-
 #: Listener settings that clients ask for, with defaults: librdkafka's tests learn from this one
 #: when they have to log in again.
 _OF_LISTENERS = {"connections.max.reauth.ms": "0"}
 
 
-def _synonym(name: str, value: str | None, source: int) -> Entry:
+def _synonym(name: str, value: str | None, source: int) -> DescribeConfigsResponseSynonym:
     return {"name": name, "value": value, "source": source}
 
 
 def _entry(
     name: str,
     value: str | None,
-    synonyms: list[Entry],
+    synonyms: list[DescribeConfigsResponseSynonym],
     kind: ConfigType,
     *,
     read_only: bool,
     documentation: str | None,
-) -> Entry:
+) -> DescribeConfigsResponseConfig:
     return {
         "name": name,
         "value": value,
@@ -52,7 +54,7 @@ def _entry(
     }
 
 
-def _of_broker(broker: Broker, name: str) -> Iterator[Entry]:
+def _of_broker(broker: Broker, name: str) -> Iterator[DescribeConfigsResponseSynonym]:
     """Yield the values of a broker property by source, the effective one first."""
     for given, source in (
         (broker.dynamic_config.own, _OWN),
@@ -63,7 +65,9 @@ def _of_broker(broker: Broker, name: str) -> Iterator[Entry]:
             yield _synonym(name, given[name], source)
 
 
-def describe_topic(broker: Broker, config: LogConfig, overrides: dict[str, str]) -> list[Entry]:
+def describe_topic(
+    broker: Broker, config: LogConfig, overrides: dict[str, str]
+) -> list[DescribeConfigsResponseConfig]:
     """Return all settings of a topic."""
     defaults = LogConfig().to_properties()
     entries = []
@@ -97,7 +101,7 @@ def _type_of(value: str) -> ConfigType:
     return ConfigType.STRING
 
 
-def describe_broker(broker: Broker) -> list[Entry]:
+def describe_broker(broker: Broker) -> list[DescribeConfigsResponseConfig]:
     """Return all settings of this broker."""
     entries = {}
     defaults = {name: value for name, value, _ in type(broker.config)().describe()} | _OF_LISTENERS
@@ -119,14 +123,18 @@ def describe_broker(broker: Broker) -> list[Entry]:
         synonyms = list(_of_broker(broker, name))
         if synonyms and name not in entries:
             setting = TOPIC_SETTINGS[topic_name]
-            entries[name] = _described(name, synonyms[0]["value"], synonyms) | {
-                "config_type": setting.type,
-                "documentation": setting.documentation,
-            }
+            entries[name] = _entry(
+                name,
+                synonyms[0]["value"],
+                synonyms,
+                setting.type,
+                read_only=name not in DYNAMIC,
+                documentation=setting.documentation,
+            )
     return [entries[name] for name in sorted(entries)]
 
 
-def describe_group(broker: Broker, group_id: str) -> list[Entry]:
+def describe_group(broker: Broker, group_id: str) -> list[DescribeConfigsResponseConfig]:
     """Return all settings of a group."""
     given = broker.group_settings.of(group_id)
     return [
@@ -142,7 +150,7 @@ def describe_group(broker: Broker, group_id: str) -> list[Entry]:
     ]
 
 
-def describe_all_brokers(broker: Broker) -> list[Entry]:
+def describe_all_brokers(broker: Broker) -> list[DescribeConfigsResponseConfig]:
     """Return the dynamic settings of all brokers."""
     return [
         _described(name, value, [_synonym(name, value, _CLUSTER)])
@@ -150,7 +158,9 @@ def describe_all_brokers(broker: Broker) -> list[Entry]:
     ]
 
 
-def _described(name: str, value: str, synonyms: list[Entry]) -> Entry:
+def _described(
+    name: str, value: str, synonyms: list[DescribeConfigsResponseSynonym]
+) -> DescribeConfigsResponseConfig:
     return _entry(
         name,
         value,

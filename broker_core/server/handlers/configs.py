@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_core import errors
 from broker_core.server.handlers.administration import answer_each
@@ -24,7 +24,26 @@ from broker_core.server.settings.topic_settings import (
 )
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterConfigsRequest,
+        AlterConfigsResponse,
+        AlterConfigsResponseResult,
+        DescribeConfigsRequest,
+        DescribeConfigsRequestResource,
+        DescribeConfigsResponse,
+        DescribeConfigsResponseConfig,
+        DescribeConfigsResponseResult,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponse,
+    )
     from broker_core.server.runtime import Broker
+
+    _Request = (
+        Request[AlterConfigsRequest, AlterConfigsResponse]
+        | Request[IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse]
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +54,26 @@ _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 _RESOURCE_TYPES_FROM: Final = 1
 
+#: Name, value and operation of one change.
+_Change = tuple[str, str | None, int]
 
-def handle_describe(broker: Broker, request: Request) -> None:
+
+class _Alteration(NamedTuple):
+    """The changes to one resource; all its other settings go if they are not incremental."""
+
+    resource_type: int
+    name: str
+    changes: list[_Change]
+    is_incremental: bool
+
+
+def handle_describe(
+    broker: Broker, request: Request[DescribeConfigsRequest, DescribeConfigsResponse]
+) -> None:
     """Answer a DescribeConfigs request."""
-    results: list[dict[str, Any]] = []
+    results: list[DescribeConfigsResponseResult] = []
     for asked in request.body["resources"]:
-        result: dict[str, Any] = {
+        result: DescribeConfigsResponseResult = {
             "error_message": None,
             "resource_type": asked["resource_type"],
             "resource_name": asked["resource_name"],
@@ -52,19 +85,19 @@ def handle_describe(broker: Broker, request: Request) -> None:
             result["error_code"] = error.code
             result["error_message"] = str(error)
             continue
-        left_out: dict[str, Any] = {}
-        if not request.body["include_synonyms"]:
-            left_out["synonyms"] = []
-        if not request.body["include_documentation"]:
-            left_out["documentation"] = None
+        for entry in entries:
+            if not request.body["include_synonyms"]:
+                entry["synonyms"] = []
+            if not request.body["include_documentation"]:
+                entry["documentation"] = None
         keys = asked["configuration_keys"]
-        result["configs"] = [
-            entry | left_out for entry in entries if not keys or entry["name"] in keys
-        ]
+        result["configs"] = [entry for entry in entries if not keys or entry["name"] in keys]
     request.reply({"results": results})
 
 
-def _entries(broker: Broker, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def _entries(
+    broker: Broker, asked: DescribeConfigsRequestResource
+) -> list[DescribeConfigsResponseConfig]:
     if asked["resource_type"] == _TOPIC:
         topic = _topic(broker, asked["resource_name"])
         return describe_topic(broker, topic.config, topic.overrides)
@@ -82,9 +115,9 @@ def _topic(broker: Broker, name: str) -> Topic:
     return topic
 
 
-def _is_for_all(broker: Broker, asked: dict[str, Any]) -> bool:
+def _is_for_all(broker: Broker, asked: DescribeConfigsRequestResource) -> bool:
     """Tell whether a request is for all brokers, not this one; raises InvalidRequest if neither."""
-    _check_broker_type(asked)
+    _check_broker_type(asked["resource_type"])
     name = asked["resource_name"]
     if name not in {"", str(broker.node_id)}:
         raise errors.InvalidRequest(
@@ -93,95 +126,118 @@ def _is_for_all(broker: Broker, asked: dict[str, Any]) -> bool:
     return not name
 
 
-def handle_alter(broker: Broker, request: Request) -> None:
+def handle_alter(
+    broker: Broker, request: Request[AlterConfigsRequest, AlterConfigsResponse]
+) -> None:
     """Answer AlterConfigs, which replaces all settings of a resource."""
-    _alter(broker, request, incremental=False)
-
-
-def handle_incremental_alter(broker: Broker, request: Request) -> None:
-    """Answer an IncrementalAlterConfigs request."""
-    _alter(broker, request, incremental=True)
-
-
-def _alter(broker: Broker, request: Request, *, incremental: bool) -> None:
-    responses: list[dict[str, Any]] = []
-    named = Counter(
-        (each["resource_type"], each["resource_name"]) for each in request.body["resources"]
+    _alter(
+        broker,
+        request,
+        [
+            _Alteration(
+                each["resource_type"],
+                each["resource_name"],
+                [(setting["name"], setting["value"], _SET) for setting in each["configs"]],
+                is_incremental=False,
+            )
+            for each in request.body["resources"]
+        ],
     )
-    body = request.body
+
+
+def handle_incremental_alter(
+    broker: Broker,
+    request: Request[IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse],
+) -> None:
+    """Answer an IncrementalAlterConfigs request."""
+    _alter(
+        broker,
+        request,
+        [
+            _Alteration(
+                each["resource_type"],
+                each["resource_name"],
+                [
+                    (setting["name"], setting["value"], setting["config_operation"])
+                    for setting in each["configs"]
+                ],
+                is_incremental=True,
+            )
+            for each in request.body["resources"]
+        ],
+    )
+
+
+def _alter(broker: Broker, request: _Request, alterations: list[_Alteration]) -> None:
+    results: list[AlterConfigsResponseResult] = []
+    named = Counter((each.resource_type, each.name) for each in alterations)
+    validate_only = request.body["validate_only"]
 
     def alter(authority: AdminOperations) -> None:
-        for asked in body["resources"]:
-            response: dict[str, Any] = {
+        for asked in alterations:
+            result: AlterConfigsResponseResult = {
                 "error_code": errors.NONE,
                 "error_message": None,
-                "resource_type": asked["resource_type"],
-                "resource_name": asked["resource_name"],
+                "resource_type": asked.resource_type,
+                "resource_name": asked.name,
             }
-            responses.append(response)
+            results.append(result)
             try:
-                if named[asked["resource_type"], asked["resource_name"]] > 1:
+                if named[asked.resource_type, asked.name] > 1:
                     raise errors.InvalidRequest("Each resource must appear at most once.")
-                if asked["resource_type"] == _GROUP:
-                    _alter_group(broker, authority, asked, incremental, body["validate_only"])
+                if asked.resource_type == _GROUP:
+                    _alter_group(broker, authority, asked, validate_only)
                     continue
-                change = _alter_topic if asked["resource_type"] == _TOPIC else _alter_broker
-                change(authority, asked, incremental, body["validate_only"])
+                change = _alter_topic if asked.resource_type == _TOPIC else _alter_broker
+                change(authority, asked, validate_only)
             except errors.BrokerError as error:
-                response["error_code"] = error.code
-                response["error_message"] = str(error)
+                result["error_code"] = error.code
+                result["error_message"] = str(error)
 
-    broker.administer(alter, answer_each(request, {"responses": responses}, responses))
+    broker.administer(alter, answer_each(lambda: request.reply({"responses": results}), results))
 
 
-def _alter_topic(
-    authority: AdminOperations, asked: dict[str, Any], incremental: bool, validate_only: bool
-) -> None:
-    name = asked["resource_name"]
+def _alter_topic(authority: AdminOperations, asked: _Alteration, validate_only: bool) -> None:
+    name = asked.name
     overrides, config = authority.topic_settings(name)
-    present = overrides if incremental else {}
-    changed = _changed(present, config.to_properties(), asked["configs"], incremental)
+    present = overrides if asked.is_incremental else {}
+    changed = _changed(present, config.to_properties(), asked.changes)
     authority.change_topic(name, changed, validate_only=validate_only)
 
 
 def _alter_group(
     broker: Broker,
     authority: AdminOperations,
-    asked: dict[str, Any],
-    incremental: bool,
+    asked: _Alteration,
     validate_only: bool,
 ) -> None:
-    group_id, settings = asked["resource_name"], broker.group_settings
+    group_id, settings = asked.name, broker.group_settings
     if not group_id:
         raise errors.InvalidRequest("A group needs an id.")
-    present = authority.group_settings(group_id) if incremental else {}
-    properties = _changed(present, settings.effective(group_id), asked["configs"], incremental)
+    present = authority.group_settings(group_id) if asked.is_incremental else {}
+    properties = _changed(present, settings.effective(group_id), asked.changes)
     settings.check(properties)
     if not validate_only:
         authority.change_group(group_id, properties)
         logger.info("settings of group %s: %s", group_id, properties)
 
 
-def _check_broker_type(asked: dict[str, Any]) -> None:
-    if asked["resource_type"] != _BROKER:
-        raise errors.InvalidRequest(
-            f"resources of type {asked['resource_type']} have no settings here"
-        )
+def _check_broker_type(resource_type: int) -> None:
+    if resource_type != _BROKER:
+        raise errors.InvalidRequest(f"resources of type {resource_type} have no settings here")
 
 
-def _alter_broker(
-    authority: AdminOperations, asked: dict[str, Any], incremental: bool, validate_only: bool
-) -> None:
-    _check_broker_type(asked)
-    name = asked["resource_name"]
+def _alter_broker(authority: AdminOperations, asked: _Alteration, validate_only: bool) -> None:
+    _check_broker_type(asked.resource_type)
+    name = asked.name
     for_all = not name
     dynamic = authority.dynamic_config(name)
     before = dynamic.of(name)
     effective = {
         name: value for name, value, _ in dynamic.effective().describe() if value is not None
     }
-    present = before if incremental else {}
-    properties = _changed(present, effective, asked["configs"], incremental)
+    present = before if asked.is_incremental else {}
+    properties = _changed(present, effective, asked.changes)
     dynamic.check(properties, for_all=for_all)
     if validate_only:
         return
@@ -197,17 +253,14 @@ def _is_list(name: str) -> bool:
 def _changed(
     present: dict[str, str],
     effective: dict[str, str],
-    changes: list[dict[str, Any]],
-    incremental: bool,
+    changes: list[_Change],
 ) -> dict[str, str]:
     """Return the settings after the changes; raises InvalidConfig, InvalidRequest."""
-    names = [change["name"] for change in changes]
+    names = [name for name, _, _ in changes]
     if len(set(names)) < len(names):
         raise errors.InvalidRequest("Error due to duplicate config keys")
     properties = dict(present)
-    for change in changes:
-        name, value = change["name"], change["value"]
-        operation = change["config_operation"] if incremental else _SET
+    for name, value, operation in changes:
         if operation == _DELETE:
             properties.pop(name, None)
         elif value is None:
@@ -233,7 +286,9 @@ def _edited_list(effective: str, value: str, operation: int) -> str:
     return ",".join(present)
 
 
-def handle_list_resources(broker: Broker, request: Request) -> None:
+def handle_list_resources(
+    broker: Broker, request: Request[ListConfigResourcesRequest, ListConfigResourcesResponse]
+) -> None:
     """Answer ListConfigResources; version 0 asks for client metrics, of which there are none."""
     if request.version < _RESOURCE_TYPES_FROM:
         request.reply({"error_code": errors.NONE, "config_resources": []})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.coordinator.consumer_group import ConsumerGroup
@@ -13,6 +13,15 @@ from broker_core.server.handlers.metadata import GROUP_OPERATIONS
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+        ConsumerGroupDescribeResponseGroup,
+        ConsumerGroupDescribeResponseMember,
+        ConsumerGroupDescribeResponseTopicPartition,
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
     from broker_core.server.runtime import Broker
 
 _MEMBER_ID_FROM_CLIENT_FROM: Final = 1
@@ -21,7 +30,9 @@ _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
-def handle_heartbeat(broker: Broker, request: Request) -> None:
+def handle_heartbeat(
+    broker: Broker, request: Request[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse]
+) -> None:
     """Answer a ConsumerGroupHeartbeat request."""
     body = request.body
     owned = body["topic_partitions"]
@@ -51,11 +62,13 @@ def handle_heartbeat(broker: Broker, request: Request) -> None:
     groups.perform()
 
 
-def handle_describe(broker: Broker, request: Request) -> None:
+def handle_describe(
+    broker: Broker, request: Request[ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse]
+) -> None:
     """Answer a ConsumerGroupDescribe request."""
     broker.groups.catch_up()
     operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
-    described: list[dict[str, Any]] = []
+    described: list[ConsumerGroupDescribeResponseGroup] = []
     for group_id in request.body["group_ids"]:
         group = broker.groups.coordinator.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -74,7 +87,7 @@ def handle_describe(broker: Broker, request: Request) -> None:
     request.reply({"groups": described})
 
 
-def _describe(broker: Broker, group: ConsumerGroup) -> dict[str, Any]:
+def _describe(broker: Broker, group: ConsumerGroup) -> ConsumerGroupDescribeResponseGroup:
     return {
         "error_code": errors.NONE,
         "group_id": group.group_id,
@@ -88,7 +101,7 @@ def _describe(broker: Broker, group: ConsumerGroup) -> dict[str, Any]:
 
 def _describe_member(
     broker: Broker, group: ConsumerGroup, member: ConsumerMember
-) -> dict[str, Any]:
+) -> ConsumerGroupDescribeResponseMember:
     target = group.target.get(member.member_id, NO_PLACES)
     return {
         "member_id": member.member_id,
@@ -105,9 +118,9 @@ def _describe_member(
     }
 
 
-def _named(broker: Broker, places: Places) -> list[dict[str, Any]]:
+def _named(broker: Broker, places: Places) -> list[ConsumerGroupDescribeResponseTopicPartition]:
     return [
-        each | {"topic_name": topic.name}
+        {"topic_id": each["topic_id"], "topic_name": topic.name, "partitions": each["partitions"]}
         for each in group_places(places)
         if (topic := broker.topics.by_id(each["topic_id"])) is not None
     ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.environment import FileSlice
@@ -18,6 +18,15 @@ from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.topics import Topic
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        FetchRequest,
+        FetchRequestPartition,
+        FetchRequestTopic,
+        FetchResponse,
+        FetchResponseAbortedTransaction,
+        FetchResponsePartition,
+        FetchResponseResult,
+    )
     from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
@@ -33,7 +42,7 @@ _GATHER_S: Final = 0.002
 _GATHER_BYTES: Final = 64 * 1024
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: Broker, request: Request[FetchRequest, FetchResponse]) -> None:
     """Answer a Fetch request, now or later."""
     body = request.body
     replica_id, broker_epoch = _replica(body)
@@ -59,7 +68,7 @@ def handle(broker: Broker, request: Request) -> None:
         fetch.wait(missing)
 
 
-def _replica(body: dict[str, Any]) -> tuple[int, int]:
+def _replica(body: FetchRequest) -> tuple[int, int]:
     """Return (broker id, broker epoch) of a follower, (-1, -1) for a consumer."""
     state = body["replica_state"]
     if state is not None:
@@ -72,7 +81,7 @@ class _Place:
 
     __slots__ = ("asked", "code", "had_nothing_at", "index", "partition", "result")
 
-    def __init__(self, topic: Topic | None, asked: dict[str, Any], code: int) -> None:
+    def __init__(self, topic: Topic | None, asked: FetchRequestPartition, code: int) -> None:
         self.asked = asked
         self.index: int = asked["partition"]
         #: Error code if the partition cannot be read.
@@ -80,7 +89,7 @@ class _Place:
         self.partition: Partition | None = None
         #: High watermark and log start offset at which there was nothing to read.
         self.had_nothing_at: tuple[int, int] | None = None
-        self.result: dict[str, Any] = {}
+        self.result: FetchResponsePartition = {}
         if topic is not None:
             try:
                 self.partition = topic.partition(self.index)
@@ -110,7 +119,7 @@ class _Fetch:
     def __init__(
         self,
         broker: Broker,
-        request: Request,
+        request: Request[FetchRequest, FetchResponse],
         session: FetchSession | None,
         *,
         is_incremental: bool,
@@ -120,7 +129,7 @@ class _Fetch:
         self._request = request
         self._session = session
         self._is_incremental = is_incremental
-        self._wanted: list[dict[str, Any]] = (
+        self._wanted: Sequence[FetchRequestTopic] = (
             list(session.wanted())
             if session is not None and is_incremental
             else request.body["topics"]
@@ -128,12 +137,12 @@ class _Fetch:
         self._topics = broker.topics
         self._bytes_max = min(request.body["max_bytes"], broker.config.fetch_max_bytes)
         self._partitions: list[Partition] = []
-        self._places: list[tuple[dict[str, Any], Topic | None, list[_Place]]] = []
+        self._places: list[tuple[FetchRequestTopic, Topic | None, list[_Place]]] = []
         self._missing = 0
         self._timer: asyncio.TimerHandle | None = None
         self._waking: asyncio.Handle | None = None
 
-    def read(self) -> tuple[dict[str, Any], int, bool]:
+    def read(self) -> tuple[FetchResponse, int, bool]:
         """Return (response, bytes of its records, whether it must be sent without waiting)."""
         if not self._places:
             self._find_places()
@@ -141,9 +150,9 @@ class _Fetch:
         left = self._bytes_max
         size = 0
         final = False
-        responses: list[dict[str, Any]] = []
+        responses: list[FetchResponseResult] = []
         for each, topic, places in self._places:
-            results: list[dict[str, Any]] = []
+            results: list[FetchResponsePartition] = []
             responses.append(
                 {"topic": each["topic"], "topic_id": each["topic_id"], "partitions": results}
             )
@@ -170,10 +179,10 @@ class _Fetch:
                 if result["error_code"]:
                     final = True
                 else:
-                    length = len(result["records"])
+                    length = len(result["records"] or b"")
                     size += length
                     left -= length
-        response: dict[str, Any] = {"responses": responses}
+        response: FetchResponse = {"responses": responses}
         if final:
             add_leaders(self._broker, self._request, response, self._results(responses))
         return response, size, final or not self._partitions
@@ -193,7 +202,7 @@ class _Fetch:
 
     def _read(
         self, place: _Place, partition: Partition, left: int, *, first: bool
-    ) -> dict[str, Any]:
+    ) -> FetchResponsePartition:
         version = self._request.version
         try:
             partition.check_leader_epoch(place.asked["current_leader_epoch"])
@@ -216,7 +225,9 @@ class _Fetch:
             place.had_nothing_at, place.result = seen, result
         return result
 
-    def _preferred(self, partition: Partition, asked: dict[str, Any]) -> dict[str, Any] | None:
+    def _preferred(
+        self, partition: Partition, asked: FetchRequestPartition
+    ) -> FetchResponsePartition | None:
         """Return a result that sends the client to a replica in its rack, or None (KIP-392)."""
         rack = self._request.body["rack_id"]
         if not rack or not self._broker.config.selects_replicas_by_rack:
@@ -231,15 +242,15 @@ class _Fetch:
         }
 
     def _results(
-        self, responses: list[dict[str, Any]]
-    ) -> Iterator[tuple[str, int, dict[str, Any]]]:
+        self, responses: list[FetchResponseResult]
+    ) -> Iterator[tuple[str, int, FetchResponsePartition]]:
         for each in responses:
             topic = self._topics.by_id(each["topic_id"])
             name = each["topic"] if topic is None else topic.name
             for result in each["partitions"]:
                 yield name, result["partition_index"], result
 
-    def answer(self, response: dict[str, Any]) -> None:
+    def answer(self, response: FetchResponse) -> None:
         """Send what was read; within a session, leave out what the client knows already."""
         session = self._session
         if session is not None:
@@ -308,7 +319,7 @@ class _Fetch:
             partition.fetches.discard(self)
 
 
-def _refused(index: int, code: int) -> dict[str, Any]:
+def _refused(index: int, code: int) -> FetchResponsePartition:
     return {
         "partition_index": index,
         "error_code": code,
@@ -319,16 +330,16 @@ def _refused(index: int, code: int) -> dict[str, Any]:
 
 def _read(
     partition: Partition,
-    asked: dict[str, Any],
+    asked: FetchRequestPartition,
     left: int,
     *,
     first: bool,
     committed: bool,
     unread: bool,
-) -> dict[str, Any]:
+) -> FetchResponsePartition:
     index = partition.index
     last_stable_offset = partition.log.last_stable_offset
-    aborted: list[dict[str, int]] | None = None
+    aborted: list[FetchResponseAbortedTransaction] | None = None
     records: bytes | FileSlice = b""
     code = errors.NONE
     bytes_max = min(asked["partition_max_bytes"], left)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.coordinator.consumer_group import ConsumerGroup
+from broker_core.coordinator.effects import Codes
 from broker_core.coordinator.group import Group
 from broker_core.coordinator.share_group import ShareGroup
 from broker_core.coordinator.states import GroupState
@@ -14,6 +16,15 @@ from broker_core.server.handlers.metadata import GROUP_OPERATIONS
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DeleteGroupsRequest,
+        DeleteGroupsResponse,
+        DescribeGroupsRequest,
+        DescribeGroupsResponse,
+        DescribeGroupsResponseGroup,
+        ListGroupsRequest,
+        ListGroupsResponse,
+    )
     from broker_core.server.runtime import Broker
 
 _CLASSIC, _CONSUMER, _SHARE = "classic", "consumer", "share"
@@ -21,7 +32,7 @@ _NOT_FOUND_IS_AN_ERROR_FROM: Final = 6
 _NOT_ASKED: Final = -(2**31)
 
 
-def handle_list(broker: Broker, request: Request) -> None:
+def handle_list(broker: Broker, request: Request[ListGroupsRequest, ListGroupsResponse]) -> None:
     """Answer a ListGroups request."""
     broker.groups.catch_up()
     states = {state.lower() for state in request.body["states_filter"]}
@@ -52,11 +63,13 @@ def _type(group: Group | ConsumerGroup | ShareGroup) -> str:
     return _CONSUMER if isinstance(group, ConsumerGroup) else _CLASSIC
 
 
-def handle_describe(broker: Broker, request: Request) -> None:
+def handle_describe(
+    broker: Broker, request: Request[DescribeGroupsRequest, DescribeGroupsResponse]
+) -> None:
     """Answer a DescribeGroups request."""
     broker.groups.catch_up()
     operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
-    described: list[dict[str, Any]] = []
+    described: list[DescribeGroupsResponseGroup] = []
     for group_id in request.body["groups"]:
         group = broker.groups.coordinator.groups.get(group_id)
         answer = _describe(group) if isinstance(group, Group) else _dead(group_id, request.version)
@@ -64,15 +77,18 @@ def handle_describe(broker: Broker, request: Request) -> None:
     request.reply({"groups": described})
 
 
-def _dead(group_id: str, version: int) -> dict[str, Any]:
-    answer: dict[str, Any] = {"group_id": group_id, "group_state": GroupState.DEAD.value}
+def _dead(group_id: str, version: int) -> DescribeGroupsResponseGroup:
+    answer: DescribeGroupsResponseGroup = {
+        "group_id": group_id,
+        "group_state": GroupState.DEAD.value,
+    }
     if version >= _NOT_FOUND_IS_AN_ERROR_FROM:
         answer["error_code"] = errors.GroupIdNotFound.code
         answer["error_message"] = f"Group {group_id} not found."
     return answer
 
 
-def _describe(group: Group) -> dict[str, Any]:
+def _describe(group: Group) -> DescribeGroupsResponseGroup:
     settled = group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}
     protocol = group.protocol or ""
     return {
@@ -94,7 +110,9 @@ def _describe(group: Group) -> dict[str, Any]:
     }
 
 
-def handle_delete(broker: Broker, request: Request) -> None:
+def handle_delete(
+    broker: Broker, request: Request[DeleteGroupsRequest, DeleteGroupsResponse]
+) -> None:
     """Answer a DeleteGroups request."""
     names = list(dict.fromkeys(request.body["groups_names"]))
     results: dict[str, int] = {}
@@ -102,9 +120,9 @@ def handle_delete(broker: Broker, request: Request) -> None:
         request.reply({"results": []})
         return
 
-    def answer_for(group_id: str) -> Callable[[dict[str, Any]], None]:
-        def answer(result: dict[str, Any]) -> None:
-            results[group_id] = result["error_code"]
+    def answer_for(group_id: str) -> Callable[[int], None]:
+        def answer(code: int) -> None:
+            results[group_id] = code
             if len(results) == len(names):
                 request.reply(
                     {
@@ -121,14 +139,17 @@ def handle_delete(broker: Broker, request: Request) -> None:
         if group_id in broker.share_groups.groups:
             _delete_share_group(broker, group_id, answer_for(group_id))
             continue
-        broker.groups.coordinator.delete_group(group_id, answer_for(group_id))
+        done = answer_for(group_id)
+        broker.groups.coordinator.delete_group(group_id, partial(_pass_code, done))
     broker.groups.perform()
 
 
-def _delete_share_group(
-    broker: Broker, group_id: str, answer: Callable[[dict[str, Any]], None]
-) -> None:
+def _pass_code(done: Callable[[int], None], result: Codes) -> None:
+    done(result["error_code"])
+
+
+def _delete_share_group(broker: Broker, group_id: str, answer: Callable[[int], None]) -> None:
     try:
-        broker.share_groups.delete_group(group_id, lambda code: answer({"error_code": code}))
+        broker.share_groups.delete_group(group_id, answer)
     except errors.BrokerError as error:
-        answer({"error_code": error.code})
+        answer(error.code)

@@ -9,6 +9,16 @@ from broker_core.coordinator.member import JoinRequest
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        HeartbeatRequest,
+        HeartbeatResponse,
+        JoinGroupRequest,
+        JoinGroupResponse,
+        LeaveGroupRequest,
+        LeaveGroupResponse,
+        SyncGroupRequest,
+        SyncGroupResponse,
+    )
     from broker_core.server.runtime import Broker
 
 _KNOWN_MEMBER_ID_FROM: Final = 4
@@ -16,7 +26,7 @@ _SKIP_ASSIGNMENT_FROM: Final = 9
 _LEAVE_IN_BATCHES_FROM: Final = 3
 
 
-def handle_join(broker: Broker, request: Request) -> None:
+def handle_join(broker: Broker, request: Request[JoinGroupRequest, JoinGroupResponse]) -> None:
     """Answer a JoinGroup request."""
     body = request.body
     session_timeout_ms = body["session_timeout_ms"]
@@ -43,14 +53,14 @@ def handle_join(broker: Broker, request: Request) -> None:
     groups.perform()
 
 
-def handle_sync(broker: Broker, request: Request) -> None:
+def handle_sync(broker: Broker, request: Request[SyncGroupRequest, SyncGroupResponse]) -> None:
     """Answer a SyncGroup request."""
     groups = broker.groups
     groups.coordinator.sync_group(request.body, request.reply, groups.moment())
     groups.perform()
 
 
-def handle_heartbeat(broker: Broker, request: Request) -> None:
+def handle_heartbeat(broker: Broker, request: Request[HeartbeatRequest, HeartbeatResponse]) -> None:
     """Answer a Heartbeat request."""
     body = request.body
     groups = broker.groups
@@ -64,7 +74,7 @@ def handle_heartbeat(broker: Broker, request: Request) -> None:
     request.reply({"error_code": code})
 
 
-def handle_leave(broker: Broker, request: Request) -> None:
+def handle_leave(broker: Broker, request: Request[LeaveGroupRequest, LeaveGroupResponse]) -> None:
     """Answer a LeaveGroup request."""
     body = request.body
     groups = broker.groups

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.coordinator.consumer_group import ConsumerGroup
+from broker_core.coordinator.effects import Codes
 from broker_core.coordinator.group_offsets import GroupOffsets
 from broker_core.coordinator.offsets import OffsetToCommit
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        OffsetCommitRequest,
+        OffsetCommitRequestTopic,
+        OffsetCommitResponse,
+        OffsetCommitResponseTopic,
+        OffsetDeleteRequest,
+        OffsetDeleteResponse,
+        OffsetDeleteResponsePartition,
+        OffsetDeleteResponseTopic,
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchResponse,
+        OffsetFetchResponseGroup,
+        OffsetFetchResponseGroupTopic,
+        OffsetFetchResponseGroupTopicPartition,
+    )
     from broker_core.server.runtime import Broker
 
 _GROUPS_IN_BATCHES_FROM: Final = 8
@@ -19,13 +37,15 @@ _TOPIC_IDS_FROM: Final = 10
 _NO_ID: Final = bytes(16)
 
 
-def handle_commit(broker: Broker, request: Request) -> None:
+def handle_commit(
+    broker: Broker, request: Request[OffsetCommitRequest, OffsetCommitResponse]
+) -> None:
     """Answer an OffsetCommit request."""
     body = request.body
     groups = broker.groups
     by_id = request.version >= _TOPIC_IDS_FROM
     offsets: list[OffsetToCommit] = []
-    unknown: list[dict[str, Any]] = []
+    unknown: list[OffsetCommitResponseTopic] = []
     for asked in body["topics"]:
         topic = broker.topics.by_id(asked["topic_id"]) if by_id else None
         if by_id and topic is None:
@@ -47,14 +67,15 @@ def handle_commit(broker: Broker, request: Request) -> None:
         ]
     knows_stale_epochs = request.version >= _MEMBER_EPOCHS_FROM
 
-    def answer(result: dict[str, Any]) -> None:
+    def answer(result: Codes) -> None:
         codes = result["codes"]
         if not knows_stale_epochs and errors.StaleMemberEpoch.code in codes.values():
             codes = dict.fromkeys(codes, errors.UnsupportedVersion.code)
-        topics = codes_by_topic(codes)
-        for each in topics:
+        topics: list[OffsetCommitResponseTopic] = []
+        for each in codes_by_topic(codes):
             found = broker.topics.get(each["name"])
-            each["topic_id"] = _NO_ID if found is None else found.topic_id
+            topic_id = _NO_ID if found is None else found.topic_id
+            topics.append({**each, "topic_id": topic_id})
         request.reply({"topics": topics + unknown})
 
     groups.coordinator.commit_offsets(
@@ -71,7 +92,7 @@ def handle_commit(broker: Broker, request: Request) -> None:
     groups.perform()
 
 
-def _unknown_topic(asked: dict[str, Any], code: int) -> dict[str, Any]:
+def _unknown_topic(asked: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseTopic:
     return {
         "topic_id": asked["topic_id"],
         "partitions": [
@@ -81,15 +102,15 @@ def _unknown_topic(asked: dict[str, Any], code: int) -> dict[str, Any]:
     }
 
 
-def codes_by_topic(codes: dict[tuple[str, int], int]) -> list[dict[str, Any]]:
+def codes_by_topic(codes: dict[tuple[str, int], int]) -> list[OffsetDeleteResponseTopic]:
     """Return error codes in the form in which most responses list partitions."""
-    topics: dict[str, list[dict[str, Any]]] = {}
+    topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for (topic, partition), code in codes.items():
         topics.setdefault(topic, []).append({"partition_index": partition, "error_code": code})
     return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
 
 
-def handle_fetch(broker: Broker, request: Request) -> None:
+def handle_fetch(broker: Broker, request: Request[OffsetFetchRequest, OffsetFetchResponse]) -> None:
     """Answer an OffsetFetch request."""
     body = request.body
     stable: bool = body["require_stable"]
@@ -104,22 +125,44 @@ def handle_fetch(broker: Broker, request: Request) -> None:
             }
         )
     else:
-        request.reply(_committed(broker, body, stable=stable, by_id=False))
+        group_id = body["group_id"]
+        found = broker.groups.coordinator.groups.get(group_id)
+        wanted = _all_topics(found)
+        if body["topics"] is not None:
+            wanted = [(each["name"], _NO_ID, each["partition_indexes"]) for each in body["topics"]]
+        request.reply(
+            {
+                "error_code": errors.NONE,
+                "topics": [
+                    {
+                        "name": name,
+                        "partitions": [
+                            _committed_in(found, name, index, errors.NONE, stable=stable)
+                            for index in indexes
+                        ],
+                    }
+                    for name, _, indexes in wanted
+                ],
+            }
+        )
 
 
 def _committed(
-    broker: Broker, asked: dict[str, Any], *, stable: bool, by_id: bool
-) -> dict[str, Any]:
+    broker: Broker, asked: OffsetFetchRequestGroup, *, stable: bool, by_id: bool
+) -> OffsetFetchResponseGroup:
     group_id = asked["group_id"]
     group = broker.groups.coordinator.groups.get(group_id)
     code = _check_member(group, asked)
     if code:
         return {"group_id": group_id, "topics": [], "error_code": code}
-    topics: list[dict[str, Any]] = []
-    for each in _wanted(group, asked["topics"]):
-        name = each.get("name", "")
-        topic_id = each.get("topic_id", _NO_ID)
-        missing = errors.NONE
+    topics: list[OffsetFetchResponseGroupTopic] = []
+    wanted = _all_topics(group)
+    if asked["topics"] is not None:
+        wanted = [
+            (each["name"], each["topic_id"], each["partition_indexes"]) for each in asked["topics"]
+        ]
+    for asked_name, asked_id, indexes in wanted:
+        name, topic_id, missing = asked_name, asked_id, errors.NONE
         if by_id and not name:
             topic = broker.topics.by_id(topic_id)
             name = "" if topic is None else topic.name
@@ -134,35 +177,31 @@ def _committed(
                 "name": name,
                 "topic_id": topic_id,
                 "partitions": [
-                    _committed_in(group, name, index, missing, stable=stable)
-                    for index in each["partition_indexes"]
+                    _committed_in(group, name, index, missing, stable=stable) for index in indexes
                 ],
             }
         )
     return {"group_id": group_id, "topics": topics, "error_code": errors.NONE}
 
 
-def _check_member(group: GroupOffsets | None, asked: dict[str, Any]) -> int:
+def _check_member(group: GroupOffsets | None, asked: OffsetFetchRequestGroup) -> int:
     """Return an error code for a member with a stale epoch: zombies get nothing (KIP-848)."""
-    if not isinstance(group, ConsumerGroup) or asked.get("member_epoch", -1) < 0:
+    if not isinstance(group, ConsumerGroup) or asked["member_epoch"] < 0:
         return errors.NONE
     return group.check_member(asked["member_id"] or "", asked["member_epoch"])
 
 
-def _wanted(
-    group: GroupOffsets | None, topics: list[dict[str, Any]] | None
-) -> list[dict[str, Any]]:
-    if topics is not None:
-        return topics
+def _all_topics(group: GroupOffsets | None) -> list[tuple[str, bytes, Sequence[int]]]:
+    """Return name, no id and partitions of all topics of which a group has offsets."""
     wanted: dict[str, list[int]] = {}
     for topic, partition in group.offsets if group is not None else ():
         wanted.setdefault(topic, []).append(partition)
-    return [{"name": name, "partition_indexes": indexes} for name, indexes in wanted.items()]
+    return [(name, _NO_ID, indexes) for name, indexes in wanted.items()]
 
 
 def _committed_in(
     group: GroupOffsets | None, topic: str, index: int, code: int, *, stable: bool
-) -> dict[str, Any]:
+) -> OffsetFetchResponseGroupTopicPartition:
     committed = None
     if group is not None and not code:
         committed = group.offsets.get((topic, index))
@@ -177,7 +216,9 @@ def _committed_in(
     }
 
 
-def handle_delete(broker: Broker, request: Request) -> None:
+def handle_delete(
+    broker: Broker, request: Request[OffsetDeleteRequest, OffsetDeleteResponse]
+) -> None:
     """Answer an OffsetDelete request."""
     groups = broker.groups
     places = [
@@ -186,7 +227,7 @@ def handle_delete(broker: Broker, request: Request) -> None:
         for each in topic["partitions"]
     ]
 
-    def answer(result: dict[str, Any]) -> None:
+    def answer(result: Codes) -> None:
         request.reply(
             {"error_code": result["error_code"], "topics": codes_by_topic(result["codes"])}
         )

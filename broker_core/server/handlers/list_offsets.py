@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.partition import Partition
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ListOffsetsRequest,
+        ListOffsetsRequestPartition,
+        ListOffsetsResponse,
+        ListOffsetsResponsePartition,
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochRequestPartition,
+        OffsetForLeaderEpochResponse,
+        OffsetForLeaderEpochResponsePartition,
+    )
     from broker_core.server.runtime import Broker
 
 #: Special values of `timestamp`.
@@ -22,7 +32,7 @@ _READ_COMMITTED: Final = 1
 _NOTHING: Final = (-1, -1)
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: Broker, request: Request[ListOffsetsRequest, ListOffsetsResponse]) -> None:
     """Answer a ListOffsets request."""
     committed = request.body["isolation_level"] == _READ_COMMITTED
     request.reply(
@@ -42,8 +52,8 @@ def handle(broker: Broker, request: Request) -> None:
 
 
 def _answer(
-    broker: Broker, topic: str, asked: dict[str, Any], *, committed: bool
-) -> dict[str, Any]:
+    broker: Broker, topic: str, asked: ListOffsetsRequestPartition, *, committed: bool
+) -> ListOffsetsResponsePartition:
     index = asked["partition_index"]
     try:
         partition = _led(broker, topic, index, asked["current_leader_epoch"])
@@ -89,7 +99,9 @@ def _look_up(partition: Partition, timestamp: int, *, committed: bool) -> tuple[
     return found
 
 
-def handle_leader_epoch(broker: Broker, request: Request) -> None:
+def handle_leader_epoch(
+    broker: Broker, request: Request[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse]
+) -> None:
     """Answer OffsetForLeaderEpoch: where an epoch ended, to detect truncation (KIP-320)."""
     request.reply(
         {
@@ -106,7 +118,9 @@ def handle_leader_epoch(broker: Broker, request: Request) -> None:
     )
 
 
-def _epoch_end(broker: Broker, topic: str, asked: dict[str, Any]) -> dict[str, Any]:
+def _epoch_end(
+    broker: Broker, topic: str, asked: OffsetForLeaderEpochRequestPartition
+) -> OffsetForLeaderEpochResponsePartition:
     index = asked["partition"]
     try:
         partition = _led(broker, topic, index, asked["current_leader_epoch"])

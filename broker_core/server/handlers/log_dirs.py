@@ -6,24 +6,35 @@ Web consoles list no topics without DescribeLogDirs.
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_core import errors
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirsResponse,
+        AlterReplicaLogDirsResponsePartition,
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponse,
+        DescribeLogDirsResponsePartition,
+        DescribeLogDirsResponseTopic,
+    )
     from broker_core.server.runtime import Broker
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(
+    broker: Broker, request: Request[DescribeLogDirsRequest, DescribeLogDirsResponse]
+) -> None:
     """Answer a DescribeLogDirs request."""
     asked = request.body["topics"]
     wanted = None if asked is None else {each["topic"]: set(each["partitions"]) for each in asked}
-    topics: list[dict[str, Any]] = []
+    topics: list[DescribeLogDirsResponseTopic] = []
     for topic in broker.topics:
         if wanted is not None and topic.name not in wanted:
             continue
-        partitions = [
+        partitions: list[DescribeLogDirsResponsePartition] = [
             {
                 "partition_index": partition.index,
                 "partition_size": partition.log.size_bytes,
@@ -51,10 +62,12 @@ def handle(broker: Broker, request: Request) -> None:
     )
 
 
-def handle_alter(broker: Broker, request: Request) -> None:
+def handle_alter(
+    broker: Broker, request: Request[AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse]
+) -> None:
     """Answer AlterReplicaLogDirs; there is one directory, which has all replicas already."""
     own = str(broker.config.log_dir.absolute())
-    topics: dict[str, list[dict[str, Any]]] = {}
+    topics: dict[str, list[AlterReplicaLogDirsResponsePartition]] = {}
     for directory in request.body["dirs"]:
         for topic in directory["topics"]:
             for index in topic["partitions"]:

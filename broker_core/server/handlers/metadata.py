@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.cluster.topic_names import check_name
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.partitions.topics import Topic
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeClusterRequest,
+        DescribeClusterResponse,
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponse,
+        DescribeTopicPartitionsResponsePartition,
+        DescribeTopicPartitionsResponseTopic,
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+        FindCoordinatorResponseCoordinator,
+        MetadataRequest,
+        MetadataRequestTopic,
+        MetadataResponse,
+        MetadataResponseTopic,
+    )
     from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
@@ -42,13 +58,11 @@ CLUSTER_OPERATIONS: Final = (
 _GROUP, _TRANSACTION = 0, 1  # kinds of keys that have a coordinator
 _COORDINATED: Final = frozenset({_GROUP, _TRANSACTION})
 _ENDPOINTS_OF_BROKERS: Final = 1
-_NO_COORDINATOR: Final = {"node_id": -1, "host": "", "port": -1}
-
 #: Unknown topics above which a request is refused: other clients would wait for the answer.
 _MISSING_MAX: Final = 20_000
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: Broker, request: Request[MetadataRequest, MetadataResponse]) -> None:
     """Answer a Metadata request."""
     body = request.body
     asked = body["topics"]
@@ -59,7 +73,7 @@ def handle(broker: Broker, request: Request) -> None:
     if request.version < _TOPIC_IDS_FROM and any(each["name"] is None for each in asked or ()):
         # Versions 10 and 11 have a field for the id, but their responses need a name.
         refused = [
-            _missing(each["name"] or "", _NO_ID, errors.InvalidRequest.code) for each in asked
+            _missing(each["name"] or "", _NO_ID, errors.InvalidRequest.code) for each in asked or ()
         ]
         request.reply({"brokers": [], "cluster_id": None, "controller_id": -1, "topics": refused})
         return
@@ -72,7 +86,10 @@ def handle(broker: Broker, request: Request) -> None:
         topics = [_answer(broker, request, each, operations, create=create) for each in asked]
     request.reply(
         {
-            "brokers": [each._asdict() for each in broker.view.named(request)],
+            "brokers": [
+                {"node_id": each.node_id, "host": each.host, "port": each.port, "rack": each.rack}
+                for each in broker.view.named(request)
+            ],
             "cluster_id": broker.cluster_id,
             "controller_id": broker.view.controller_id,
             "topics": topics,
@@ -84,8 +101,13 @@ def handle(broker: Broker, request: Request) -> None:
 
 
 def _answer(
-    broker: Broker, request: Request, asked: dict[str, Any], operations: int, *, create: bool
-) -> dict[str, Any]:
+    broker: Broker,
+    request: Request[MetadataRequest, MetadataResponse],
+    asked: MetadataRequestTopic,
+    operations: int,
+    *,
+    create: bool,
+) -> MetadataResponseTopic:
     name: str | None = asked["name"]
     if name is None:
         topic = broker.topics.by_id(asked["topic_id"])
@@ -104,7 +126,7 @@ def _answer(
     return _describe(broker, topic, operations)
 
 
-def _too_many_missing(broker: Broker, asked: list[dict[str, Any]]) -> bool:
+def _too_many_missing(broker: Broker, asked: Sequence[MetadataRequestTopic]) -> bool:
     topics = broker.topics
     missing = sum(
         topics.by_id(each["topic_id"]) is None
@@ -115,36 +137,43 @@ def _too_many_missing(broker: Broker, asked: list[dict[str, Any]]) -> bool:
     return missing > _MISSING_MAX
 
 
-def _missing(name: str | None, topic_id: bytes, code: int) -> dict[str, Any]:
+def _missing(name: str | None, topic_id: bytes, code: int) -> MetadataResponseTopic:
     return {"name": name, "topic_id": topic_id, "error_code": code}
 
 
-def _describe(broker: Broker, topic: Topic, operations: int) -> dict[str, Any]:
+def _describe(broker: Broker, topic: Topic, operations: int) -> MetadataResponseTopic:
     return {
         "error_code": errors.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
-        "partitions": [
-            {
-                "error_code": partition.error_code,
-                "partition_index": partition.number,
-                "leader_id": partition.leader_id,
-                "leader_epoch": partition.leader_epoch,
-                "replica_nodes": partition.replicas,
-                "isr_nodes": partition.isr,
-                "offline_replicas": partition.offline,
-                # Java's admin client fails on null, which the schema allows.
-                "eligible_leader_replicas": partition.eligible,
-                "last_known_elr": (),
-            }
-            for partition in broker.view.partitions(topic)
-        ],
+        "partitions": _partitions(broker, topic),
         "topic_authorized_operations": operations,
     }
 
 
-def handle_describe_cluster(broker: Broker, request: Request) -> None:
+def _partitions(broker: Broker, topic: Topic) -> list[DescribeTopicPartitionsResponsePartition]:
+    """Describe all partitions; Metadata leaves out what only DescribeTopicPartitions has."""
+    return [
+        {
+            "error_code": partition.error_code,
+            "partition_index": partition.number,
+            "leader_id": partition.leader_id,
+            "leader_epoch": partition.leader_epoch,
+            "replica_nodes": partition.replicas,
+            "isr_nodes": partition.isr,
+            "offline_replicas": partition.offline,
+            # Java's admin client fails on null, which the schema allows.
+            "eligible_leader_replicas": partition.eligible,
+            "last_known_elr": (),
+        }
+        for partition in broker.view.partitions(topic)
+    ]
+
+
+def handle_describe_cluster(
+    broker: Broker, request: Request[DescribeClusterRequest, DescribeClusterResponse]
+) -> None:
     """Answer a DescribeCluster request."""
     if request.body["endpoint_type"] != _ENDPOINTS_OF_BROKERS:
         request.reply(
@@ -178,7 +207,10 @@ def handle_describe_cluster(broker: Broker, request: Request) -> None:
     )
 
 
-def handle_topic_partitions(broker: Broker, request: Request) -> None:
+def handle_topic_partitions(
+    broker: Broker,
+    request: Request[DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse],
+) -> None:
     """Answer DescribeTopicPartitions: topics in the order of their names, in pages (KIP-966)."""
     body = request.body
     cursor = body["cursor"]
@@ -186,7 +218,7 @@ def handle_topic_partitions(broker: Broker, request: Request) -> None:
     names = sorted({each["name"] for each in body["topics"]}) or sorted(
         topic.name for topic in broker.topics
     )
-    topics: list[dict[str, Any]] = []
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         first = 0
         if cursor is not None:
@@ -200,14 +232,29 @@ def handle_topic_partitions(broker: Broker, request: Request) -> None:
             return
         topic = broker.topics.get(name)
         if topic is None:
-            topics.append(_missing(name, _NO_ID, errors.UnknownTopicOrPartition.code))
+            topics.append(
+                {
+                    "name": name,
+                    "topic_id": _NO_ID,
+                    "error_code": errors.UnknownTopicOrPartition.code,
+                }
+            )
             continue
-        described = _describe(broker, topic, TOPIC_OPERATIONS)
-        total = len(described["partitions"])
-        described["partitions"] = described["partitions"][max(first, 0) : max(first, 0) + left]
-        left -= len(described["partitions"])
-        topics.append(described)
-        last = max(first, 0) + len(described["partitions"])
+        partitions = _partitions(broker, topic)
+        total = len(partitions)
+        partitions = partitions[max(first, 0) : max(first, 0) + left]
+        left -= len(partitions)
+        topics.append(
+            {
+                "error_code": errors.NONE,
+                "name": topic.name,
+                "topic_id": topic.topic_id,
+                "is_internal": topic.is_internal,
+                "partitions": partitions,
+                "topic_authorized_operations": TOPIC_OPERATIONS,
+            }
+        )
+        last = max(first, 0) + len(partitions)
         if last < total:
             request.reply(
                 {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": last}}
@@ -216,26 +263,44 @@ def handle_topic_partitions(broker: Broker, request: Request) -> None:
     request.reply({"topics": topics, "next_cursor": None})
 
 
-def handle_find_coordinator(broker: Broker, request: Request) -> None:
+def handle_find_coordinator(
+    broker: Broker, request: Request[FindCoordinatorRequest, FindCoordinatorResponse]
+) -> None:
     """Answer FindCoordinator with the leader of the partition that holds the key's records."""
     body = request.body
     keys = body["coordinator_keys"] or [body["key"]]
-    answers = [
-        _find_coordinator(broker, request, body["key_type"], key) | {"key": key} for key in keys
-    ]
-    request.reply(answers[0] | {"coordinators": answers})
+    answers = [_find_coordinator(broker, request, body["key_type"], key) for key in keys]
+    first = answers[0]
+    request.reply(
+        {
+            "error_code": first["error_code"],
+            "error_message": first["error_message"],
+            "node_id": first["node_id"],
+            "host": first["host"],
+            "port": first["port"],
+            "coordinators": answers,
+        }
+    )
 
 
-def _find_coordinator(broker: Broker, request: Request, kind: int, key: str) -> dict[str, Any]:
-    error: errors.BrokerError
-    if kind not in _COORDINATED:
-        error = errors.InvalidRequest(f"no coordinator of kind {kind}")
-        return _NO_COORDINATOR | {"error_code": error.code, "error_message": str(error)}
+def _find_coordinator(
+    broker: Broker, request: AnyRequest, kind: int, key: str
+) -> FindCoordinatorResponseCoordinator:
     try:
+        if kind not in _COORDINATED:
+            raise errors.InvalidRequest(f"no coordinator of kind {kind}")
         node = broker.coordinator(key, request, transactions=kind == _TRANSACTION)
     except errors.BrokerError as refusal:
-        return _NO_COORDINATOR | {"error_code": refusal.code, "error_message": str(refusal)}
+        return {
+            "key": key,
+            "node_id": -1,
+            "host": "",
+            "port": -1,
+            "error_code": refusal.code,
+            "error_message": str(refusal),
+        }
     return {
+        "key": key,
         "node_id": node.node_id,
         "host": node.host,
         "port": node.port,

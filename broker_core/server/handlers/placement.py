@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.server.handlers.administration import answer_each
@@ -12,25 +12,42 @@ from broker_core.server.network.request import Request
 from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+        AlterPartitionReassignmentsResponsePartition,
+        AlterPartitionReassignmentsResponseResult,
+        ElectLeadersRequest,
+        ElectLeadersResponse,
+        ElectLeadersResponsePartitionResult,
+        ElectLeadersResponseReplicaElectionResult,
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+        ListPartitionReassignmentsResponsePartition,
+        ListPartitionReassignmentsResponseTopic,
+    )
     from broker_core.server.runtime import Broker
 
 _PREFERRED: Final = 0
 
 
-def _attempt(action: Callable[[], None]) -> dict[str, Any]:
+def _attempt(action: Callable[[], None]) -> tuple[int, str | None]:
+    """Return the error code and the error message of an attempt."""
     try:
         action()
     except errors.BrokerError as error:
-        return {"error_code": error.code, "error_message": str(error)}
-    return {"error_code": errors.NONE, "error_message": None}
+        return error.code, str(error)
+    return errors.NONE, None
 
 
-def handle_elect(broker: Broker, request: Request) -> None:
+def handle_elect(
+    broker: Broker, request: Request[ElectLeadersRequest, ElectLeadersResponse]
+) -> None:
     """Answer an ElectLeaders request."""
     body = request.body
     kind = body["election_type"] if request.version else _PREFERRED
-    topics: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] = []
+    topics: list[ElectLeadersResponseReplicaElectionResult] = []
+    results: list[ElectLeadersResponsePartitionResult] = []
 
     def elect(authority: AdminOperations) -> None:
         asked = body["topic_partitions"]
@@ -38,11 +55,12 @@ def handle_elect(broker: Broker, request: Request) -> None:
         if asked is None:
             asked = authority.all_partitions()
         for topic in asked:
-            elected = [
-                {"partition_id": index}
-                | _attempt(partial(authority.elect, topic["topic"], index, kind))
-                for index in topic["partitions"]
-            ]
+            elected: list[ElectLeadersResponsePartitionResult] = []
+            for index in topic["partitions"]:
+                code, message = _attempt(partial(authority.elect, topic["topic"], index, kind))
+                elected.append(
+                    {"partition_id": index, "error_code": code, "error_message": message}
+                )
             if everything:
                 # For all partitions, only those whose leader changed or should have are returned.
                 needed = errors.ElectionNotNeeded.code
@@ -51,19 +69,24 @@ def handle_elect(broker: Broker, request: Request) -> None:
                 topics.append({"topic": topic["topic"], "partition_result": elected})
                 results.extend(elected)
 
-    broker.administer(elect, answer_each(request, {"replica_election_results": topics}, results))
+    broker.administer(
+        elect, answer_each(lambda: request.reply({"replica_election_results": topics}), results)
+    )
 
 
-def handle_reassign(broker: Broker, request: Request) -> None:
+def handle_reassign(
+    broker: Broker,
+    request: Request[AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse],
+) -> None:
     """Answer an AlterPartitionReassignments request (KIP-455)."""
     body = request.body
     may_resize = body["allow_replication_factor_change"]
-    responses: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] = []
+    responses: list[AlterPartitionReassignmentsResponseResult] = []
+    results: list[AlterPartitionReassignmentsResponsePartition] = []
 
     def reassign(authority: AdminOperations) -> None:
         for topic in body["topics"]:
-            partitions = []
+            partitions: list[AlterPartitionReassignmentsResponsePartition] = []
             for asked in topic["partitions"]:
                 index = asked["partition_index"]
                 move = partial(
@@ -73,22 +96,28 @@ def handle_reassign(broker: Broker, request: Request) -> None:
                     asked["replicas"],
                     may_resize=may_resize,
                 )
-                partitions.append({"partition_index": index} | _attempt(move))
+                code, message = _attempt(move)
+                partitions.append(
+                    {"partition_index": index, "error_code": code, "error_message": message}
+                )
             responses.append({"name": topic["name"], "partitions": partitions})
             results.extend(partitions)
 
-    answer = {
+    answer: AlterPartitionReassignmentsResponse = {
         "error_message": None,
         "allow_replication_factor_change": may_resize,
         "responses": responses,
     }
-    broker.administer(reassign, answer_each(request, answer, results))
+    broker.administer(reassign, answer_each(lambda: request.reply(answer), results))
 
 
-def handle_list_reassignments(broker: Broker, request: Request) -> None:
+def handle_list_reassignments(
+    broker: Broker,
+    request: Request[ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse],
+) -> None:
     """Answer a ListPartitionReassignments request."""
     asked = request.body["topics"]
-    topics: list[dict[str, Any]] = []
+    topics: list[ListPartitionReassignmentsResponseTopic] = []
 
     def find(authority: AdminOperations) -> None:
         wanted = None
@@ -96,7 +125,7 @@ def handle_list_reassignments(broker: Broker, request: Request) -> None:
             wanted = {
                 (each["name"], index) for each in asked for index in each["partition_indexes"]
             }
-        found: dict[str, list[dict[str, Any]]] = {}
+        found: dict[str, list[ListPartitionReassignmentsResponsePartition]] = {}
         for name, index, partition in authority.reassignments():
             if wanted is None or (name, index) in wanted:
                 found.setdefault(name, []).append(
@@ -109,4 +138,6 @@ def handle_list_reassignments(broker: Broker, request: Request) -> None:
                 )
         topics.extend({"name": name, "partitions": each} for name, each in found.items())
 
-    broker.administer(find, answer_each(request, {"error_message": None, "topics": topics}, []))
+    broker.administer(
+        find, answer_each(lambda: request.reply({"error_message": None, "topics": topics}), [])
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.coordinator.transaction import Producer
@@ -16,6 +16,14 @@ from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.topics import Topic
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ProduceRequest,
+        ProduceRequestPartitionData,
+        ProduceRequestTopicData,
+        ProduceResponse,
+        ProduceResponsePartition,
+        ProduceResponseResult,
+    )
     from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
@@ -41,7 +49,12 @@ class _Acknowledgement:
         "waiting_for",
     )
 
-    def __init__(self, broker: Broker, request: Request, response: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        request: Request[ProduceRequest, ProduceResponse],
+        response: ProduceResponse,
+    ) -> None:
         self._broker = broker
         #: True if the result of a partition is an error.
         self.has_failed = False
@@ -53,7 +66,9 @@ class _Acknowledgement:
         # One for each pending partition, and one until all of them have been appended.
         self.waiting_for = 1
 
-    def expect(self, partition: Partition, result: dict[str, Any], end_offset: int) -> None:
+    def expect(
+        self, partition: Partition, result: ProduceResponsePartition, end_offset: int
+    ) -> None:
         """Wait until a partition has committed everything before `end_offset`."""
         self.waiting_for += 1
         wait = _PartitionWait(self, result)
@@ -77,7 +92,7 @@ class _Acknowledgement:
                 add_leaders(self._broker, self._request, self._response, self._results())
             self._request.reply(self._response)
 
-    def _results(self) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    def _results(self) -> Iterator[tuple[str, int, ProduceResponsePartition]]:
         for each in self._response["responses"]:
             topic = self._broker.topics.by_id(each["topic_id"])
             name = each["name"] if topic is None else topic.name
@@ -95,7 +110,7 @@ class _PartitionWait:
 
     __slots__ = ("_acknowledgement", "_result")
 
-    def __init__(self, acknowledgement: _Acknowledgement, result: dict[str, Any]) -> None:
+    def __init__(self, acknowledgement: _Acknowledgement, result: ProduceResponsePartition) -> None:
         self._acknowledgement: _Acknowledgement | None = acknowledgement
         self._result = result
 
@@ -117,7 +132,7 @@ class _PartitionWait:
             acknowledgement.one_less()
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: Broker, request: Request[ProduceRequest, ProduceResponse]) -> None:
     """Answer a Produce request, now or later."""
     _Produce(broker, request).run()
 
@@ -134,7 +149,7 @@ class _Produce:
         "_transactional_id",
     )
 
-    def __init__(self, broker: Broker, request: Request) -> None:
+    def __init__(self, broker: Broker, request: Request[ProduceRequest, ProduceResponse]) -> None:
         self._broker = broker
         self._request = request
         self._acks: int = request.body["acks"]
@@ -144,16 +159,17 @@ class _Produce:
     def run(self) -> None:
         """Append the request's records, and answer or wait."""
         request = self._request
-        response: dict[str, Any] = {"responses": []}
+        responses: list[ProduceResponseResult] = []
+        response: ProduceResponse = {"responses": responses}
         self._acknowledgement = _Acknowledgement(self._broker, request, response)
         for each in request.body["topic_data"]:
             topic, error = self._find(each)
-            results: list[dict[str, Any]] = []
-            response["responses"].append(
+            results: list[ProduceResponsePartition] = []
+            responses.append(
                 {"name": each["name"], "topic_id": each["topic_id"], "partition_responses": results}
             )
             for part in each["partition_data"]:
-                result: dict[str, Any] = {"index": part["index"], "base_offset": -1}
+                result: ProduceResponsePartition = {"index": part["index"], "base_offset": -1}
                 results.append(result)
                 try:
                     if error is not None:
@@ -170,7 +186,9 @@ class _Produce:
         else:
             request.reply_nothing()
 
-    def _refuse(self, topic: str, result: dict[str, Any], refusal: errors.BrokerError) -> None:
+    def _refuse(
+        self, topic: str, result: ProduceResponsePartition, refusal: errors.BrokerError
+    ) -> None:
         self._acknowledgement.has_failed = True
         if isinstance(refusal, errors.KafkaStorageError):
             self._broker.storage.failed(refusal)
@@ -192,7 +210,9 @@ class _Produce:
             )
         self._failed = True
 
-    def _find(self, each: dict[str, Any]) -> tuple[Topic | None, errors.BrokerError | None]:
+    def _find(
+        self, each: ProduceRequestTopicData
+    ) -> tuple[Topic | None, errors.BrokerError | None]:
         acks, broker = self._acks, self._broker
         if acks not in {_ACKS_ALL, _ACKS_NONE, 1}:
             return None, errors.InvalidRequiredAcks(f"acks={acks}")
@@ -208,7 +228,9 @@ class _Produce:
             return None, errors.InvalidTopic(f"{topic.name} is written by the broker alone")
         return topic, None
 
-    def _append_part(self, topic: Topic, part: dict[str, Any], result: dict[str, Any]) -> None:
+    def _append_part(
+        self, topic: Topic, part: ProduceRequestPartitionData, result: ProduceResponsePartition
+    ) -> None:
         partition = topic.partition(part["index"])
         partition.check_is_led()
         if self._acks == _ACKS_ALL:
@@ -231,7 +253,7 @@ class _Produce:
         partition: Partition,
         records: memoryview,
         producer: Producer,
-        result: dict[str, Any],
+        result: ProduceResponsePartition,
     ) -> None:
         """Append the first records of a transaction, once its coordinator knows the partition.
 
@@ -266,7 +288,7 @@ class _Produce:
         self,
         partition: Partition,
         records: bytearray | memoryview,
-        result: dict[str, Any],
+        result: ProduceResponsePartition,
         code: int,
     ) -> None:
         """Append after verification; `code` counts only if the log requires a verified append."""
@@ -279,7 +301,7 @@ class _Produce:
         self,
         partition: Partition,
         records: bytearray | memoryview,
-        result: dict[str, Any],
+        result: ProduceResponsePartition,
         *,
         verified: bool = True,
     ) -> None:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest, Request
 from waylog.config import Endpoint
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeQuorumRequest,
+        DescribeQuorumResponse,
+        DescribeQuorumResponseCurrentVoter,
+        DescribeQuorumResponsePartition,
+    )
     from broker_core.server.runtime import Broker
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _EPOCH: Final = 1
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: Broker, request: Request[DescribeQuorumRequest, DescribeQuorumResponse]) -> None:
     """Answer a DescribeQuorum request."""
     leads = _alone(broker) if broker.cluster is None else broker.cluster.describe_quorum()
     request.reply(
@@ -43,16 +49,16 @@ def handle(broker: Broker, request: Request) -> None:
     )
 
 
-def _controllers(broker: Broker, request: Request) -> Sequence[tuple[int, Endpoint]]:
+def _controllers(broker: Broker, request: AnyRequest) -> Sequence[tuple[int, Endpoint]]:
     return broker.config.voters or ((broker.node_id, request.advertised),)
 
 
-def _alone(broker: Broker) -> dict[str, Any]:
+def _alone(broker: Broker) -> DescribeQuorumResponsePartition:
     """Describe a quorum of one: a standalone broker keeps its own metadata."""
     now_ms = broker.now_ms()
     # Every change of the metadata counts as a record.
     end_offset = broker.topics.version
-    voter = {
+    voter: DescribeQuorumResponseCurrentVoter = {
         "replica_id": broker.node_id,
         "replica_directory_id": bytes(16),
         "log_end_offset": end_offset,
@@ -68,7 +74,9 @@ def _alone(broker: Broker) -> dict[str, Any]:
     }
 
 
-def _describe(topic: str, index: int, leads: dict[str, Any] | None) -> dict[str, Any]:
+def _describe(
+    topic: str, index: int, leads: DescribeQuorumResponsePartition | None
+) -> DescribeQuorumResponsePartition:
     error: errors.BrokerError = errors.UnknownTopicOrPartition()
     if leads is None:
         error = errors.NotLeaderOrFollower()

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.security.scram import AuthenticationFailed
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        SaslAuthenticateRequest,
+        SaslAuthenticateResponse,
+        SaslHandshakeRequest,
+        SaslHandshakeResponse,
+    )
     from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
@@ -19,14 +25,19 @@ logger = logging.getLogger(__name__)
 _TOKENS_WITH_HEADERS_FROM: Final = 1
 
 
-def handle_handshake(broker: Broker, request: Request) -> None:
+def handle_handshake(
+    broker: Broker, request: Request[SaslHandshakeRequest, SaslHandshakeResponse]
+) -> None:
     """Answer SaslHandshake, by which the client chooses a mechanism."""
     session = request.session
     if session.sasl is None:
         request.reply({"error_code": errors.IllegalSaslState.code, "mechanisms": []})
         request.disconnect_after_reply()
         return
-    response: dict[str, Any] = {"error_code": errors.NONE, "mechanisms": session.sasl.mechanisms}
+    response: SaslHandshakeResponse = {
+        "error_code": errors.NONE,
+        "mechanisms": session.sasl.mechanisms,
+    }
     try:
         session.sasl.handshake(request.body["mechanism"])
     except (errors.UnsupportedSaslMechanism, errors.IllegalSaslState) as error:
@@ -39,7 +50,9 @@ def handle_handshake(broker: Broker, request: Request) -> None:
     session.raw_tokens = request.version < _TOKENS_WITH_HEADERS_FROM
 
 
-def handle_authenticate(broker: Broker, request: Request) -> None:
+def handle_authenticate(
+    broker: Broker, request: Request[SaslAuthenticateRequest, SaslAuthenticateResponse]
+) -> None:
     """Answer SaslAuthenticate, which carries the mechanism's messages."""
     session = request.session
     if session.sasl is None:
@@ -67,7 +80,11 @@ def handle_authenticate(broker: Broker, request: Request) -> None:
     )
 
 
-def _refuse(broker: Broker, request: Request, error: Exception) -> None:
+def _refuse(
+    broker: Broker,
+    request: Request[SaslAuthenticateRequest, SaslAuthenticateResponse],
+    error: Exception,
+) -> None:
     broker.failed_logins += 1
     logger.warning("%s could not log in: %s", request.client_host, error)
     code = getattr(error, "code", errors.SaslAuthenticationFailed.code)

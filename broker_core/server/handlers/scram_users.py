@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_core import errors
 from broker_core.security.scram import BY_NAME
@@ -13,18 +13,33 @@ from broker_core.server.network.request import Request
 from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse,
+        AlterUserScramCredentialsResponseResult,
+        DescribeUserScramCredentialsRequest,
+        DescribeUserScramCredentialsResponse,
+        DescribeUserScramCredentialsResponseResult,
+    )
     from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
 
-def handle_describe(broker: Broker, request: Request) -> None:
+def handle_describe(
+    broker: Broker,
+    request: Request[DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse],
+) -> None:
     """Answer DescribeUserScramCredentials with the users' mechanisms, never with secrets."""
     asked = request.body["users"]
     names = list(broker.scram_users) if not asked else [each["name"] for each in asked]
-    results: list[dict[str, Any]] = []
+    results: list[DescribeUserScramCredentialsResponseResult] = []
     for name, count in Counter(names).items():
-        result: dict[str, Any] = {"user": name, "error_code": errors.NONE, "error_message": None}
+        result: DescribeUserScramCredentialsResponseResult = {
+            "user": name,
+            "error_code": errors.NONE,
+            "error_message": None,
+        }
         results.append(result)
         try:
             if count > 1:
@@ -41,10 +56,13 @@ def handle_describe(broker: Broker, request: Request) -> None:
     request.reply({"error_code": errors.NONE, "error_message": None, "results": results})
 
 
-def handle_alter(broker: Broker, request: Request) -> None:
+def handle_alter(
+    broker: Broker,
+    request: Request[AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse],
+) -> None:
     """Answer an AlterUserScramCredentials request."""
     body = request.body
-    results: list[dict[str, Any]] = []
+    results: list[AlterUserScramCredentialsResponseResult] = []
 
     def alter(authority: AdminOperations) -> None:
         outcome = authority.scram_users.alter(body["deletions"], body["upsertions"])
@@ -59,4 +77,4 @@ def handle_alter(broker: Broker, request: Request) -> None:
         logger.info("%s changes the credentials of %d users", request.principal, len(outcome))
         authority.save()
 
-    broker.administer(alter, answer_each(request, {"results": results}, results))
+    broker.administer(alter, answer_each(lambda: request.reply({"results": results}), results))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from broker_core import errors
 from broker_core.coordinator.share_partition import (
@@ -25,7 +25,27 @@ from broker_core.server.partitions.partition import Partition
 from broker_core.server.sharing.share_sessions import CLOSES, Place, ShareSession, is_opening
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ShareAcknowledgeRequest,
+        ShareAcknowledgeRequestAcknowledgementBatch,
+        ShareAcknowledgeResponse,
+        ShareAcknowledgeResponsePartition,
+        ShareFetchRequest,
+        ShareFetchRequestAcknowledgementBatch,
+        ShareFetchResponse,
+        ShareFetchResponseCurrentLeader,
+        ShareFetchResponsePartition,
+    )
     from broker_core.server.runtime import Broker
+
+    _Request = (
+        Request[ShareFetchRequest, ShareFetchResponse]
+        | Request[ShareAcknowledgeRequest, ShareAcknowledgeResponse]
+    )
+    _Body = ShareFetchRequest | ShareAcknowledgeRequest
+    _Batch = ShareFetchRequestAcknowledgementBatch | ShareAcknowledgeRequestAcknowledgementBatch
+
+_Partition = TypeVar("_Partition")
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +53,10 @@ _RECORD_LIMIT: Final = 1  # the acquire mode that never returns more records tha
 #: Reads of a partition without acquired records, after which it waits for the next request.
 _READS_MAX: Final = 16
 _READ_BYTES: Final = 1024 * 1024
-_NO_LEADER: Final = {"leader_id": -1, "leader_epoch": -1}
-_NOTHING: Final = {
+_NO_LEADER: Final[ShareFetchResponseCurrentLeader] = {"leader_id": -1, "leader_epoch": -1}
+_NOTHING: Final[ShareFetchResponsePartition] = {
     "current_leader": _NO_LEADER,
+    "error_code": errors.NONE,
     "error_message": None,
     "acknowledge_error_message": None,
     "records": b"",
@@ -57,7 +78,7 @@ def _problem(error: errors.BrokerError) -> _Problem:
 class _Answers:
     """The acknowledgements of one request; calls `done` when all are durable."""
 
-    def __init__(self, broker: Broker, request: Request, session: ShareSession) -> None:
+    def __init__(self, broker: Broker, request: _Request, session: ShareSession) -> None:
         self.problems: dict[Place, _Problem] = {}
         self._broker = broker
         self._request = request
@@ -83,7 +104,7 @@ class _Answers:
                     self._one_done()
         self._one_done()
 
-    def _take(self, place: Place, batches: list[dict[str, Any]], *, renews: bool) -> None:
+    def _take(self, place: Place, batches: Sequence[_Batch], *, renews: bool) -> None:
         partition = find_partition(self._broker, self._request, place)
         acknowledgements = [
             Acknowledgement(each["first_offset"], each["last_offset"], each["acknowledge_types"])
@@ -113,7 +134,7 @@ class _Answers:
             self._done()
 
 
-def find_partition(broker: Broker, request: Request, place: Place) -> Partition:
+def find_partition(broker: Broker, request: _Request, place: Place) -> Partition:
     """Return a partition of a request.
 
     Raises UnknownTopicId, TopicAuthorizationFailed, UnknownTopicOrPartition, NotLeaderOrFollower.
@@ -128,36 +149,39 @@ def find_partition(broker: Broker, request: Request, place: Place) -> Partition:
     return partition
 
 
-def _check(body: dict[str, Any]) -> None:
-    if not body["group_id"]:
+def _member(body: _Body) -> tuple[str, str]:
+    """Return the ids of the group and of its member; raises InvalidRequest."""
+    group_id, member_id = body["group_id"], body["member_id"]
+    if not group_id:
         raise errors.InvalidRequest("GroupId can't be empty.")
-    if not body["member_id"]:
+    if not member_id:
         raise errors.InvalidRequest("MemberId can't be empty.")
+    return group_id, member_id
 
 
-def _has_acknowledgements(body: dict[str, Any]) -> bool:
+def _has_acknowledgements(body: _Body) -> bool:
     return any(
         each["acknowledgement_batches"] for topic in body["topics"] for each in topic["partitions"]
     )
 
 
-def handle_fetch(broker: Broker, request: Request) -> None:
+def handle_fetch(broker: Broker, request: Request[ShareFetchRequest, ShareFetchResponse]) -> None:
     """Answer a ShareFetch request, now or later."""
     body = request.body
     groups = broker.share_partitions
     epoch = body["share_session_epoch"]
     try:
-        _check(body)
+        member = _member(body)
         if is_opening(epoch):
             if _has_acknowledgements(body):
                 raise errors.InvalidRequest("A new share session has nothing to acknowledge.")
-            old = groups.sessions.find(body["group_id"], body["member_id"])
+            old = groups.sessions.find(*member)
             if old is not None:
                 groups.release(old)
-            session = groups.sessions.open(body["group_id"], body["member_id"])
+            session = groups.sessions.open(*member)
             request.when_lost(lambda: groups.release(session))
         else:
-            session = groups.sessions.go_on(body["group_id"], body["member_id"], epoch)
+            session = groups.sessions.go_on(*member, epoch)
     except errors.BrokerError as error:
         request.reply({"error_code": error.code, "error_message": str(error)})
         return
@@ -170,23 +194,25 @@ def handle_fetch(broker: Broker, request: Request) -> None:
     fetch.begin()
 
 
-def handle_acknowledge(broker: Broker, request: Request) -> None:
+def handle_acknowledge(
+    broker: Broker, request: Request[ShareAcknowledgeRequest, ShareAcknowledgeResponse]
+) -> None:
     """Answer a ShareAcknowledge request."""
     body = request.body
     groups = broker.share_partitions
     epoch = body["share_session_epoch"]
     try:
-        _check(body)
+        member = _member(body)
         if is_opening(epoch):
             raise errors.InvalidShareSessionEpoch("A share session begins with a ShareFetch.")
-        session = groups.sessions.go_on(body["group_id"], body["member_id"], epoch)
+        session = groups.sessions.go_on(*member, epoch)
     except errors.BrokerError as error:
         request.reply({"error_code": error.code, "error_message": str(error)})
         return
     answers = _Answers(broker, request, session)
 
     def answer() -> None:
-        results = {
+        results: dict[Place, ShareAcknowledgeResponsePartition] = {
             place: {
                 "partition_index": place[1],
                 "current_leader": _NO_LEADER,
@@ -195,48 +221,59 @@ def handle_acknowledge(broker: Broker, request: Request) -> None:
             }
             for place, problem in answers.problems.items()
         }
-        _reply(broker, request, session, results)
+        response: ShareAcknowledgeResponse = {
+            "error_code": errors.NONE,
+            "error_message": None,
+            "acquisition_lock_timeout_ms": _lock_ms(broker, session),
+            "responses": [
+                {"topic_id": topic_id, "partitions": partitions}
+                for topic_id, partitions in _by_topic(results).items()
+            ],
+        }
+        named = _by_name(broker, results)
+        add_leaders(broker, request, response, named)
+        request.reply(response)
 
     answers.take(answer)
     if epoch == CLOSES:
         groups.release(session)
 
 
-def _reply(
-    broker: Broker, request: Request, session: ShareSession, results: dict[Place, dict[str, Any]]
-) -> None:
-    settings = broker.share_partitions.settings.of_records(session.group_id)
-    response = {
-        "error_code": errors.NONE,
-        "error_message": None,
-        "acquisition_lock_timeout_ms": settings.lock_ms,
-        "responses": _by_topic(results),
-    }
-    named = (
-        (topic.name, place[1], result)
-        for place, result in results.items()
-        if (topic := broker.topics.by_id(place[0])) is not None
-    )
-    add_leaders(broker, request, response, named)
-    request.reply(response)
+def _lock_ms(broker: Broker, session: ShareSession) -> int:
+    return broker.share_partitions.settings.of_records(session.group_id).lock_ms
 
 
-def _by_topic(partitions: dict[Place, dict[str, Any]]) -> list[dict[str, Any]]:
-    topics: dict[bytes, list[dict[str, Any]]] = {}
-    for (topic_id, _), each in partitions.items():
+def _by_topic(results: dict[Place, _Partition]) -> dict[bytes, list[_Partition]]:
+    topics: dict[bytes, list[_Partition]] = {}
+    for (topic_id, _), each in results.items():
         topics.setdefault(topic_id, []).append(each)
-    return [{"topic_id": each, "partitions": found} for each, found in topics.items()]
+    return topics
+
+
+def _by_name(
+    broker: Broker, results: dict[Place, _Partition]
+) -> Iterator[tuple[str, int, _Partition]]:
+    """Yield the results of the topics that exist."""
+    for (topic_id, index), result in results.items():
+        topic = broker.topics.by_id(topic_id)
+        if topic is not None:
+            yield topic.name, index, result
 
 
 class _ShareFetch:
     """One ShareFetch; while it waits, a FetchWaiter and AvailabilityWaiter of its partitions."""
 
-    def __init__(self, broker: Broker, request: Request, session: ShareSession) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        request: Request[ShareFetchRequest, ShareFetchResponse],
+        session: ShareSession,
+    ) -> None:
         self.answers = _Answers(broker, request, session)
         self._broker = broker
         self._request = request
         self._session = session
-        self._results: dict[Place, dict[str, Any]] = {}
+        self._results: dict[Place, ShareFetchResponsePartition] = {}
         self._partitions: dict[Place, Partition] = {}
         self._is_acknowledged = False
         self._is_over = False
@@ -412,11 +449,21 @@ class _ShareFetch:
             result = self._results.setdefault(place, {"partition_index": place[1]})
             result["acknowledge_error_code"] = problem.code
             result["acknowledge_error_message"] = problem.message
-        results = {
-            place: _NOTHING | {"error_code": errors.NONE} | each
-            for place, each in self._results.items()
+        results: dict[Place, ShareFetchResponsePartition] = {
+            place: {**_NOTHING, **each} for place, each in self._results.items()
         }
-        _reply(self._broker, self._request, self._session, results)
+        response: ShareFetchResponse = {
+            "error_code": errors.NONE,
+            "error_message": None,
+            "acquisition_lock_timeout_ms": _lock_ms(self._broker, self._session),
+            "responses": [
+                {"topic_id": topic_id, "partitions": partitions}
+                for topic_id, partitions in _by_topic(results).items()
+            ],
+        }
+        named = _by_name(self._broker, results)
+        add_leaders(self._broker, self._request, response, named)
+        self._request.reply(response)
 
 
 def _visible(

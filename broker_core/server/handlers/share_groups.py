@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.coordinator.consumer_group_records import group_places
@@ -22,12 +22,40 @@ from broker_core.server.network.request import Request
 from broker_core.server.sharing.share_coordinator import NO_OFFSET
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterShareGroupOffsetsRequest,
+        AlterShareGroupOffsetsResponse,
+        AlterShareGroupOffsetsResponsePartition,
+        AlterShareGroupOffsetsResponseResult,
+        DeleteShareGroupOffsetsRequest,
+        DeleteShareGroupOffsetsResponse,
+        DeleteShareGroupOffsetsResponseResult,
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsRequestGroup,
+        DescribeShareGroupOffsetsResponse,
+        DescribeShareGroupOffsetsResponseGroup,
+        DescribeShareGroupOffsetsResponsePartition,
+        ShareGroupDescribeRequest,
+        ShareGroupDescribeResponse,
+        ShareGroupDescribeResponseGroup,
+        ShareGroupDescribeResponseMember,
+        ShareGroupHeartbeatRequest,
+        ShareGroupHeartbeatResponse,
+    )
     from broker_core.server.runtime import Broker
+
+    _Result = (
+        DescribeShareGroupOffsetsResponsePartition
+        | AlterShareGroupOffsetsResponsePartition
+        | DeleteShareGroupOffsetsResponseResult
+    )
 
 _NOT_ASKED: Final = -(2**31)
 
 
-def handle_heartbeat(broker: Broker, request: Request) -> None:
+def handle_heartbeat(
+    broker: Broker, request: Request[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]
+) -> None:
     """Answer a ShareGroupHeartbeat request."""
     body = request.body
     groups = broker.share_groups
@@ -46,7 +74,7 @@ def handle_heartbeat(broker: Broker, request: Request) -> None:
         if code:
             request.reply({"error_code": code})
             return
-        response: dict[str, Any] = {
+        response: ShareGroupHeartbeatResponse = {
             "error_code": errors.NONE,
             "member_id": asked.member_id,
             "member_epoch": answer.epoch,
@@ -66,10 +94,12 @@ def handle_heartbeat(broker: Broker, request: Request) -> None:
         request.reply({"error_code": error.code, "error_message": str(error)})
 
 
-def handle_describe(broker: Broker, request: Request) -> None:
+def handle_describe(
+    broker: Broker, request: Request[ShareGroupDescribeRequest, ShareGroupDescribeResponse]
+) -> None:
     """Answer a ShareGroupDescribe request."""
     operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
-    described: list[dict[str, Any]] = []
+    described: list[ShareGroupDescribeResponseGroup] = []
     for group_id in request.body["group_ids"]:
         group = broker.share_groups.groups.get(group_id)
         if group is not None:
@@ -88,7 +118,7 @@ def handle_describe(broker: Broker, request: Request) -> None:
     request.reply({"groups": described})
 
 
-def _describe(broker: Broker, group: ShareGroup) -> dict[str, Any]:
+def _describe(broker: Broker, group: ShareGroup) -> ShareGroupDescribeResponseGroup:
     return {
         "error_code": errors.NONE,
         "error_message": None,
@@ -101,7 +131,7 @@ def _describe(broker: Broker, group: ShareGroup) -> dict[str, Any]:
     }
 
 
-def _describe_member(broker: Broker, member: ShareMember) -> dict[str, Any]:
+def _describe_member(broker: Broker, member: ShareMember) -> ShareGroupDescribeResponseMember:
     return {
         "member_id": member.member_id,
         "rack_id": member.rack_id,
@@ -111,7 +141,11 @@ def _describe_member(broker: Broker, member: ShareMember) -> dict[str, Any]:
         "subscribed_topic_names": sorted(member.topic_names),
         "assignment": {
             "topic_partitions": [
-                each | {"topic_name": topic.name}
+                {
+                    "topic_id": each["topic_id"],
+                    "topic_name": topic.name,
+                    "partitions": each["partitions"],
+                }
                 for each in group_places(member.assigned)
                 if (topic := broker.topics.by_id(each["topic_id"])) is not None
             ]
@@ -122,9 +156,12 @@ def _describe_member(broker: Broker, member: ShareMember) -> dict[str, Any]:
 # ------------------------------------------------------------------------------ offsets of groups
 
 
-def handle_describe_offsets(broker: Broker, request: Request) -> None:
+def handle_describe_offsets(
+    broker: Broker,
+    request: Request[DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse],
+) -> None:
     """Answer a DescribeShareGroupOffsets request."""
-    described: list[dict[str, Any]] = []
+    described: list[DescribeShareGroupOffsetsResponseGroup] = []
     collected = _Collected(lambda: request.reply({"groups": described}))
     for asked in request.body["groups"]:
         described.append(_describe_offsets(broker, asked, collected))
@@ -132,8 +169,8 @@ def handle_describe_offsets(broker: Broker, request: Request) -> None:
 
 
 def _describe_offsets(
-    broker: Broker, asked: dict[str, Any], collected: _Collected
-) -> dict[str, Any]:
+    broker: Broker, asked: DescribeShareGroupOffsetsRequestGroup, collected: _Collected
+) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = asked["group_id"]
     groups = broker.share_groups
     if group_id not in groups.groups:
@@ -142,12 +179,14 @@ def _describe_offsets(
             "error_code": errors.GroupIdNotFound.code,
             "error_message": f"Group {group_id} not found.",
         }
-    wanted: dict[str, list[int]] = {}
+    wanted: dict[str, Sequence[int]] = {}
     if asked["topics"] is None:
+        found: dict[str, list[int]] = {}
         for place in groups.places_of(group_id):
             topic = broker.topics.by_id(place.topic_id)
             if topic is not None:
-                wanted.setdefault(topic.name, []).append(place.partition)
+                found.setdefault(topic.name, []).append(place.partition)
+        wanted.update(found)
     else:
         wanted = {each["topic_name"]: each["partitions"] for each in asked["topics"]}
     return {
@@ -170,8 +209,8 @@ def _describe_offsets(
 
 def _describe_offset(
     broker: Broker, group_id: str, name: str, number: int, collected: _Collected
-) -> dict[str, Any]:
-    answer: dict[str, Any] = {
+) -> DescribeShareGroupOffsetsResponsePartition:
+    answer: DescribeShareGroupOffsetsResponsePartition = {
         "partition_index": number,
         "start_offset": NO_OFFSET,
         "leader_epoch": 0,
@@ -181,7 +220,7 @@ def _describe_offset(
     }
     topic = broker.topics.get(name)
     if topic is None or not 0 <= number < topic.partition_count:
-        return answer | {"error_code": errors.UnknownTopicOrPartition.code}
+        return {**answer, "error_code": errors.UnknownTopicOrPartition.code}
     partition = topic.get(number)
     finish = collected.one(answer)
 
@@ -206,7 +245,7 @@ class _Collected:
         self._answer = answer
         self._waiting = 1
 
-    def one(self, result: dict[str, Any]) -> Callable[[int], None]:
+    def one(self, result: _Result) -> Callable[[int], None]:
         """Wait for one more result; return a callback that takes its error code."""
         self._waiting += 1
 
@@ -223,12 +262,14 @@ class _Collected:
             self._answer()
 
 
-def handle_alter_offsets(broker: Broker, request: Request) -> None:
+def handle_alter_offsets(
+    broker: Broker, request: Request[AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse]
+) -> None:
     """Answer AlterShareGroupOffsets, for a group without members."""
     body = request.body
     groups = broker.share_groups
     group_id = body["group_id"]
-    responses: list[dict[str, Any]] = []
+    responses: list[AlterShareGroupOffsetsResponseResult] = []
     if group_id in groups.groups:
         try:
             groups.check_empty(group_id)
@@ -242,7 +283,7 @@ def handle_alter_offsets(broker: Broker, request: Request) -> None:
     )
     for asked in body["topics"]:
         topic = broker.topics.get(asked["topic_name"])
-        results: list[dict[str, Any]] = []
+        results: list[AlterShareGroupOffsetsResponsePartition] = []
         responses.append(
             {
                 "topic_name": asked["topic_name"],
@@ -252,7 +293,11 @@ def handle_alter_offsets(broker: Broker, request: Request) -> None:
         )
         for each in asked["partitions"]:
             number = each["partition_index"]
-            result = {"partition_index": number, "error_code": errors.NONE, "error_message": None}
+            result: AlterShareGroupOffsetsResponsePartition = {
+                "partition_index": number,
+                "error_code": errors.NONE,
+                "error_message": None,
+            }
             results.append(result)
             if topic is None or not 0 <= number < topic.partition_count:
                 result["error_code"] = errors.UnknownTopicOrPartition.code
@@ -265,7 +310,10 @@ def handle_alter_offsets(broker: Broker, request: Request) -> None:
     collected.end()
 
 
-def handle_delete_offsets(broker: Broker, request: Request) -> None:
+def handle_delete_offsets(
+    broker: Broker,
+    request: Request[DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse],
+) -> None:
     """Answer DeleteShareGroupOffsets, for a group without members."""
     body = request.body
     groups = broker.share_groups
@@ -274,7 +322,7 @@ def handle_delete_offsets(broker: Broker, request: Request) -> None:
     except errors.BrokerError as error:
         request.reply({"error_code": error.code, "error_message": str(error), "responses": []})
         return
-    responses: list[dict[str, Any]] = []
+    responses: list[DeleteShareGroupOffsetsResponseResult] = []
     collected = _Collected(
         lambda: request.reply(
             {"error_code": errors.NONE, "error_message": None, "responses": responses}
@@ -282,7 +330,7 @@ def handle_delete_offsets(broker: Broker, request: Request) -> None:
     )
     for asked in body["topics"]:
         topic = broker.topics.get(asked["topic_name"])
-        result: dict[str, Any] = {
+        result: DeleteShareGroupOffsetsResponseResult = {
             "topic_name": asked["topic_name"],
             "topic_id": bytes(16) if topic is None else topic.topic_id,
             "error_code": errors.NONE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.log.config import LogConfig
@@ -14,17 +14,37 @@ from broker_core.server.partitions.topics import INTERNAL_TOPICS
 from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        CreatePartitionsRequest,
+        CreatePartitionsRequestTopic,
+        CreatePartitionsResponse,
+        CreatePartitionsResponseResult,
+        CreateTopicsRequest,
+        CreateTopicsRequestTopic,
+        CreateTopicsResponse,
+        CreateTopicsResponseConfig,
+        CreateTopicsResponseTopic,
+        DeleteRecordsRequest,
+        DeleteRecordsRequestPartition,
+        DeleteRecordsResponse,
+        DeleteRecordsResponsePartition,
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        DeleteTopicsResponseResult,
+    )
     from broker_core.server.runtime import Broker
 
 _NO_ID: Final = bytes(16)
 _TOPIC_IDS_FROM: Final = 6
 
 
-def handle_create(broker: Broker, request: Request) -> None:
+def handle_create(
+    broker: Broker, request: Request[CreateTopicsRequest, CreateTopicsResponse]
+) -> None:
     """Answer a CreateTopics request."""
     body = request.body
     counts = Counter(each["name"] for each in body["topics"])
-    results: list[dict[str, Any]] = []
+    results: list[CreateTopicsResponseTopic] = []
 
     def create(authority: AdminOperations) -> None:
         for name, asked in {each["name"]: each for each in body["topics"]}.items():
@@ -34,18 +54,25 @@ def handle_create(broker: Broker, request: Request) -> None:
                 created = _create(broker, authority, asked, validate_only=body["validate_only"])
                 results.append(created)
             except errors.BrokerError as error:
-                results.append({"name": name, "configs": None} | _refusal(error))
+                results.append(
+                    {
+                        "name": name,
+                        "configs": None,
+                        "error_code": error.code,
+                        "error_message": str(error),
+                    }
+                )
 
-    broker.administer(create, answer_each(request, {"topics": results}, results))
-
-
-def _refusal(error: errors.BrokerError) -> dict[str, Any]:
-    return {"error_code": error.code, "error_message": str(error)}
+    broker.administer(create, answer_each(lambda: request.reply({"topics": results}), results))
 
 
 def _create(
-    broker: Broker, authority: AdminOperations, asked: dict[str, Any], *, validate_only: bool
-) -> dict[str, Any]:
+    broker: Broker,
+    authority: AdminOperations,
+    asked: CreateTopicsRequestTopic,
+    *,
+    validate_only: bool,
+) -> CreateTopicsResponseTopic:
     overrides = {
         each["name"]: each["value"] for each in asked["configs"] if each["value"] is not None
     }
@@ -70,7 +97,7 @@ def _create(
 
 def _created_configs(
     broker: Broker, config: LogConfig, overrides: dict[str, str]
-) -> list[dict[str, Any]]:
+) -> list[CreateTopicsResponseConfig]:
     return [
         {
             "name": each["name"],
@@ -83,7 +110,7 @@ def _created_configs(
     ]
 
 
-def _assignments(asked: dict[str, Any]) -> list[list[int]]:
+def _assignments(asked: CreateTopicsRequestTopic) -> list[list[int]]:
     """Return the brokers of each partition; [] if the client leaves them to the cluster."""
     assignments = asked["assignments"]
     if not assignments:
@@ -92,23 +119,25 @@ def _assignments(asked: dict[str, Any]) -> list[list[int]]:
         raise errors.InvalidRequest(
             "partitions and replication factor are given by the assignment already"
         )
-    by_index = sorted(assignments, key=lambda each: int(each["partition_index"]))
+    by_index = sorted(assignments, key=lambda each: each["partition_index"])
     if [each["partition_index"] for each in by_index] != list(range(len(assignments))):
         raise errors.InvalidReplicaAssignment("the partitions are not numbered from 0")
-    return [each["broker_ids"] for each in by_index]
+    return [list(each["broker_ids"]) for each in by_index]
 
 
-def handle_delete(broker: Broker, request: Request) -> None:
+def handle_delete(
+    broker: Broker, request: Request[DeleteTopicsRequest, DeleteTopicsResponse]
+) -> None:
     """Answer a DeleteTopics request."""
     body = request.body
     asked = [(each["name"], each["topic_id"]) for each in body["topics"]]
     if request.version < _TOPIC_IDS_FROM:
         asked = [(name, _NO_ID) for name in body["topic_names"]]
-    results: list[dict[str, Any]] = []
+    results: list[DeleteTopicsResponseResult] = []
 
     def delete(authority: AdminOperations) -> None:
         for name, topic_id in dict.fromkeys(asked):
-            result: dict[str, Any] = {
+            result: DeleteTopicsResponseResult = {
                 "name": name,
                 "topic_id": topic_id,
                 "error_code": errors.NONE,
@@ -124,29 +153,39 @@ def handle_delete(broker: Broker, request: Request) -> None:
                     raise errors.InvalidTopic(f"{found} belongs to the broker")
                 authority.delete_topic(found)
             except errors.BrokerError as error:
-                result |= _refusal(error)
+                result["error_code"] = error.code
+                result["error_message"] = str(error)
 
-    broker.administer(delete, answer_each(request, {"responses": results}, results))
+    broker.administer(delete, answer_each(lambda: request.reply({"responses": results}), results))
 
 
-def handle_create_partitions(broker: Broker, request: Request) -> None:
+def handle_create_partitions(
+    broker: Broker, request: Request[CreatePartitionsRequest, CreatePartitionsResponse]
+) -> None:
     """Answer a CreatePartitions request."""
     body = request.body
-    results: list[dict[str, Any]] = []
+    results: list[CreatePartitionsResponseResult] = []
 
     def grow(authority: AdminOperations) -> None:
         for asked in body["topics"]:
-            result = {"name": asked["name"], "error_code": errors.NONE, "error_message": None}
+            result: CreatePartitionsResponseResult = {
+                "name": asked["name"],
+                "error_code": errors.NONE,
+                "error_message": None,
+            }
             results.append(result)
             try:
                 _grow(authority, asked, validate_only=body["validate_only"])
             except errors.BrokerError as error:
-                result |= _refusal(error)
+                result["error_code"] = error.code
+                result["error_message"] = str(error)
 
-    broker.administer(grow, answer_each(request, {"results": results}, results))
+    broker.administer(grow, answer_each(lambda: request.reply({"results": results}), results))
 
 
-def _grow(authority: AdminOperations, asked: dict[str, Any], *, validate_only: bool) -> None:
+def _grow(
+    authority: AdminOperations, asked: CreatePartitionsRequestTopic, *, validate_only: bool
+) -> None:
     name, count = asked["name"], asked["count"]
     present = authority.partition_count(name)
     if count == present:
@@ -156,17 +195,19 @@ def _grow(authority: AdminOperations, asked: dict[str, Any], *, validate_only: b
             f"The topic {name} currently has {present} partition(s); {count} would not be "
             "an increase."
         )
-    assignments = asked["assignments"]
-    if assignments is not None:
+    assignments: list[list[int]] | None = None
+    if asked["assignments"] is not None:
+        assignments = [list(each["broker_ids"]) for each in asked["assignments"]]
         if len(assignments) != count - present:
             raise errors.InvalidReplicaAssignment(
                 f"{count - present} new partitions, but {len(assignments)} assignments"
             )
-        assignments = [each["broker_ids"] for each in assignments]
     authority.add_partitions(name, count, assignments, validate_only=validate_only)
 
 
-def handle_delete_records(broker: Broker, request: Request) -> None:
+def handle_delete_records(
+    broker: Broker, request: Request[DeleteRecordsRequest, DeleteRecordsResponse]
+) -> None:
     """Answer a DeleteRecords request."""
     request.reply(
         {
@@ -184,9 +225,15 @@ def handle_delete_records(broker: Broker, request: Request) -> None:
     )
 
 
-def _delete_records(broker: Broker, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+def _delete_records(
+    broker: Broker, name: str, asked: DeleteRecordsRequestPartition
+) -> DeleteRecordsResponsePartition:
     index = asked["partition_index"]
-    result = {"partition_index": index, "low_watermark": -1, "error_code": errors.NONE}
+    result: DeleteRecordsResponsePartition = {
+        "partition_index": index,
+        "low_watermark": -1,
+        "error_code": errors.NONE,
+    }
     try:
         topic = broker.topics.get(name)
         if topic is None:

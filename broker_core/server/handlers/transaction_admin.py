@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_core import errors
 from broker_core.coordinator.transaction import TransactionState
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeProducersRequest,
+        DescribeProducersResponse,
+        DescribeProducersResponsePartition,
+        DescribeTransactionsRequest,
+        DescribeTransactionsResponse,
+        DescribeTransactionsResponseTransactionState,
+        ListTransactionsRequest,
+        ListTransactionsResponse,
+    )
     from broker_core.server.runtime import Broker
 
 
-def handle_describe(broker: Broker, request: Request) -> None:
+def handle_describe(
+    broker: Broker, request: Request[DescribeTransactionsRequest, DescribeTransactionsResponse]
+) -> None:
     """Answer a DescribeTransactions request."""
     request.reply(
         {
@@ -25,7 +37,9 @@ def handle_describe(broker: Broker, request: Request) -> None:
     )
 
 
-def _describe(broker: Broker, transactional_id: str) -> dict[str, Any]:
+def _describe(
+    broker: Broker, transactional_id: str
+) -> DescribeTransactionsResponseTransactionState:
     found = broker.transactions.coordinator.transactions.get(transactional_id)
     if not transactional_id or found is None:
         missing = errors.TransactionalIdNotFound if transactional_id else errors.InvalidRequest
@@ -45,7 +59,9 @@ def _describe(broker: Broker, transactional_id: str) -> dict[str, Any]:
     }
 
 
-def handle_list(broker: Broker, request: Request) -> None:
+def handle_list(
+    broker: Broker, request: Request[ListTransactionsRequest, ListTransactionsResponse]
+) -> None:
     """Answer a ListTransactions request."""
     body = request.body
     known = {state.value for state in TransactionState}
@@ -81,7 +97,9 @@ def handle_list(broker: Broker, request: Request) -> None:
     )
 
 
-def handle_describe_producers(broker: Broker, request: Request) -> None:
+def handle_describe_producers(
+    broker: Broker, request: Request[DescribeProducersRequest, DescribeProducersResponse]
+) -> None:
     """Answer a DescribeProducers request."""
     request.reply(
         {
@@ -99,7 +117,7 @@ def handle_describe_producers(broker: Broker, request: Request) -> None:
     )
 
 
-def _producers(broker: Broker, topic: str, index: int) -> dict[str, Any]:
+def _producers(broker: Broker, topic: str, index: int) -> DescribeProducersResponsePartition:
     try:
         found = broker.topics.get(topic)
         if found is None:

@@ -4,18 +4,46 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
+from broker_core.coordinator.effects import Codes
 from broker_core.coordinator.offsets import OffsetToCommit
 from broker_core.coordinator.transaction import EPOCH_PER_TRANSACTION, Place, Producer
 from broker_core.protocol.control_records import EndMarker
 from broker_core.server.coordination.transactions import PendingMarkers
 from broker_core.server.handlers.group_offsets import codes_by_topic
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest, Request
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AddOffsetsToTxnRequest,
+        AddOffsetsToTxnResponse,
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnRequestTransaction,
+        AddPartitionsToTxnResponse,
+        AddPartitionsToTxnResponseResultsByPartition,
+        AddPartitionsToTxnResponseResultsByTransaction,
+        AddPartitionsToTxnResponseTopicResult,
+        EndTxnRequest,
+        EndTxnResponse,
+        InitProducerIdRequest,
+        InitProducerIdResponse,
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitResponse,
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersResponse,
+        WriteTxnMarkersResponseMarker,
+    )
     from broker_core.server.runtime import Broker
+
+    _OfProducer = (
+        AddPartitionsToTxnRequestTransaction
+        | AddOffsetsToTxnRequest
+        | EndTxnRequest
+        | TxnOffsetCommitRequest
+    )
+    _AddedTopic = AddPartitionsToTxnResponseTopicResult
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +56,7 @@ _EPOCH_PER_TRANSACTION_FROM: Final = 5
 _MEMBER_ERRORS_FROM: Final = 3
 
 
-def _code(request: Request, code: int) -> int:
+def _code(request: AnyRequest, code: int) -> int:
     """Return the error code as the client's version of the API knows it."""
     key = request.header.api.key
     if code == errors.ProducerFenced.code and request.version < _FENCED_FROM[key]:
@@ -38,11 +66,13 @@ def _code(request: Request, code: int) -> int:
     return code
 
 
-def _producer(body: dict[str, Any]) -> Producer:
+def _producer(body: _OfProducer) -> Producer:
     return Producer(body["transactional_id"], body["producer_id"], body["producer_epoch"])
 
 
-def handle_init_producer_id(broker: Broker, request: Request) -> None:
+def handle_init_producer_id(
+    broker: Broker, request: Request[InitProducerIdRequest, InitProducerIdResponse]
+) -> None:
     """Answer InitProducerId: a new id, or a transactional producer's next epoch."""
     body = request.body
     transactional_id = body["transactional_id"]
@@ -54,9 +84,13 @@ def handle_init_producer_id(broker: Broker, request: Request) -> None:
         request.reply({"error_code": errors.InvalidRequest.code, "producer_epoch": -1})
         return
 
-    def answer(result: dict[str, Any]) -> None:
+    def answer(result: EndTxnResponse) -> None:
         request.reply(
-            {"producer_epoch": -1} | result | {"error_code": _code(request, result["error_code"])}
+            {
+                "error_code": _code(request, result["error_code"]),
+                "producer_id": result["producer_id"],
+                "producer_epoch": result["producer_epoch"],
+            }
         )
 
     transactions = broker.transactions
@@ -70,7 +104,9 @@ def handle_init_producer_id(broker: Broker, request: Request) -> None:
     transactions.perform()
 
 
-def _reply_new_id(broker: Broker, request: Request) -> None:
+def _reply_new_id(
+    broker: Broker, request: Request[InitProducerIdRequest, InitProducerIdResponse]
+) -> None:
     try:
         producer_id = broker.producer_ids.next_id()
     except errors.BrokerError as error:
@@ -81,11 +117,13 @@ def _reply_new_id(broker: Broker, request: Request) -> None:
     request.reply({"producer_id": producer_id, "producer_epoch": 0})
 
 
-def handle_add_partitions(broker: Broker, request: Request) -> None:
+def handle_add_partitions(
+    broker: Broker, request: Request[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse]
+) -> None:
     """Answer AddPartitionsToTxn, which from version 4 on only brokers send, in batches."""
     body = request.body
     if request.version < _TRANSACTIONS_IN_BATCHES_FROM:
-        asked = {
+        asked: AddPartitionsToTxnRequestTransaction = {
             "transactional_id": body["v3_and_below_transactional_id"],
             "producer_id": body["v3_and_below_producer_id"],
             "producer_epoch": body["v3_and_below_producer_epoch"],
@@ -99,13 +137,13 @@ def handle_add_partitions(broker: Broker, request: Request) -> None:
             lambda results: request.reply({"results_by_topic_v3_and_below": results}),
         )
         return
-    results: list[dict[str, Any]] = []
+    results: list[AddPartitionsToTxnResponseResultsByTransaction] = []
     count = len(body["transactions"])
     if not count:
         request.reply({"results_by_transaction": []})
 
-    def collect(transactional_id: str) -> Callable[[list[dict[str, Any]]], None]:
-        def done(topics: list[dict[str, Any]]) -> None:
+    def collect(transactional_id: str) -> Callable[[list[_AddedTopic]], None]:
+        def done(topics: list[_AddedTopic]) -> None:
             results.append({"transactional_id": transactional_id, "topic_results": topics})
             if len(results) == count:
                 request.reply({"results_by_transaction": results})
@@ -118,9 +156,9 @@ def handle_add_partitions(broker: Broker, request: Request) -> None:
 
 def _add_partitions(
     broker: Broker,
-    request: Request,
-    asked: dict[str, Any],
-    done: Callable[[list[dict[str, Any]]], None],
+    request: AnyRequest,
+    asked: AddPartitionsToTxnRequestTransaction,
+    done: Callable[[list[_AddedTopic]], None],
 ) -> None:
     places = [(topic["name"], each) for topic in asked["topics"] for each in topic["partitions"]]
     producer = _producer(asked)
@@ -140,7 +178,7 @@ def _add_partitions(
         done(_partition_results(codes))
         return
 
-    def answer(result: dict[str, Any]) -> None:
+    def answer(result: EndTxnResponse) -> None:
         code = _code(request, result["error_code"])
         done(_partition_results(dict.fromkeys(places, code)))
 
@@ -148,8 +186,8 @@ def _add_partitions(
     broker.transactions.perform()
 
 
-def _partition_results(codes: dict[Place, int]) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, int]]] = {}
+def _partition_results(codes: dict[Place, int]) -> list[_AddedTopic]:
+    topics: dict[str, list[AddPartitionsToTxnResponseResultsByPartition]] = {}
     for (topic, partition), code in codes.items():
         topics.setdefault(topic, []).append(
             {"partition_index": partition, "partition_error_code": code}
@@ -157,11 +195,13 @@ def _partition_results(codes: dict[Place, int]) -> list[dict[str, Any]]:
     return [{"name": name, "results_by_partition": results} for name, results in topics.items()]
 
 
-def handle_add_offsets(broker: Broker, request: Request) -> None:
+def handle_add_offsets(
+    broker: Broker, request: Request[AddOffsetsToTxnRequest, AddOffsetsToTxnResponse]
+) -> None:
     """Answer AddOffsetsToTxn: add the partition of a group's offsets to the transaction."""
     body = request.body
 
-    def answer(result: dict[str, Any]) -> None:
+    def answer(result: EndTxnResponse) -> None:
         request.reply({"error_code": _code(request, result["error_code"])})
 
     try:
@@ -175,13 +215,13 @@ def handle_add_offsets(broker: Broker, request: Request) -> None:
     transactions.perform()
 
 
-def handle_end(broker: Broker, request: Request) -> None:
+def handle_end(broker: Broker, request: Request[EndTxnRequest, EndTxnResponse]) -> None:
     """Answer an EndTxn request."""
     body = request.body
     version = EPOCH_PER_TRANSACTION if request.version >= _EPOCH_PER_TRANSACTION_FROM else 0
 
-    def answer(result: dict[str, Any]) -> None:
-        request.reply(result | {"error_code": _code(request, result["error_code"])})
+    def answer(result: EndTxnResponse) -> None:
+        request.reply({**result, "error_code": _code(request, result["error_code"])})
 
     transactions = broker.transactions
     transactions.coordinator.end_transaction(
@@ -190,7 +230,9 @@ def handle_end(broker: Broker, request: Request) -> None:
     transactions.perform()
 
 
-def handle_offset_commit(broker: Broker, request: Request) -> None:
+def handle_offset_commit(
+    broker: Broker, request: Request[TxnOffsetCommitRequest, TxnOffsetCommitResponse]
+) -> None:
     """Answer TxnOffsetCommit: offsets that take effect if the transaction commits."""
     body = request.body
     producer = _producer(body)
@@ -208,10 +250,11 @@ def handle_offset_commit(broker: Broker, request: Request) -> None:
         for topic in body["topics"]
         for each in topic["partitions"]
     ]
+    places = [(each.topic, each.partition) for each in offsets]
     member = (body["member_id"], body["group_instance_id"], body["generation_id"])
     group_id = body["group_id"]
 
-    def answer(result: dict[str, Any]) -> None:
+    def answer(result: Codes) -> None:
         codes = {each: _member_code(request, code) for each, code in result["codes"].items()}
         request.reply({"topics": codes_by_topic(codes)})
 
@@ -219,7 +262,7 @@ def handle_offset_commit(broker: Broker, request: Request) -> None:
         if code:
             if code == errors.ProducerFenced.code:
                 code = errors.InvalidProducerEpoch.code
-            answer({"codes": {(each.topic, each.partition): code for each in offsets}})
+            answer(Codes(error_code=code, codes=dict.fromkeys(places, code)))
             return
         groups = broker.groups
         groups.coordinator.commit_transactional_offsets(
@@ -245,7 +288,7 @@ def handle_offset_commit(broker: Broker, request: Request) -> None:
     )
 
 
-def _member_code(request: Request, code: int) -> int:
+def _member_code(request: AnyRequest, code: int) -> int:
     if request.version >= _MEMBER_ERRORS_FROM:
         return _code(request, code)
     if code in {
@@ -257,10 +300,12 @@ def _member_code(request: Request, code: int) -> int:
     return _code(request, code)
 
 
-def handle_write_markers(broker: Broker, request: Request) -> None:
+def handle_write_markers(
+    broker: Broker, request: Request[WriteTxnMarkersRequest, WriteTxnMarkersResponse]
+) -> None:
     """Answer WriteTxnMarkers: a coordinator or an administrator ends transactions."""
     markers = request.body["markers"]
-    results: list[dict[str, Any]] = []
+    results: list[WriteTxnMarkersResponseMarker] = []
     if not markers:
         request.reply({"markers": []})
 

@@ -14,7 +14,7 @@ from broker_core.protocol.definitions.messages import Buffer, Part, RequestHeade
 from broker_core.protocol.framing import FrameReader
 from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.server.network.file_sender import FileSender
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.network.session import ClientSession
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._reader = FrameReader(listener.shared_buffer, frame_bytes_max=listener.frame_bytes_max)
-        self._pending: deque[Request] = deque()
+        self._pending: deque[AnyRequest] = deque()
         self._transport: asyncio.Transport | None = None
         # Further requests are read; the client receives our responses.
         self._reading = True
@@ -230,12 +230,12 @@ class Connection(asyncio.BufferedProtocol):
         session = self.session
         if session.raw_tokens:
             header = RequestHeader(SASL_AUTHENTICATE, 0, 0, None)
-            body: dict[str, Any] | None = {"auth_bytes": bytes(frame)}
+            body: Any = {"auth_bytes": bytes(frame)}
         else:
             header, body = decode_request(frame, self._listener.apis)
             if session.sasl is not None:
                 self._check_login(header)
-        request = Request(self, header, {} if body is None else body, len(frame))
+        request: AnyRequest = Request(self, header, {} if body is None else body, len(frame))
         self.served = True
         self._pending.append(request)
         if len(self._pending) >= self._listener.pending_max:
@@ -269,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
         if session.must_renew(time.monotonic_ns() // 1_000_000):
             raise RemoteProtocolError(f"{header.api.name} after the login has expired")
 
-    def answered(self, request: Request) -> None:
+    def answered(self, request: AnyRequest) -> None:
         """Send a response that is ready, and those that waited behind it, now or in a callback."""
         if self._listener.metrics is not None:
             request.replied = _perf_counter()
@@ -455,4 +455,4 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-Handle = Callable[[Request], None]
+Handle = Callable[[AnyRequest], None]

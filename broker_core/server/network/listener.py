@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.definitions import APIS
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.server.network.connection import Connection, Handle
 from broker_core.server.network.limits import ConnectionLimits, ConnectionRefused
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
@@ -53,7 +53,7 @@ class Listener:
         pending_max: int,
         tls: tuple[ssl.SSLContext, HandshakeScheduler] | None = None,
         metrics: RequestMetrics | None = None,
-        apis: Mapping[int, Api] = APIS,
+        apis: Mapping[int, AnyApi] = APIS,
         guard: LocalAccountsGuard | None = None,
     ) -> None:
         """`guard` says which accounts of this machine may connect; without it all may."""

@@ -10,7 +10,7 @@ from broker_core.cluster.records import ListenerAddress
 from broker_core.configuration.config import BrokerConfig
 from broker_core.configuration.listeners import ListenerConfig
 from broker_core.protocol.definitions import APIS
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.sasl import SaslSettings
 from broker_core.security.scram import CredentialLookup
@@ -18,7 +18,7 @@ from broker_core.server.network.limits import ConnectionLimits
 from broker_core.server.network.listener import Listener
 from broker_core.server.network.listener_secrets import ListenerSecrets
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest
 from broker_core.server.network.request_metrics import RequestMetrics
 from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
@@ -37,11 +37,11 @@ class Network:
         self,
         config: BrokerConfig,
         users: ScramUsers,
-        handle: Callable[[Request], None],
+        handle: Callable[[AnyRequest], None],
         *,
         connections: ConnectionPool,
         listeners: tuple[ListenerConfig, ...] | None = None,
-        apis: Mapping[int, Api] = APIS,
+        apis: Mapping[int, AnyApi] = APIS,
     ) -> None:
         """`connections` bounds all connections of the process.
 

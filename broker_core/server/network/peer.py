@@ -12,17 +12,23 @@ import ssl
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker_core import errors
 from broker_core.protocol import primitives
 from broker_core.protocol.definitions import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from broker_core.protocol.framing import FrameReader
 from broker_core.protocol.primitives import RemoteProtocolError
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi, Api, RequestBody, ResponseBody
 from waylog.config import Endpoint
 from waylog.kafka.connection.sasl import LoginRefused, SaslCredentials, client_exchange
 from waylog.process.background import spawn
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        SaslAuthenticateRequest,
+        SaslHandshakeRequest,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +45,15 @@ _RENEWAL_SHARE: Final = 0.8
 
 #: Takes the answer, or None if there is none. Its `records` are slices of the receive buffer: a
 #: caller that needs them after the call has to copy them.
-Answered = Callable[[dict[str, Any] | None], None]
+Answered = Callable[[ResponseBody | None], None]
 
 
 def encode_request(
-    api: Api, version: int, correlation_id: int, client_id: bytes, body: dict[str, Any]
+    api: Api[RequestBody, ResponseBody],
+    version: int,
+    correlation_id: int,
+    client_id: bytes,
+    body: RequestBody,
 ) -> bytes:
     """Encode one request frame with its length."""
     header = struct.pack(">hhih", api.key, version, correlation_id, len(client_id)) + client_id
@@ -53,12 +63,14 @@ def encode_request(
     return struct.pack(">i", len(frame)) + frame
 
 
-def decode_response(api: Api, version: int, frame: memoryview) -> dict[str, Any]:
+def decode_response(
+    api: Api[RequestBody, ResponseBody], version: int, frame: memoryview
+) -> ResponseBody:
     """Return the body of a response frame; raises RemoteProtocolError."""
     position = 4
     if api.key != _API_VERSIONS and api.is_flexible(version):
         position = primitives.skip_tagged_fields(frame, position)
-    body, _ = primitives.decode(api.response_plan(version), frame, position)
+    body: ResponseBody = primitives.decode(api.response_plan(version), frame, position)[0]
     return body
 
 
@@ -126,7 +138,7 @@ class Peer:
         self._connecting: asyncio.Task[None] | None = None
         self._correlation_id = 0
         # Requests without an answer, in order; frames that wait for the connection.
-        self._waiting: dict[int, tuple[Api, int, Answered]] = {}
+        self._waiting: dict[int, tuple[AnyApi, int, Answered[Any]]] = {}
         self._unsent: list[bytes] = []
         self._closed = False
 
@@ -138,7 +150,13 @@ class Peer:
         """Tell whether the connection is open."""
         return self._connection is not None
 
-    def send(self, api: Api, version: int, body: dict[str, Any], answered: Answered) -> None:
+    def send(
+        self,
+        api: Api[RequestBody, ResponseBody],
+        version: int,
+        body: RequestBody,
+        answered: Answered[ResponseBody],
+    ) -> None:
         """Send a request."""
         if self._closed:
             answered(None)
@@ -151,14 +169,22 @@ class Peer:
         if self._connecting is None:
             self._connecting = spawn(self._connect(), f"connecting to {self}")
 
-    def _frame(self, api: Api, version: int, body: dict[str, Any], answered: Answered) -> bytes:
+    def _frame(
+        self,
+        api: Api[RequestBody, ResponseBody],
+        version: int,
+        body: RequestBody,
+        answered: Answered[ResponseBody],
+    ) -> bytes:
         self._correlation_id += 1
         self._waiting[self._correlation_id] = (api, version, answered)
         return encode_request(api, version, self._correlation_id, self._client_id, body)
 
-    async def call(self, api: Api, version: int, body: dict[str, Any]) -> dict[str, Any] | None:
+    async def call(
+        self, api: Api[RequestBody, ResponseBody], version: int, body: RequestBody
+    ) -> ResponseBody | None:
         """Send and await the answer; only for answers without `records`."""
-        future = _answer()
+        future: asyncio.Future[ResponseBody | None] = asyncio.get_running_loop().create_future()
         self.send(api, version, body, partial(_settle, future))
         return await future
 
@@ -244,8 +270,10 @@ class Peer:
     async def _log_in(self, connection: _Connection, login: SaslCredentials) -> None:
         """Authenticate with SASL; raises LoginRefused, ConnectionError."""
 
-        async def ask(api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
-            future = _answer()
+        async def ask(
+            api: Api[RequestBody, ResponseBody], version: int, body: RequestBody
+        ) -> ResponseBody:
+            future: asyncio.Future[ResponseBody | None] = asyncio.get_running_loop().create_future()
             frame = self._frame(api, version, body, partial(_settle, future))
             if connection.transport is None:
                 raise ConnectionResetError("the connection breaks at the login")
@@ -255,15 +283,17 @@ class Peer:
                 raise ConnectionResetError("the connection breaks at the login")
             return answer
 
-        answer = await ask(SASL_HANDSHAKE, _HANDSHAKE_VERSION, {"mechanism": login.mechanism})
-        if answer["error_code"] != errors.NONE:
-            offered = ", ".join(answer["mechanisms"])
+        handshake: SaslHandshakeRequest = {"mechanism": login.mechanism}
+        agreed = await ask(SASL_HANDSHAKE, _HANDSHAKE_VERSION, handshake)
+        if agreed["error_code"] != errors.NONE:
+            offered = ", ".join(agreed["mechanisms"])
             raise LoginRefused(f"{login.mechanism} is not one of {offered}")
         exchange = client_exchange(login)
         message: bytes | None = exchange.first()
         lifetime_ms = 0
         while message is not None:
-            answer = await ask(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, {"auth_bytes": message})
+            token: SaslAuthenticateRequest = {"auth_bytes": message}
+            answer = await ask(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, token)
             if answer["error_code"] != errors.NONE:
                 raise LoginRefused(answer["error_message"] or "no reason is given")
             lifetime_ms = answer["session_lifetime_ms"]
@@ -338,10 +368,6 @@ class Peer:
             answered(None)
 
 
-def _answer() -> asyncio.Future[dict[str, Any] | None]:
-    return asyncio.get_running_loop().create_future()
-
-
-def _settle(future: asyncio.Future[dict[str, Any] | None], answer: dict[str, Any] | None) -> None:
+def _settle(future: asyncio.Future[ResponseBody | None], answer: ResponseBody | None) -> None:
     if not future.done():
         future.set_result(answer)

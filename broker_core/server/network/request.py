@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 
 from broker_core.protocol.definitions.messages import Part, RequestHeader, encode_response
+from broker_core.protocol.schema import RequestBody, ResponseBody
 from broker_core.security.principal import Principal
 from waylog.config import Endpoint
 
@@ -13,10 +14,14 @@ if TYPE_CHECKING:
     from broker_core.server.network.session import ClientSession
 
 
+#: Stands for the body of a request that has its response: what it was decoded from is used again.
+_DONE: Final[Any] = {}
+
+
 class ResponseSink(Protocol):
     """The connection from which a request came."""
 
-    def answered(self, request: Request) -> None:
+    def answered(self, request: AnyRequest) -> None:
         """Take note that the request has its response, or needs none."""
 
     def abort(self) -> None:
@@ -44,15 +49,15 @@ class ResponseSink(Protocol):
         """Tell whether a response may have parts that are sent from files (`FileRange`)."""
 
 
-class Request:
+class Request(Generic[RequestBody, ResponseBody]):
     """A decoded request, and its response.
 
     Responses leave a connection in the order of its requests: an early one waits here.
     """
 
     __slots__ = (
+        "_amend",
         "_sink",
-        "amend",
         "arrived",
         "begun",
         "body",
@@ -66,7 +71,7 @@ class Request:
     )
 
     def __init__(
-        self, sink: ResponseSink, header: RequestHeader, body: dict[str, Any], size: int = 0
+        self, sink: ResponseSink, header: RequestHeader, body: RequestBody, size: int = 0
     ) -> None:
         self._sink = sink
         self.header = header
@@ -77,8 +82,7 @@ class Request:
         self.parts: list[Part] | None = None
         #: Called if the connection closes before the response.
         self.on_close: Callable[[], None] | None = None
-        #: Changes the response before it is encoded: adds refusals, counts bytes for quotas.
-        self.amend: Callable[[dict[str, Any]], None] | None = None
+        self._amend: Callable[[ResponseBody], None] | None = None
         #: Milliseconds that the client is told to wait because it exceeded a quota.
         self.throttle_ms = 0
         # Times for the metrics (`time.perf_counter`), if there are any.
@@ -127,18 +131,35 @@ class Request:
         """The broker's address for clients of this listener."""
         return self._sink.session.advertised
 
-    def reply(self, response: dict[str, Any]) -> None:
+    def amend_with(self, amend: Callable[[ResponseBody], None]) -> None:
+        """Change the response before it is encoded: add refusals, count its bytes for quotas.
+
+        Amendments are made in the order in which they were asked for.
+        """
+        earlier = self._amend
+        if earlier is None:
+            self._amend = amend
+            return
+
+        def both(response: ResponseBody) -> None:
+            earlier(response)
+            amend(response)
+
+        self._amend = both
+
+    def reply(self, response: ResponseBody) -> None:
         """Answer with fields of the newest version; the codec drops those of other versions."""
-        if self.amend is not None:
-            self.amend(response)
+        if self._amend is not None:
+            self._amend(response)
         if self.throttle_ms:
-            response["throttle_time_ms"] = self.throttle_ms
+            fields: Any = response
+            fields["throttle_time_ms"] = self.throttle_ms
         self.reply_encoded(encode_response(self.header, response))
 
     def reply_encoded(self, parts: list[Part]) -> None:
         """Answer with an encoded response."""
         self.parts = parts
-        self.body = {}
+        self.body = _DONE
         self._sink.answered(self)
 
     def reply_nothing(self) -> None:
@@ -162,3 +183,7 @@ class Request:
     def disconnect_after_reply(self) -> None:
         """Close the connection after the response; read no further requests."""
         self._sink.close_when_answered()
+
+
+#: A request of which it is not known here which API it is of.
+AnyRequest = Request[Any, Any]

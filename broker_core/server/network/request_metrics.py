@@ -11,7 +11,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker_core.server.network.request import Request
+    from broker_core.server.network.request import AnyRequest
 
 #: Upper bounds of the histogram of total times, in seconds.
 BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -53,7 +53,7 @@ class RequestMetrics:
     def __init__(self) -> None:
         self.by_api: dict[str, ApiTimes] = {}
 
-    def observe(self, request: Request, now: float) -> None:
+    def observe(self, request: AnyRequest, now: float) -> None:
         """Count a request whose response is being sent; `now` is from `time.perf_counter`."""
         name = request.header.api.name
         times = self.by_api.get(name)

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        FetchRequest,
+        FetchRequestForgottenTopicsData,
+        FetchRequestPartition,
+        FetchRequestTopic,
+        FetchResponsePartition,
+        FetchResponseResult,
+    )
 
 _FULL_WITHOUT_SESSION: Final = -1
 _FULL_WITH_NEW_SESSION: Final = 0
@@ -19,7 +29,6 @@ _EVICTION_S: Final = 120.0
 PARTITIONS_MAX: Final = 100_000
 
 TopicKey = str | bytes  # topic name, or topic id in versions with ids
-_Places = dict[TopicKey, dict[int, dict[str, Any]]]
 
 
 @dataclass(slots=True)
@@ -32,7 +41,7 @@ class FetchSession:
     epoch: int = 1
     used_s: float = 0.0
     #: The newest request for each partition. Partitions are read in this order.
-    topics: _Places = field(default_factory=dict)
+    topics: dict[TopicKey, dict[int, FetchRequestPartition]] = field(default_factory=dict)
     #: High watermark, last stable offset and log start offset that the last answer gave.
     told: dict[tuple[TopicKey, int], tuple[int, int, int]] = field(default_factory=dict)
 
@@ -41,14 +50,14 @@ class FetchSession:
         """Number of partitions in the session."""
         return sum(map(len, self.topics.values()))
 
-    def put(self, topics: list[dict[str, Any]]) -> None:
+    def put(self, topics: Sequence[FetchRequestTopic]) -> None:
         """Add partitions, or change the offsets and limits of those that are in the session."""
         for topic in topics:
             places = self.topics.setdefault(self._key(topic), {})
             for asked in topic["partitions"]:
                 places[asked["partition"]] = asked
 
-    def forget(self, topics: list[dict[str, Any]]) -> None:
+    def forget(self, topics: Sequence[FetchRequestForgottenTopicsData]) -> None:
         """Remove partitions from the session."""
         for topic in topics:
             key = self._key(topic)
@@ -59,11 +68,13 @@ class FetchSession:
             if not places:
                 self.topics.pop(key, None)
 
-    def _key(self, topic: dict[str, Any]) -> TopicKey:
+    def _key(
+        self, topic: FetchRequestTopic | FetchRequestForgottenTopicsData | FetchResponseResult
+    ) -> TopicKey:
         key: TopicKey = topic["topic_id"] if self.by_id else topic["topic"]
         return key
 
-    def wanted(self) -> Iterator[dict[str, Any]]:
+    def wanted(self) -> Iterator[FetchRequestTopic]:
         """Yield the session's topics in the form of a full fetch request."""
         for key, places in self.topics.items():
             yield {
@@ -72,18 +83,20 @@ class FetchSession:
                 "partitions": list(places.values()),
             }
 
-    def leave_out_known(self, responses: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def leave_out_known(
+        self, responses: Sequence[FetchResponseResult]
+    ) -> list[FetchResponseResult]:
         """Return the responses without the partitions that have nothing new.
 
         Partitions whose records are returned are read last the next time, so that none starves.
         """
-        news: list[dict[str, Any]] = []
+        news: list[FetchResponseResult] = []
         for topic in responses:
             key = self._key(topic)
             changed = [each for each in topic["partitions"] if self._is_news(key, each)]
             if not changed:
                 continue
-            news.append(topic | {"partitions": changed})
+            news.append({**topic, "partitions": changed})
             places = self.topics.get(key)
             if places is not None and any(each["records"] for each in changed):
                 for each in changed:
@@ -93,7 +106,7 @@ class FetchSession:
                 self.topics[key] = self.topics.pop(key)
         return news
 
-    def _is_news(self, key: TopicKey, result: dict[str, Any]) -> bool:
+    def _is_news(self, key: TopicKey, result: FetchResponsePartition) -> bool:
         place = key, result["partition_index"]
         if result["error_code"] or "preferred_read_replica" in result:
             # The client has to hear when the error is over: the next answer counts as new.
@@ -122,7 +135,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def find(
-        self, body: dict[str, Any], owner: str, *, by_id: bool, now_s: float
+        self, body: FetchRequest, owner: str, *, by_id: bool, now_s: float
     ) -> tuple[FetchSession | None, bool]:
         """Return the session of a request, and whether its answer may leave out what is known.
 
@@ -158,7 +171,7 @@ class FetchSessions:
         return session, True
 
     def _begin(
-        self, topics: list[dict[str, Any]], owner: str, by_id: bool, now_s: float
+        self, topics: Sequence[FetchRequestTopic], owner: str, by_id: bool, now_s: float
     ) -> FetchSession | None:
         count = sum(len(topic["partitions"]) for topic in topics)
         if not count or self._partitions + count > PARTITIONS_MAX:

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 
 if TYPE_CHECKING:
-    from broker_core.server.network.request import Request
+    from broker_core.protocol.definitions.bodies import (
+        FetchResponse,
+        FetchResponsePartition,
+        ProduceResponse,
+        ProduceResponsePartition,
+        ShareAcknowledgeResponse,
+        ShareAcknowledgeResponsePartition,
+        ShareFetchResponse,
+        ShareFetchResponsePartition,
+    )
+    from broker_core.server.network.request import AnyRequest
     from broker_core.server.runtime import Broker
+
+    _Response = ProduceResponse | FetchResponse | ShareFetchResponse | ShareAcknowledgeResponse
+    _Result = (
+        ProduceResponsePartition
+        | FetchResponsePartition
+        | ShareFetchResponsePartition
+        | ShareAcknowledgeResponsePartition
+    )
 
 _MOVED: Final = frozenset({errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code})
 
 
 def add_leaders(
     broker: Broker,
-    request: Request,
-    response: dict[str, Any],
-    results: Iterable[tuple[str, int, dict[str, Any]]],
+    request: AnyRequest,
+    response: _Response,
+    results: Iterable[tuple[str, int, _Result]],
 ) -> None:
     """Add the current leader to results (topic, partition, result) of a former leader."""
     if broker.cluster is None:
@@ -38,5 +56,7 @@ def add_leaders(
         leaders.add(partition.leader)
     if leaders:
         response["node_endpoints"] = [
-            each._asdict() for each in broker.view.nodes(request) if each.node_id in leaders
+            {"node_id": each.node_id, "host": each.host, "port": each.port, "rack": each.rack}
+            for each in broker.view.nodes(request)
+            if each.node_id in leaders
         ]

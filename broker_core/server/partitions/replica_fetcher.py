@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from broker_core import errors
 from broker_core.ordered_set import OrderedSet
@@ -20,6 +20,16 @@ from broker_core.replication.throttle import ReplicationQuota, is_throttled
 from broker_core.server.network.peer import Peer
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        FetchRequest,
+        FetchRequestForgottenTopicsData,
+        FetchRequestPartition,
+        FetchRequestTopic,
+        FetchResponse,
+        FetchResponsePartition,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +155,7 @@ class ReplicaFetcher:
         if not self._session_id:
             self._changed = dict.fromkeys(self._partitions)
             self._forgotten.clear()
-        body = {
+        body: FetchRequest = {
             "replica_state": {
                 "replica_id": self._node_id,
                 "replica_epoch": self._broker_epoch(),
@@ -166,14 +176,14 @@ class ReplicaFetcher:
         self._questions += 1
         generation = self._generation
 
-        def answered(answer: dict[str, Any] | None) -> None:
+        def answered(answer: FetchResponse | None) -> None:
             if generation == self._generation:
                 self._answered(answer)
 
         self.peer.send(FETCH, _VERSION, body, answered)
 
-    def _wanted(self) -> list[dict[str, Any]]:
-        topics: dict[bytes, list[dict[str, Any]]] = {}
+    def _wanted(self) -> list[FetchRequestTopic]:
+        topics: dict[bytes, list[FetchRequestPartition]] = {}
         for key in self._changed:
             partition = self._partitions.get(key)
             follower = partition.follower if partition is not None else None
@@ -216,7 +226,7 @@ class ReplicaFetcher:
 
     # ------------------------------------------------------------------------------------ answers
 
-    def _answered(self, answer: dict[str, Any] | None) -> None:
+    def _answered(self, answer: FetchResponse | None) -> None:
         self._questions -= 1
         if self._closed:
             return
@@ -233,12 +243,14 @@ class ReplicaFetcher:
         if self._sending is None:
             self._send()
 
-    def _take(self, key: _Key, each: dict[str, Any]) -> None:
+    def _take(self, key: _Key, each: FetchResponsePartition) -> None:
         partition, asked = self._partitions.get(key), self._asked.get(key)
         follower = partition.follower if partition is not None else None
         if partition is None or follower is None or asked is None:
             return
         diverging = each["diverging_epoch"]
+        # What has been received is never a part of a file.
+        records = cast("memoryview", each["records"] or b"")
         try:
             outcome = follower.take(
                 asked,
@@ -247,7 +259,7 @@ class ReplicaFetcher:
                     each["high_watermark"],
                     each["log_start_offset"],
                     None if diverging is None else (diverging["epoch"], diverging["end_offset"]),
-                    each["records"] or b"",
+                    records,
                 ),
                 self._now_ms(),
             )
@@ -262,8 +274,8 @@ class ReplicaFetcher:
             self._later(_LATER_S, lambda: self._change_if_followed(key))
         elif outcome is Outcome.APPENDED or outcome is Outcome.TRUNCATED:
             self._changed[key] = None
-            if each["records"] and self._is_throttled(partition):
-                self._quota.record(len(each["records"]), self._loop.time())
+            if records and self._is_throttled(partition):
+                self._quota.record(len(records), self._loop.time())
             if partition.acknowledges_after_flush and outcome is Outcome.APPENDED:
                 # The next request acknowledges these records, so they must be durable first.
                 self._unflushed.add(partition)
@@ -314,7 +326,7 @@ class ReplicaFetcher:
         self._timers.add(timer)
 
 
-def _by_topic(keys: set[_Key]) -> list[dict[str, Any]]:
+def _by_topic(keys: set[_Key]) -> list[FetchRequestForgottenTopicsData]:
     topics: dict[bytes, list[int]] = {}
     for topic_id, index in keys:
         topics.setdefault(topic_id, []).append(index)

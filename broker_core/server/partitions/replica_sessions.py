@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.environment import FileSlice
@@ -23,6 +23,12 @@ from broker_core.server.network.request import Request
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        FetchRequest,
+        FetchRequestPartition,
+        FetchResponse,
+        FetchResponsePartition,
+    )
     from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
@@ -43,7 +49,7 @@ class _Followed:
 
     __slots__ = ("asked", "partition", "sent")
 
-    def __init__(self, partition: ReplicatedPartition, asked: dict[str, Any]) -> None:
+    def __init__(self, partition: ReplicatedPartition, asked: FetchRequestPartition) -> None:
         self.partition = partition
         self.asked = asked
         #: High watermark and log start offset that the follower was last sent.
@@ -78,12 +84,12 @@ class ReplicaSession:
         # Partitions of which only the high watermark is new, which is no reason to answer at once.
         self._moved: set[_Key] = set()
         self._unknown: dict[_Key, int] = {}  # error codes of partitions that cannot be fetched
-        self._request: Request | None = None
+        self._request: Request[FetchRequest, FetchResponse] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     # ------------------------------------------------------------------------------------ requests
 
-    def fetch(self, request: Request) -> None:
+    def fetch(self, request: Request[FetchRequest, FetchResponse]) -> None:
         """Answer a request or let it wait; raises InvalidFetchSessionEpoch."""
         body = request.body
         if self._request is not None:
@@ -93,14 +99,14 @@ class ReplicaSession:
         if epoch > 0 and epoch != self._epoch:
             raise errors.InvalidFetchSessionEpoch()
         self._epoch = 1 if epoch in {_NO_SESSION, 2**31 - 1} else epoch + 1
-        for topic in body["forgotten_topics_data"]:
-            for index in topic["partitions"]:
-                self._forget((topic["topic_id"], index))
+        for gone in body["forgotten_topics_data"]:
+            for index in gone["partitions"]:
+                self._forget((gone["topic_id"], index))
         for topic in body["topics"]:
             for asked in topic["partitions"]:
                 self._take(topic["topic_id"], asked)
         self._request = request
-        response: dict[bytes, list[dict[str, Any]]] = {}
+        response: dict[bytes, list[FetchResponsePartition]] = {}
         if not self._sessions.is_gathering or body["max_wait_ms"] <= 0:
             response = self._collect()
         if response or body["max_wait_ms"] <= 0:
@@ -113,7 +119,7 @@ class ReplicaSession:
             body["max_wait_ms"] / 1000, self._time_out
         )
 
-    def _take(self, topic_id: bytes, asked: dict[str, Any]) -> None:
+    def _take(self, topic_id: bytes, asked: FetchRequestPartition) -> None:
         key = topic_id, asked["partition"]
         followed = self._followed.get(key)
         if followed is None or followed.partition.deleted:
@@ -161,10 +167,10 @@ class ReplicaSession:
 
     # ------------------------------------------------------------------------------------- answers
 
-    def _collect(self) -> dict[bytes, list[dict[str, Any]]]:
+    def _collect(self) -> dict[bytes, list[FetchResponsePartition]]:
         assert self._request is not None
         left = self._request.body["max_bytes"]
-        topics: dict[bytes, list[dict[str, Any]]] = {}
+        topics: dict[bytes, list[FetchResponsePartition]] = {}
         size = 0
         for key, code in self._unknown.items():
             topics.setdefault(key[0], []).append(_refused(key[1], code, -1))
@@ -181,7 +187,7 @@ class ReplicaSession:
             result = self._read(followed, left, first=not size)
             if result is None:
                 continue
-            length = len(result["records"])
+            length = len(result["records"] or b"")
             size += length
             left -= length
             topics.setdefault(key[0], []).append(result)
@@ -207,14 +213,16 @@ class ReplicaSession:
             self._sessions.tell_after(wait_s)
         return wait_s > 0
 
-    def _add_moved(self, topics: dict[bytes, list[dict[str, Any]]]) -> None:
+    def _add_moved(self, topics: dict[bytes, list[FetchResponsePartition]]) -> None:
         moved, self._moved = self._moved, set()
         for key in moved:
             followed = self._followed.get(key)
             if followed is not None and followed.partition.is_led:
                 topics.setdefault(key[0], []).append(_result(followed, b"", None))
 
-    def _read(self, followed: _Followed, left: int, *, first: bool) -> dict[str, Any] | None:
+    def _read(
+        self, followed: _Followed, left: int, *, first: bool
+    ) -> FetchResponsePartition | None:
         partition, asked = followed.partition, followed.asked
         try:
             records, diverging = partition.read_as_leader(
@@ -238,7 +246,7 @@ class ReplicaSession:
             self._moved.add((partition.topic_id, partition.index))
         return None
 
-    def _answer(self, topics: dict[bytes, list[dict[str, Any]]]) -> None:
+    def _answer(self, topics: dict[bytes, list[FetchResponsePartition]]) -> None:
         request, self._request = self._request, None
         assert request is not None
         if self._timer is not None:
@@ -314,10 +322,10 @@ class ReplicaSession:
 
 def _result(
     followed: _Followed, records: bytes | FileSlice, diverging: tuple[int, int] | None
-) -> dict[str, Any]:
+) -> FetchResponsePartition:
     partition = followed.partition
     followed.sent = (partition.high_watermark, partition.log.log_start_offset)
-    result: dict[str, Any] = {
+    result: FetchResponsePartition = {
         "partition_index": partition.index,
         "error_code": errors.NONE,
         "high_watermark": followed.sent[0],
@@ -330,7 +338,7 @@ def _result(
     return result
 
 
-def _refused(index: int, code: int, log_start_offset: int) -> dict[str, Any]:
+def _refused(index: int, code: int, log_start_offset: int) -> FetchResponsePartition:
     return {
         "partition_index": index,
         "error_code": code,
@@ -356,7 +364,9 @@ class ReplicaSessions:
         self._telling: asyncio.Handle | None = None
         self._tell_at = 0.0
 
-    def fetch(self, request: Request, broker_id: int, broker_epoch: int) -> None:
+    def fetch(
+        self, request: Request[FetchRequest, FetchResponse], broker_id: int, broker_epoch: int
+    ) -> None:
         """Answer a follower's Fetch request, now or later."""
         body = request.body
         try:
@@ -421,7 +431,7 @@ class ReplicaSessions:
         for session in self._sessions.values():
             session.tell()
 
-    def _check(self, request: Request, broker_id: int) -> None:
+    def _check(self, request: Request[FetchRequest, FetchResponse], broker_id: int) -> None:
         authorizer = self._broker.authorizer
         if not self._is_registered(broker_id) or (
             authorizer is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
 from broker_core.cluster.image import ClusterImage, PartitionImage
@@ -18,6 +18,14 @@ from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.replica_fetcher import FetchLimits, ReplicaFetcher
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterPartitionRequest,
+        AlterPartitionRequestPartition,
+        AlterPartitionResponse,
+        AlterPartitionResponsePartition,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +60,7 @@ class Cluster(Protocol):
         """The newest published image of the metadata."""
 
     def alter_partition(
-        self, body: dict[str, Any], answered: Callable[[dict[str, Any] | None], None]
+        self, body: AlterPartitionRequest, answered: Callable[[AlterPartitionResponse | None], None]
     ) -> None:
         """Send AlterPartition to the controller; `answered` gets None without a response."""
 
@@ -261,7 +269,7 @@ class Replicas:
             return
         asked = dict(self._proposals)
         brokers = self._cluster.image.brokers
-        topics: dict[bytes, list[dict[str, Any]]] = {}
+        topics: dict[bytes, list[AlterPartitionRequestPartition]] = {}
         for partition, proposal in asked.items():
             topics.setdefault(partition.topic_id, []).append(
                 {
@@ -280,7 +288,7 @@ class Replicas:
                     "partition_epoch": proposal.partition_epoch,
                 }
             )
-        body = {
+        body: AlterPartitionRequest = {
             "broker_id": self.node_id,
             "broker_epoch": self._cluster.broker_epoch,
             "topics": [
@@ -292,7 +300,7 @@ class Replicas:
         self._cluster.alter_partition(body, lambda answer: self._answered(asked, answer))
 
     def _answered(
-        self, asked: dict[ReplicatedPartition, IsrProposal], answer: dict[str, Any] | None
+        self, asked: dict[ReplicatedPartition, IsrProposal], answer: AlterPartitionResponse | None
     ) -> None:
         self._is_asking = False
         if self._closed:
@@ -313,7 +321,10 @@ class Replicas:
             self._proposing = self._loop.call_later(_RETRY_S, self._ask)
 
     def _decided(
-        self, partition: ReplicatedPartition, proposal: IsrProposal, result: dict[str, Any]
+        self,
+        partition: ReplicatedPartition,
+        proposal: IsrProposal,
+        result: AlterPartitionResponsePartition,
     ) -> None:
         code = result["error_code"]
         if code in _AGAIN:

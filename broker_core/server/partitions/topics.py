@@ -151,6 +151,11 @@ class TopicRegistry:
         """Return a topic by name, or None."""
         return self._topics.get(name)
 
+    def partition_count(self, name: str) -> int | None:
+        """Return the number of a topic's partitions, None if there is no such topic."""
+        topic = self._topics.get(name)
+        return None if topic is None else topic.partition_count
+
     def by_id(self, topic_id: bytes) -> Topic | None:
         """Return a topic by id, or None."""
         return self._by_id.get(topic_id)

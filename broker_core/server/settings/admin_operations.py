@@ -6,7 +6,7 @@ Handlers make changes with `Broker.administer`, and answer when these are durabl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker_core import errors
 from broker_core.cluster.image import PartitionImage
@@ -17,6 +17,9 @@ from broker_core.security.quotas import ClientQuotas
 from broker_core.server.settings.dynamic_config import DynamicConfig
 
 if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ElectLeadersRequestTopicPartition,
+    )
     from broker_core.server.partitions.topics import Topic
     from broker_core.server.runtime import Broker
 
@@ -84,14 +87,14 @@ class AdminOperations(Protocol):
     ) -> None:
         """Grow a topic to `count` partitions."""
 
-    def all_partitions(self) -> list[dict[str, Any]]:
+    def all_partitions(self) -> Sequence[ElectLeadersRequestTopicPartition]:
         """Return all partitions in the form of ElectLeaders."""
 
     def elect(self, topic: str, index: int, kind: int) -> None:
         """Elect a partition's leader: the preferred replica (0), or any replica (1, unclean)."""
 
     def reassign(
-        self, topic: str, index: int, replicas: list[int] | None, *, may_resize: bool
+        self, topic: str, index: int, replicas: Sequence[int] | None, *, may_resize: bool
     ) -> None:
         """Move a partition's replicas; None cancels the current reassignment."""
 
@@ -195,7 +198,7 @@ class LocalAdminOperations:
         if not validate_only:
             self._broker.topics.add_partitions(self._topic(name), count)
 
-    def all_partitions(self) -> list[dict[str, Any]]:
+    def all_partitions(self) -> Sequence[ElectLeadersRequestTopicPartition]:
         """See AdminOperations."""
         return [
             {"topic": topic.name, "partitions": [each.index for each in topic.partitions]}
@@ -212,7 +215,7 @@ class LocalAdminOperations:
             raise errors.UnknownTopicOrPartition()
 
     def reassign(
-        self, topic: str, index: int, replicas: list[int] | None, *, may_resize: bool
+        self, topic: str, index: int, replicas: Sequence[int] | None, *, may_resize: bool
     ) -> None:
         """See AdminOperations; the only valid target is the only broker."""
         self._partition(topic, index)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.coordinator.share_records import (
@@ -21,10 +21,16 @@ from broker_core.protocol.definitions import (
     READ_SHARE_GROUP_STATE_SUMMARY,
     WRITE_SHARE_GROUP_STATE,
 )
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.server.coordination.groups import Stored
 from broker_core.server.coordination.transactions import RemoteBrokers
 from broker_core.server.sharing.share_coordinator import NO_OFFSET, Read, ShareCoordinator
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ReadShareGroupStateResponsePartition,
+        ReadShareGroupStateSummaryResponsePartition,
+    )
 
 #: Errors of a coordinator that is loading, moving or not known yet.
 _AGAIN: Final = frozenset(
@@ -39,9 +45,10 @@ _RETRY_S: Final = 0.05
 #: Seconds after which the caller gets such an error instead of another attempt.
 _PATIENCE_S: Final = 10.0
 
-#: The fields of a partition in a response.
-Fields = dict[str, Any]
-_Answered = Callable[[Fields], None]
+#: The fields of a partition in a request, apart from its number: they are those of several APIs.
+_Asked = Mapping[str, object]
+#: Takes a partition of a response of one of these APIs.
+_Answered = Callable[[Any], None]
 
 
 class _Question:
@@ -51,8 +58,8 @@ class _Question:
 
     def __init__(
         self,
-        api: Api,
-        fields: Fields,
+        api: AnyApi,
+        fields: _Asked,
         ask_here: Callable[[_Answered], None],
         done: _Answered,
         ends: float,
@@ -100,7 +107,7 @@ class ShareCoordinatorClient:
             self._coordinator.read(place, leader_epoch, read)
             return
 
-        def answered(fields: Fields) -> None:
+        def answered(fields: ReadShareGroupStateResponsePartition) -> None:
             code = fields["error_code"]
             is_there = not code and fields["start_offset"] != NO_OFFSET
             read(
@@ -173,14 +180,18 @@ class ShareCoordinatorClient:
 
         The last two are -1 if they are unknown.
         """
+
+        def summarized(fields: ReadShareGroupStateSummaryResponsePartition) -> None:
+            answered(
+                fields["error_code"], fields["start_offset"], fields["delivery_complete_count"]
+            )
+
         self._ask(
             place,
             READ_SHARE_GROUP_STATE_SUMMARY,
             {"leader_epoch": -1},
             lambda reply: reply(summary_fields(*self._coordinator.find(place))),
-            lambda fields: answered(
-                fields["error_code"], fields["start_offset"], fields["delivery_complete_count"]
-            ),
+            summarized,
         )
 
     # -------------------------------------------------------------------------------------- asking
@@ -188,8 +199,8 @@ class ShareCoordinatorClient:
     def _tell(
         self,
         place: SharePartitionKey,
-        api: Api,
-        fields: Fields,
+        api: AnyApi,
+        fields: _Asked,
         ask_here: Callable[[Stored], None],
         stored: Stored,
     ) -> None:
@@ -204,8 +215,8 @@ class ShareCoordinatorClient:
     def _ask(
         self,
         place: SharePartitionKey,
-        api: Api,
-        fields: Fields,
+        api: AnyApi,
+        fields: _Asked,
         ask_here: Callable[[_Answered], None],
         done: _Answered,
     ) -> None:
@@ -218,7 +229,7 @@ class ShareCoordinatorClient:
         queue = self._queues[place]
         question = queue[0]
 
-        def answered(fields: Fields) -> None:
+        def answered(fields: Any) -> None:
             if self._closed:
                 return
             if fields["error_code"] in _AGAIN and self._loop.time() < question.ends:
@@ -255,14 +266,14 @@ class ShareCoordinatorClient:
         question: _Question,
         answered: _Answered,
     ) -> None:
-        def received(answer: dict[str, Any] | None) -> None:
+        def received(answer: Any) -> None:
             for topic in answer["results"] if answer is not None else ():
                 for each in topic["partitions"]:
                     answered(each)
                     return
             answered(refusal_fields(errors.CoordinatorNotAvailable.code))
 
-        partition = {"partition": place.partition} | question.fields
+        partition = {"partition": place.partition, **question.fields}
         body = {
             "group_id": place.group_id,
             "topics": [{"topic_id": place.topic_id, "partitions": [partition]}],
@@ -278,12 +289,12 @@ class ShareCoordinatorClient:
         self._timers.add(timer)
 
 
-def refusal_fields(code: int) -> Fields:
+def refusal_fields(code: int) -> Mapping[str, object]:
     """Return a partition of any of the responses, with an error."""
-    return state_fields(code, None) | summary_fields(code, None)
+    return {**state_fields(code, None), **summary_fields(code, None)}
 
 
-def state_fields(code: int, state: StoredState | None) -> Fields:
+def state_fields(code: int, state: StoredState | None) -> ReadShareGroupStateResponsePartition:
     """Return a partition of a ReadShareGroupState response."""
     found = StoredState(NO_OFFSET, []) if state is None else state
     return {
@@ -294,7 +305,9 @@ def state_fields(code: int, state: StoredState | None) -> Fields:
     }
 
 
-def summary_fields(code: int, state: StoredState | None) -> Fields:
+def summary_fields(
+    code: int, state: StoredState | None
+) -> ReadShareGroupStateSummaryResponsePartition:
     """Return a partition of a ReadShareGroupStateSummary response."""
     found = StoredState(NO_OFFSET, []) if state is None else state
     return {

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ShareFetchRequestForgottenTopicsData,
+        ShareFetchRequestTopic,
+    )
 
 _OPENS: Final = 0
 CLOSES: Final = -1
@@ -25,14 +31,18 @@ class ShareSession:
         # A dictionary keeps the order: a partition that returned records moves to the end.
         self._places: dict[Place, None] = {}
 
-    def update(self, topics: Iterable[dict[str, Any]], forgotten: Iterable[dict[str, Any]]) -> None:
+    def update(
+        self,
+        topics: Iterable[ShareFetchRequestTopic],
+        forgotten: Iterable[ShareFetchRequestForgottenTopicsData],
+    ) -> None:
         """Add the partitions in `topics`, and remove those in `forgotten`."""
         for topic in topics:
             for each in topic["partitions"]:
                 self._places.setdefault((topic["topic_id"], each["partition_index"]))
-        for topic in forgotten:
-            for partition in topic["partitions"]:
-                self._places.pop((topic["topic_id"], partition), None)
+        for gone in forgotten:
+            for partition in gone["partitions"]:
+                self._places.pop((gone["topic_id"], partition), None)
 
     def places(self) -> list[Place]:
         """Return the partitions in the order in which they are to be read."""

@@ -14,13 +14,12 @@ import msgspec
 
 from gateway.formats import Parsed
 from gateway.formats.secretbox import encrypt
-from gateway.formats.values import live_time
 from gateway.http.requests.newest import newest_of
 from gateway.http.requests.services import Services
 from gateway.notices.owntracks_downlink import set_waypoints
 from gateway.users.auth import Identity
 from gateway.users.cards import card, location
-from waylog.messages import Fix
+from waylog.messages import Fix, live_time
 
 #: Devices of friends in one response; each takes some hundred bytes, a picture some thousand.
 FRIENDS_MAX: Final = 50

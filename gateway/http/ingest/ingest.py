@@ -23,7 +23,7 @@ from gateway.bodies.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable, is_r
 from gateway.bodies.parts import Body
 from gateway.fixes.receipts import Receipt
 from gateway.formats import Context, Parsed
-from gateway.formats.values import build_rejected, live_time
+from gateway.formats.values import build_rejected
 from gateway.http.ingest.app_responses import Newest, Receiving
 from gateway.http.ingest.paths import AT_ROOT, PATHS, Format
 from gateway.http.requests.authentication import (
@@ -40,7 +40,7 @@ from gateway.limits.pools import Hold, ShareExceeded, Shares
 from gateway.users.admission import Admission, QuotaExceeded, SendingNotAllowed
 from gateway.users.auth import Identity
 from waylog.kafka.clients import AppendError
-from waylog.messages import Fix
+from waylog.messages import Fix, live_time
 from waylog.network.peer_parties import party_of
 from waylog.observability.telemetry import now_ms
 

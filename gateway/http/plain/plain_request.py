@@ -10,13 +10,13 @@ import msgspec
 from gateway.fixes.plain_positions import PlainRecords
 from gateway.fixes.plain_positions import answer as plain_answer
 from gateway.formats import Parsed, positions
-from gateway.formats.values import live_time
 from gateway.http.ingest.app_responses import Receiving, newest
 from gateway.http.plain.request_head import RequestHead
 from gateway.http.requests.responses import Refused, unavailable
 from gateway.limits.bounds import OVERHEAD_BYTES, RECORD_BYTES
 from gateway.users.auth import Identity
 from waylog.kafka.clients import AppendError
+from waylog.messages import live_time
 
 if TYPE_CHECKING:
     from gateway.http.plain.plain_connection import PlainConnection

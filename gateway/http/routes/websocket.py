@@ -384,8 +384,8 @@ class _Connection:
                         )
             while True:
                 await self._viewer.wake.wait()
-                if self._viewer.closed:
-                    await self._socket.close(code=1001, message=b"the gateway stops")
+                if (closed := self._viewer.closed) is not None:
+                    await self._socket.close(code=closed.code, message=closed.reason.encode())
                     return
                 events = self._viewer.take()
                 answers = list(self._answers)

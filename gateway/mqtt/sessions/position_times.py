@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.formats.values import time_ms
+from waylog.messages import CLOCK_AHEAD_MS
 
 _LEVELS: Final = {"owntracks": 3, "devices": 4}
 
@@ -20,10 +21,11 @@ class _Position(msgspec.Struct, gc=False):
 _decoder = msgspec.json.Decoder(_Position)
 
 
-def is_overtaken(topic: str, payload: bytes, previous: bytes) -> bool:
+def is_overtaken(topic: str, payload: bytes, previous: bytes, now: int) -> bool:
     """Return whether a position is older than another position of its topic.
 
-    Payloads that are not positions, or cannot be read, are never older.
+    Payloads that are not positions, or cannot be read, are never older. Nothing is older than a
+    position that lies ahead of `now` (ms): it would keep its topic although others come.
     """
     root, _, rest = topic.partition("/")
     levels = _LEVELS.get(root)
@@ -32,7 +34,9 @@ def is_overtaken(topic: str, payload: bytes, previous: bytes) -> bool:
     if root == "devices" and not rest.endswith("/position"):
         return False
     time, before = _time_of(payload), _time_of(previous)
-    return time is not None and before is not None and time < before
+    if time is None or before is None or before > now + CLOCK_AHEAD_MS:
+        return False
+    return time < before
 
 
 def _time_of(payload: bytes) -> int | None:

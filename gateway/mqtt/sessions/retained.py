@@ -15,6 +15,7 @@ from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import has_wildcard, matches
 from gateway.mqtt.rights.acl import ROOTS
 from gateway.mqtt.sessions.position_times import is_overtaken
+from waylog.observability.telemetry import now_ms
 from waylog.sealing.sealing import owner_of_mqtt_topic
 
 #: Topics that one step of a search examines.
@@ -138,7 +139,7 @@ class RetainedStore:
     def _is_overtaken(self, message: Message) -> bool:
         previous = self._messages.get(message.topic)
         return previous is not None and is_overtaken(
-            message.topic, message.payload, previous.payload
+            message.topic, message.payload, previous.payload, now_ms()
         )
 
     def matching(self, topic_filter: str) -> Iterator[str | None]:

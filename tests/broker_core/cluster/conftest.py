@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from broker_core.cluster.controller import Controller
 from broker_core.cluster.image import ClusterImage, PartitionImage, TopicImage
 from broker_core.cluster.settings import ControllerSettings
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        BrokerHeartbeatResponse,
+    )
 
 Answer = dict[str, object]
 
@@ -34,7 +40,10 @@ class Bench:
                 "cluster_id": "",
                 "incarnation_id": bytes([broker_id, process]) * 8,
                 "listeners": [],
+                "features": [],
                 "rack": rack,
+                "is_migrating_zk_broker": False,
+                "log_dirs": [],
                 "previous_broker_epoch": former_epoch,
             },
             self.now,
@@ -42,19 +51,16 @@ class Bench:
         assert not answer["error_code"], answer
         return int(answer["broker_epoch"])
 
-    def beat(self, broker_id: int, **more: object) -> dict[str, object]:
+    def beat(self, broker_id: int, **more: object) -> BrokerHeartbeatResponse:
         broker = self.image.brokers[broker_id]
-        return self.controller.brokers.heartbeat(
-            {
-                "broker_id": broker_id,
-                "broker_epoch": broker.epoch,
-                "current_metadata_offset": self.image.offset,
-                "want_fence": False,
-                "want_shut_down": False,
-            }
-            | more,
-            self.now,
-        )
+        asked: Any = {
+            "broker_id": broker_id,
+            "broker_epoch": broker.epoch,
+            "current_metadata_offset": self.image.offset,
+            "want_fence": False,
+            "want_shut_down": False,
+        }
+        return self.controller.brokers.heartbeat(asked | more, self.now)
 
     def run(self, *broker_ids: int, racks: dict[int, str] | None = None) -> None:
         for broker_id in broker_ids:
@@ -77,6 +83,13 @@ class Bench:
 
     def alter(self, broker_id: int, name: str, *isr: int, index: int = 0, **more: object) -> int:
         partition = self.partition(name, index)
+        asked: Any = {
+            "partition_index": index,
+            "leader_epoch": partition.leader_epoch,
+            "partition_epoch": partition.partition_epoch,
+            "leader_recovery_state": 0,
+            "new_isr": list(isr),
+        }
         answer = self.controller.partitions.alter(
             {
                 "broker_id": broker_id,
@@ -84,16 +97,7 @@ class Bench:
                 "topics": [
                     {
                         "topic_id": self.image.topics[name].id,
-                        "partitions": [
-                            {
-                                "partition_index": index,
-                                "leader_epoch": partition.leader_epoch,
-                                "partition_epoch": partition.partition_epoch,
-                                "leader_recovery_state": 0,
-                                "new_isr": list(isr),
-                            }
-                            | more
-                        ],
+                        "partitions": [asked | more],
                     }
                 ],
             }

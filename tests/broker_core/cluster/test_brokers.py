@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from broker_core import errors
 from broker_core.cluster.records import NO_LEADER
 from tests.broker_core.cluster.conftest import Bench
@@ -27,7 +29,7 @@ def test_a_silent_broker_is_fenced_when_its_session_ends(bench: Bench) -> None:
 
 def test_a_second_process_with_the_same_id_is_refused_while_the_first_lives(bench: Bench) -> None:
     bench.run(1)
-    asked = {
+    asked: Any = {
         "broker_id": 1,
         "cluster_id": "",
         "incarnation_id": b"x" * 16,
@@ -58,7 +60,12 @@ def test_the_former_process_is_told_that_it_is_gone(bench: Bench) -> None:
 
 
 def test_another_cluster_is_not_joined(bench: Bench) -> None:
-    asked = {"broker_id": 1, "cluster_id": "other", "incarnation_id": b"x" * 16, "listeners": []}
+    asked: Any = {
+        "broker_id": 1,
+        "cluster_id": "other",
+        "incarnation_id": b"x" * 16,
+        "listeners": [],
+    }
     answer = bench.controller.brokers.register(asked, bench.now)
     assert answer["error_code"] == errors.InconsistentClusterId.code
 

@@ -101,7 +101,7 @@ class Driver:
                     token = effect.token
                     assert isinstance(token, str)
                     assert token not in self.answers, f"{token} is answered twice"
-                    self.answers[token] = effect.response
+                    self.answers[token] = dict(effect.response)
                 else:
                     self._append(effect)
 

@@ -135,12 +135,12 @@ def test_a_deleted_group_is_gone_after_a_restart_too(driver: Driver) -> None:
     driver.commit("c1", "", -1, 5)
     driver.coordinator.delete_group("g", "d1")
     driver.perform()
-    assert driver.answers["d1"] == {"error_code": 0}
+    assert driver.answers["d1"]["error_code"] == errors.NONE
     driver.restart()
     assert driver.coordinator.groups == {}
     driver.coordinator.delete_group("g", "d2")
     driver.perform()
-    assert driver.answers["d2"] == {"error_code": errors.GroupIdNotFound.code}
+    assert driver.answers["d2"]["error_code"] == errors.GroupIdNotFound.code
 
 
 def test_a_group_with_members_is_not_deleted(driver: Driver) -> None:
@@ -160,6 +160,15 @@ def test_single_offsets_are_deleted(driver: Driver) -> None:
     assert driver.answers["d1"] == {"error_code": 0, "codes": {("t", 0): 0, ("t", 1): 0}}
     driver.restart()
     assert driver.committed() is None
+
+
+def test_a_deletion_that_is_not_stored_is_refused_as_a_whole(driver: Driver) -> None:
+    driver.commit("c1", "", -1, 5)
+    driver.disk_works = False
+    driver.coordinator.delete_offsets("g", [("t", 0)], "d1")
+    driver.perform()
+    code = errors.CoordinatorNotAvailable.code
+    assert driver.answers["d1"] == {"error_code": code, "codes": {("t", 0): code}}
 
 
 def test_offsets_of_a_deleted_topic_are_forgotten(driver: Driver) -> None:

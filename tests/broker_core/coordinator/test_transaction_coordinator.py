@@ -57,7 +57,7 @@ class Bench:
                 if isinstance(effect, Respond):
                     assert isinstance(effect.token, str)
                     assert effect.token not in self.answers
-                    self.answers[effect.token] = effect.response
+                    self.answers[effect.token] = dict(effect.response)
                 elif isinstance(effect, StoreTransaction):
                     self._store(effect)
                 elif self.writes_markers:

@@ -151,7 +151,7 @@ def test_rules_survive_being_stored() -> None:
 
 
 def wanted(**more: Any) -> AclFilter:
-    asked = {
+    asked: Any = {
         "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
         "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1,
     }  # fmt: skip
@@ -173,7 +173,7 @@ def test_a_filter_finds_by_pattern() -> None:
     assert made.find(wanted(resource_name_filter="tr")) == [prefix]
 
 
-CREATION = {
+CREATION: Any = {
     "resource_type": 2, "resource_name": "t", "resource_pattern_type": 3,
     "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3,
 }  # fmt: skip

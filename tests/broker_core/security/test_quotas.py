@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,16 +11,25 @@ from hypothesis import strategies as st
 from broker_core.errors import InvalidRequest
 from broker_core.security.quotas import ClientQuotas
 
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        AlterClientQuotasRequestEntity,
+        AlterClientQuotasRequestOp,
+        DescribeClientQuotasRequestComponent,
+    )
+
 PRODUCE = "producer_byte_rate"
 
 
-def entity(**names: str | None) -> list[dict[str, Any]]:
+def entity(**names: str | None) -> list[AlterClientQuotasRequestEntity]:
     return [
         {"entity_type": kind.replace("_", "-"), "entity_name": name} for kind, name in names.items()
     ]
 
 
-def op(value: float, key: str = PRODUCE, *, remove: bool = False) -> list[dict[str, Any]]:
+def op(
+    value: float, key: str = PRODUCE, *, remove: bool = False
+) -> list[AlterClientQuotasRequestOp]:
     return [{"key": key, "value": value, "remove": remove}]
 
 
@@ -140,7 +149,7 @@ def test_quotas_are_found_by_filters() -> None:
     put(quotas, 3, user=None)
 
     def found(*components: tuple[str, int, str | None], strict: bool = False) -> list[float]:
-        asked = [
+        asked: list[DescribeClientQuotasRequestComponent] = [
             {"entity_type": kind, "match_type": match_type, "match": match}
             for kind, match_type, match in components
         ]

@@ -8,13 +8,15 @@ from typing import Any
 
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.primitives import decode, encode
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from waylog.config import Endpoint
 
 TIMEOUT_S = 10.0
 
 
-def request_frame(api: Api, version: int, body: dict[str, Any], correlation_id: int = 1) -> bytes:
+def request_frame(
+    api: AnyApi, version: int, body: dict[str, Any], correlation_id: int = 1
+) -> bytes:
     """Encode a request frame with its length."""
     header = struct.pack(">hhih", api.key, version, correlation_id, 4) + b"test"
     if api.is_flexible(version):
@@ -36,13 +38,13 @@ class RawClient:
         """Connect to a broker."""
         return cls(*await asyncio.open_connection(endpoint.host, endpoint.port))
 
-    def send(self, api: Api, version: int, body: dict[str, Any]) -> int:
+    def send(self, api: AnyApi, version: int, body: dict[str, Any]) -> int:
         """Send a request; return its correlation id."""
         self._correlation_id += 1
         self.writer.write(request_frame(api, version, body, self._correlation_id))
         return self._correlation_id
 
-    async def receive(self, api: Api, version: int) -> tuple[int, dict[str, Any]]:
+    async def receive(self, api: AnyApi, version: int) -> tuple[int, dict[str, Any]]:
         """Return the next response: (correlation id, body)."""
         async with asyncio.timeout(TIMEOUT_S):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
@@ -55,7 +57,7 @@ class RawClient:
         assert end == len(frame)
         return int.from_bytes(frame[:4], "big"), body
 
-    async def call(self, api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
+    async def call(self, api: AnyApi, version: int, body: dict[str, Any]) -> dict[str, Any]:
         """Send a request and await its response."""
         correlation_id = self.send(api, version, body)
         received, answer = await self.receive(api, version)

@@ -172,9 +172,10 @@ async def test_a_token_that_is_too_short_ends_the_start(start: Start, tmp_path: 
 
 
 @TURNS
-async def test_a_client_that_connects_while_the_broker_stops_is_disconnected(
+async def test_a_client_that_connects_while_the_metrics_stop_is_disconnected(
     broker: Broker, turns: int
 ) -> None:
-    endpoint = broker.metrics_endpoint
+    endpoint, server = broker.metrics_endpoint, broker.metrics_server
     assert endpoint is not None
-    await check_disconnected((endpoint.host, endpoint.port), broker.close, turns)
+    assert server is not None
+    await check_disconnected((endpoint.host, endpoint.port), server.close, turns)

@@ -16,9 +16,11 @@ import pytest
 from gateway.bridge.cluster import Cluster, ClusterSettings
 from gateway.bridge.inbound import Inbound
 from gateway.bridge.outbound import Outbound
+from gateway.limits.token_buckets import TokenBuckets
 from gateway.mqtt.rights.acl import AccessRules
 from gateway.users.admission import Admission
 from gateway.users.rights import USUAL_RIGHTS, Rights
+from gateway.users.sender_devices import SenderDevices
 from tests.gateway.mqtt.in_memory import (
     MemoryLog,
     PahoClient,
@@ -214,7 +216,9 @@ async def test_a_message_of_several_fixes_is_acknowledged_when_the_log_has_all(
 async def test_quotas_of_our_own_hold_for_what_the_cluster_delivers(tmp_path: Path) -> None:
     rights = {"ada": Rights(fixes_per_minute=3), "eve": Rights(may_send=False)}
     async with own_listener(tmp_path) as port:
-        gate = lambda user: rights.get(user, USUAL_RIGHTS), Admission.in_memory()
+        buckets = TokenBuckets(clock=lambda: 1.0)
+        admission = Admission(buckets, SenderDevices(None, b"waylog"), None)
+        gate = lambda user: rights.get(user, USUAL_RIGHTS), admission
         bridge = Bridge(port, gate)
         async with bridge.running(), phone(port) as client:
             for number in range(5):

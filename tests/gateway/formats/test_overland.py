@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.formats import Context, overland
@@ -102,12 +103,38 @@ def test_one_bad_feature_does_not_lose_the_batch() -> None:
 
 
 @pytest.mark.parametrize(
+    ("odd", "wifi"), [(rb'"a\ud83d"', "a?"), (rb'"\udc00\ud83d b"', "?? b"), (b"1e400", None)]
+)
+def test_what_json_allows_and_utf_8_does_not_loses_nothing(odd: bytes, wifi: str | None) -> None:
+    body = json.dumps({"locations": [feature(), feature(wifi="@", timestamp=RECEIVED // 1000)]})
+    parsed = overland.parse(body.encode().replace(b'"@"', odd), CONTEXT)
+    assert len(parsed.fixes) == 2
+    assert not parsed.rejected
+    if wifi is not None:
+        assert (parsed.fixes[1].attributes or {})["wifi"] == wifi
+    assert msgspec.json.encode(parsed.fixes)
+
+
+@pytest.mark.parametrize(
     "body", [b"x", b"[]", b"{}", b'{"locations":5}', b'{"locations":' + b"[" * 50_000]
 )
 def test_what_is_no_envelope_is_rejected(body: bytes) -> None:
     parsed = overland.parse(body, CONTEXT)
     assert not parsed.fixes
     assert len(parsed.rejected) == 1
+
+
+@pytest.mark.parametrize("odd", [b"NaN", b"Infinity", b"-Infinity", b'"\xff"', b"[" * 50_000])
+def test_what_json_does_not_allow_is_rejected(odd: bytes) -> None:
+    body = json.dumps({"locations": [feature(wifi="@")]}).encode().replace(b'"@"', odd)
+    parsed = overland.parse(body, CONTEXT)
+    assert not parsed.fixes
+    assert len(parsed.rejected) == 1
+
+
+def test_a_number_beyond_32_bits_is_unknown() -> None:
+    (fix,) = parse({"locations": [feature(speed=1e39, altitude=-1e300, course=90)]}).fixes
+    assert (fix.speed, fix.altitude, fix.course) == (None, None, 90)
 
 
 def test_an_empty_batch_is_fine() -> None:

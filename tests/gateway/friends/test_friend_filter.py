@@ -99,7 +99,25 @@ def test_at_home_a_fix_is_the_middle_and_a_quarter_of_an_hour(tell: FriendFilter
     assert (told.lat, told.lon, told.accuracy) == (*circle, RADIUS_M)
     assert told.time == told.received == BEGIN
     assert (told.altitude, told.speed, told.course, told.trigger) == (None,) * 4
+    assert (told.battery, told.charging) == (None, None)
     assert told.attributes == {"tid": "ad"}
+
+
+def test_at_home_each_fix_of_a_quarter_of_an_hour_is_the_same(tell: FriendFilter) -> None:
+    fixes = [fix(time=time) for time in (BEGIN, BEGIN + 60_000, NOW)]
+    for number, each in enumerate(fixes):
+        each.id, each.battery = f"fix-{number}", 80.0 - number
+    assert len({encode(told) for each in fixes if (told := tell.fix(each))}) == 1
+    found = [address() for _ in fixes]
+    for number, at in enumerate(found):
+        at.fix_id, at.time, at.resolved = f"fix-{number}", BEGIN + number, NOW + number
+    assert len({encode(named) for at in found if (named := tell.address(at))}) == 1
+    later, named = tell.fix(fix(time=NOW + HOME_MS)), tell.address(address())
+    assert later is not None
+    assert named is not None
+    told = tell.fix(fix())
+    assert told is not None
+    assert later.id != told.id == named.fix_id
 
 
 def test_elsewhere_a_fix_is_told_without_what_apps_add(tell: FriendFilter) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,9 +14,10 @@ import pytest
 from gateway.mqtt.packets.encoder import encode_publish
 from gateway.mqtt.packets.packets import PacketType
 from tests.attacks.test_mqtt_qos_2 import RawClient
-from tests.consumers.running import Broker
+from tests.consumers.running import Broker, Process
 from tests.gateway.mqtt.in_memory import PahoClient, address, eventually
 from tests.gateway.mqtt.journal.test_restart import MqttGateway
+from tests.ports import reserved_ports
 from waylog.history.erasures import append_erasures
 from waylog.observability.telemetry import now_ms
 
@@ -45,6 +47,36 @@ def pair(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> It
     yield Pair(gateway, edge)
     edge.close()
     gateway.close()
+
+
+async def test_a_worker_lets_nobody_in_before_it_has_heard_the_clock_of_the_others(
+    gateway_broker: Broker, tmp_path: Path
+) -> None:
+    relay, heard = tmp_path / "relay.sock", asyncio.Event()
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A gateway that is too busy to answer.
+        while await reader.read(4096):
+            heard.set()
+        writer.close()
+
+    (port,) = reserved_ports(1)
+    async with await asyncio.start_unix_server(hear, relay):
+        worker = Process(
+            *("gateway", "--bootstrap-servers", gateway_broker.address, "--open"),
+            *("--mqtt", f"127.0.0.1:{port}", "--data", str(tmp_path), "--edge", str(relay)),
+            *("--workers-share-port", "--mqtt-workers", "2", "--mqtt-worker", "2"),
+        )
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await heard.wait()
+            # Some hundred times as long as it would take to listen.
+            for _ in range(20):
+                with pytest.raises(ConnectionRefusedError):
+                    await asyncio.open_connection("127.0.0.1", port)
+                await asyncio.sleep(0.1)
+        finally:
+            assert await asyncio.to_thread(worker.stop) == 0
 
 
 async def client(worker: MqttGateway, user: str, name: str) -> PahoClient:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from gateway.fixes.known_fixes import fix_key
 from gateway.tracks.track_points import merged, unpacked
 from gateway.views.address_view import AddressView
 from gateway.views.fix_view import take_fixes
-from gateway.views.location_view import LocationView, _location_event
+from gateway.views.location_view import LocationView, _location_event, newest_fix
 from gateway.views.track_store import TrackStore
 from gateway.views.view import Rate, ViewEvent
 from tests.gateway.records import NOW, StoredRecord, address, fix, record
@@ -63,12 +64,37 @@ async def test_last_known_is_the_greatest_time_not_the_last_arrival() -> None:
     assert track["time"].tolist() == [NOW - 5000, NOW]
 
 
-async def test_a_fix_from_the_future_counts_as_of_its_arrival() -> None:
-    view = LocationView()
-    future = fix(time=NOW + 2 * DAY, received=NOW)
+@pytest.mark.parametrize("ahead", [400 * DAY, DAY // 2, 6 * 60_000])
+async def test_a_fix_from_the_future_counts_as_of_its_arrival(ahead: int) -> None:
+    view, addresses = LocationView(), AddressView()
+    future = fix(time=NOW + ahead, received=NOW, id="future")
     newer = fix(time=NOW + 1000, received=NOW + 1000)
-    view.on_records([record(future, 0), record(newer, 1)])
+    view.on_records([record(future, 0)])
+    told = address("ada/phone", future.time, resolved=NOW + 200, fix_id=future.id)
+    addresses.on_records([record(told, 0)])
+    assert newest_fix(view, "ada/phone", told) == future
+    view.on_records([record(newer, 1)])
     assert view.latest("ada/phone") == newer
+    assert newest_fix(view, "ada/phone", addresses.latest("ada/phone")) == newer
+    newest = address("ada/phone", newer.time, resolved=NOW + 1200, fix_id=newer.id)
+    addresses.on_records([record(newest, 1)])
+    assert addresses.latest("ada/phone") == newest
+
+
+async def test_a_clock_that_is_a_little_ahead_orders_its_own_fixes() -> None:
+    view = LocationView()
+    newer = fix(time=NOW + 60_000, received=NOW)
+    late = fix(time=NOW + 30_000, received=NOW + 1_000)
+    view.on_records([record(newer, 0), record(late, 1)])
+    assert view.latest("ada/phone") == newer
+
+
+async def test_a_number_beyond_32_bits_is_unknown_and_the_fix_is_not() -> None:
+    view = LocationView()
+    view.on_records([record(fix(speed=1e39, altitude=-1e300), 0)])
+    assert view.latest("ada/phone") is not None
+    track = merged(unpacked(view.packed_track("ada/phone", 0, NOW)))
+    assert np.isnan(track["speed"]).all()
 
 
 async def test_what_the_log_has_is_known_to_the_submitter() -> None:
@@ -231,7 +257,7 @@ def test_a_user_with_invented_devices_evicts_its_own() -> None:
     view = LocationView(devices_max=200)
     honest = [f"user-{number}/phone" for number in range(90)]
     view.on_records([record(fix(name), offset) for offset, name in enumerate(honest)])
-    eve = [fix("eve/phone", NOW + 3_600_000), *(fix(f"eve/{n}", NOW + n) for n in range(2000))]
+    eve = [fix("eve/phone", NOW + 200_000), *(fix(f"eve/{n}", NOW + n) for n in range(2000))]
     view.on_records([record(each, offset) for offset, each in enumerate(eve)])
     assert len(view) == 200
     assert all(name in view for name in honest)

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_core import errors
 from broker_core.protocol.definitions import FETCH, FIND_COORDINATOR, METADATA, SHARE_FETCH
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.server.network.peer import Peer
 from tests.simulation.joined.checker import Checker, Violation
 from tests.simulation.joined.machine import Machine
@@ -96,7 +96,7 @@ class Client:
     # --------------------------------------------------------------------------------------- asking
 
     async def ask(
-        self, node_id: int, api: Api, version: int, body: Body, *, timeout_s: float = 1.5
+        self, node_id: int, api: AnyApi, version: int, body: Body, *, timeout_s: float = 1.5
     ) -> Body | None:
         """Send a request to a broker; return its answer, None if there is none."""
         peer = self._peers.get(node_id)
@@ -196,7 +196,7 @@ class Client:
         return known
 
     async def ask_coordinator(
-        self, key: str, kind: int, api: Api, version: int, body: Body, *, timeout_s: float = 1.5
+        self, key: str, kind: int, api: AnyApi, version: int, body: Body, *, timeout_s: float = 1.5
     ) -> Body | None:
         """Send a request to a coordinator; forget the coordinator if it fails."""
         node_id = await self.coordinator(key, kind)

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from broker_core import errors
@@ -41,6 +41,12 @@ from broker_core.server.sharing.share_coordinator import Read, ShareCoordinator
 from broker_core.server.sharing.share_coordinator_client import ShareCoordinatorClient
 from tests.simulation import replication_mutants
 from tests.simulation.joined.run import search
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        BrokerRegistrationRequest,
+        BrokerRegistrationResponse,
+    )
 
 Patch = tuple[object, str, Any]
 
@@ -123,10 +129,13 @@ def _count_who_is_proposed(
 _committed_offset = PartitionLeader.committed_offset
 
 
-def _trust_everybody(self: BrokerControl, body: dict[str, Any], now: float) -> dict[str, Any]:
+def _trust_everybody(
+    self: BrokerControl, body: BrokerRegistrationRequest, now: float
+) -> BrokerRegistrationResponse:
     present = self._image.brokers.get(body["broker_id"])
-    known = body if present is None else body | {"previous_broker_epoch": present.epoch}
-    return _register(self, known, now)
+    if present is not None:
+        body = {**body, "previous_broker_epoch": present.epoch}
+    return _register(self, body, now)
 
 
 _register = BrokerControl.register

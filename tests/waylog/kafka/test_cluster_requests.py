@@ -20,7 +20,7 @@ from broker_core.protocol.definitions import (
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
 )
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from tests.broker_core.server.raw_client import request_frame
 from waylog.kafka import cluster_requests, requests
 from waylog.kafka.cluster_requests import (
@@ -95,7 +95,7 @@ MOVES = {("trips", 0): [2, 3], ("trips", 1): None, ("x" * 200, 300): [1] * 140}
     ],
 )  # fmt: skip
 def test_a_request_is_what_another_client_would_send(
-    api: Api, version: int, parts: Sequence[bytes], body: dict[str, Any]
+    api: AnyApi, version: int, parts: Sequence[bytes], body: dict[str, Any]
 ) -> None:
     # allow_auto_topic_creation of Metadata is the only field whose default is not what is sent.
     body = body | ({"allow_auto_topic_creation": False} if api is METADATA else {})
@@ -228,7 +228,7 @@ REPLICA = {"replica_id": 3, "log_end_offset": 70, "last_fetch_timestamp": 5}
     ],
 )  # fmt: skip
 def test_an_answer_is_read_as_a_broker_writes_it(
-    api: Api, version: int, read: Callable[[bytes], Any], body: dict[str, Any], expected: Any
+    api: AnyApi, version: int, read: Callable[[bytes], Any], body: dict[str, Any], expected: Any
 ) -> None:
     flexible = api.is_flexible(version)
     frame = primitives.encode_response_frame(api.response_plan(version), 1, flexible, body)

@@ -14,11 +14,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 import trustme
+
+from gateway.users.database import UserStore
 
 LIMIT_S: Final = 45.0
 _AT_ONCE: Final = 3
@@ -150,6 +153,19 @@ MISTAKES: Final = (
     # Single processes
     Mistake("broker --config /typo", _USAGE, r"/typo: cannot be read: No such file"),
     Mistake("broker --config {file}", _USAGE, r"line 1: expected name=value"),
+    Mistake("broker --config {binary}", _USAGE, r"binary: is no text file in UTF-8"),
+    Mistake(
+        "broker --config {properties} --override log.dirs={new} "
+        "--override listeners=PLAINTEXT://{silent}",
+        _FAILED,
+        r"the broker cannot start: cannot listen on 127\.0\.0\.1:\d+: address already in use$",
+    ),
+    Mistake(
+        "broker --config {properties} --override log.dirs={file}", _FAILED, r"/file: File exists$"
+    ),
+    Mistake(
+        "gateway --mqtt none --geo-url typo", _USAGE, r"typo: http://HOST:PORT or https://HOST is"
+    ),
     Mistake("gateway --mqtt none --bootstrap-servers nonsense", _USAGE, _LIST),
     Mistake("gateway --trusted-proxy x", _USAGE, r"--trusted-proxy: 'x' does not appear to be"),
     Mistake("resolver --geo /typo", _USAGE, r"/typo: there is no such index"),
@@ -185,6 +201,8 @@ MISTAKES: Final = (
     ),
     Mistake("history run --out ftp://x", _USAGE, r"ftp://x: cannot be opened"),
     Mistake("history export --user ada --out /typo", _FAILED, r"/typo: there is no history"),
+    Mistake("fleet heatmap --resolution 16", _USAGE, r"argument --resolution: 16: 0 to 15 is"),
+    Mistake("fleet gaps --from typo", _USAGE, r"--from: typo: a date is expected, as in"),
     Mistake("places show --places /typo", _FAILED, r"/typo: there are no places yet"),
     Mistake("places run --once --history /typo --out {new}", _FAILED, r"/typo: there is no hist"),
     # Users and devices
@@ -192,7 +210,22 @@ MISTAKES: Final = (
     Mistake("user list --users {damaged}/users.db", _FAILED, r"cannot be opened as a database"),
     Mistake("device token ada", _FAILED, r"ada is not a device: USER/DEVICE is expected"),
     Mistake("device token ada/phone --data /typo", _FAILED, r"no platform has its data in /typo"),
+    Mistake("device revoke ada/phone --users {users}", _FAILED, r"ada/phone has no token"),
+    Mistake("device invite ada/phone --url typo --users {users}", _FAILED, r"typo: http://HOST"),
+    Mistake(
+        "device card ada/phone --face /typo --users {users}", _FAILED, r"device: /typo: No such"
+    ),
+    Mistake(
+        "user allow ada publish a/#/b --users {users}", _FAILED, r"'a/#/b' is not a topic filter"
+    ),
+    Mistake("link --gateway typo --users {users}", _USAGE, r"typo: http://HOST:PORT or"),
     # Replay and load
+    Mistake("replay {binary}", _FAILED, r"binary: not a format known here: GPX, "),
+    Mistake(
+        "load --mqtt {closed} --bootstrap-servers {closed} --user ada --token-file /typo",
+        _USAGE,
+        r"load: --token-file /typo: No such file",
+    ),
     Mistake("replay /typo.gpx", _FAILED, r"/typo.gpx: No such file"),
     Mistake(
         "replay {gpx} --gateway http://{closed}",
@@ -254,6 +287,10 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     folder = tmp_path_factory.mktemp("there")
     (folder / "file").write_text("neither this nor that\n")
     (folder / "track.gpx").write_text(_GPX)
+    (folder / "binary").write_bytes(b"\x7fELF\r\xd0,\r" * 100)
+    (folder / "properties").write_text("node.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\n")
+    with closing(UserStore(folder / "users.db")) as users:
+        users.add("ada")
     certificates = trustme.CA()
     pems = certificates.issue_cert("localhost"), certificates.issue_cert("localhost")
     for name, pem in zip(("certificate", "other"), pems, strict=True):
@@ -271,6 +308,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             "key": str(folder / "certificate.key"),
             "other_key": str(folder / "other.key"),
             "gpx": str(folder / "track.gpx"),
+            "binary": str(folder / "binary"),
+            "properties": str(folder / "properties"),
+            "users": str(folder / "users.db"),
             "damaged": str(folder / "damaged"),
         }
 

@@ -41,7 +41,7 @@ def state(folder: Path, name: str) -> dict[str, Any]:
     return found
 
 
-async def until(condition: Any, timeout_s: float = 20.0) -> None:
+async def until(condition: Any, timeout_s: float = 60.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.01)
@@ -57,6 +57,10 @@ def executable(path: Path) -> ProcessSpec:
 def children() -> set[int]:
     """Return the living processes that this one has started."""
     return set(child_processes.children())
+
+
+#: Each restart of some tests would leave a descriptor; other parts of this process may open some.
+ROUNDS = 3
 
 
 def descriptors() -> int:
@@ -177,12 +181,12 @@ async def test_a_process_that_cannot_be_started_again_is_tried_until_it_can(
     before = descriptors()
     aside = program.rename(tmp_path / "aside")
     os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
-    await until(lambda: state(tmp_path, "one")["restarts"] >= 3)
+    await until(lambda: state(tmp_path, "one")["restarts"] > ROUNDS)
     assert "could not be started" in caplog.text
     assert "No such file or directory" in caplog.text
     aside.rename(program)
     await until(lambda: state(tmp_path, "one")["ready"])
-    assert descriptors() <= before
+    assert descriptors() < before + ROUNDS
     pid = state(tmp_path, "one")["pid"]
     await supervisor.stop()
     assert not child_processes.is_alive(pid)
@@ -195,17 +199,22 @@ async def test_a_supervisor_without_descriptors_starts_its_process_when_it_has_s
     supervisor.start(spec("one", READY_THEN_WAIT))
     await supervisor.wait_ready("one")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    first, before = state(tmp_path, "one")["pid"], descriptors()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4, hard))
-    try:
-        os.kill(first, signal.SIGKILL)
-        await until(lambda: "could not be started" in caplog.text)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert "Too many open files" in caplog.text
-    await until(lambda: state(tmp_path, "one")["pid"] not in {None, first})
-    await until(lambda: state(tmp_path, "one")["ready"])
-    assert descriptors() <= before  # the garbage collector may have closed some of other tests
+    before = descriptors()
+    killed = {None}
+    for _ in range(ROUNDS):
+        caplog.clear()
+        running = state(tmp_path, "one")["pid"]
+        killed.add(running)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4, hard))
+        try:
+            os.kill(running, signal.SIGKILL)
+            await until(lambda: "could not be started" in caplog.text)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert "Too many open files" in caplog.text
+        await until(lambda: state(tmp_path, "one")["pid"] not in killed)
+        await until(lambda: state(tmp_path, "one")["ready"])
+    assert descriptors() < before + ROUNDS
     await supervisor.stop()
 
 

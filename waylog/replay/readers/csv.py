@@ -54,7 +54,10 @@ class _Columns(NamedTuple):
 def has_header(head: bytes) -> bool:
     """Return whether the first line names latitude, longitude and time."""
     line = head.split(b"\n", 1)[0].decode("utf-8-sig", "replace")
-    names = next(csv.reader([line], delimiter=_delimiter(line)), [])
+    try:
+        names = next(csv.reader([line], delimiter=_delimiter(line)), [])
+    except csv.Error:
+        return False
     return _columns(names) is not None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker_core.protocol import definitions as api
 from broker_core.protocol.records import build_batch
-from broker_core.protocol.schema import Api
+from broker_core.protocol.schema import AnyApi
 from broker_core.security.acl import Acl, Operation, PatternType, Permission, ResourceType
 from broker_core.server.authorization import RULES
 from broker_core.server.runtime import Broker
@@ -89,7 +89,7 @@ PARTITION = [{"partition_index": 0, "timestamp": -1, "offset": 0, "committed_off
 RESOURCE = {"resource_type": 2, "resource_name": "closed", "configs": []}
 
 #: (API, version, request, the error code for a user without any permission)
-REFUSALS: list[tuple[Api, int, dict[str, Any], int]] = [
+REFUSALS: list[tuple[AnyApi, int, dict[str, Any], int]] = [
     (api.PRODUCE, 9, produce_body("closed", BATCH), TOPIC),
     (api.FETCH, 11, fetch_body("closed", 0), TOPIC),
     (api.LIST_OFFSETS, 6, {"topics": [{"name": "closed", "partitions": PARTITION}]}, TOPIC),
@@ -172,7 +172,7 @@ def test_every_api_has_a_rule() -> None:
     ids=[f"{case[0].name}-{case[1]}-{index}" for index, case in enumerate(REFUSALS)],
 )
 async def test_who_has_no_right_gets_kafkas_error(
-    broker: Broker, anna: RawClient, which: Api, version: int, body: dict[str, Any], code: int
+    broker: Broker, anna: RawClient, which: AnyApi, version: int, body: dict[str, Any], code: int
 ) -> None:
     answer = await anna.call(which, version, filled(which.request_plan(version), body))
     found = set(codes(answer))
@@ -188,7 +188,7 @@ async def test_who_has_no_right_gets_kafkas_error(
     ids=[f"{case[0].name}-{case[1]}-{index}" for index, case in enumerate(REFUSALS)],
 )
 async def test_a_super_user_is_never_refused(
-    root: RawClient, which: Api, version: int, body: dict[str, Any], code: int
+    root: RawClient, which: AnyApi, version: int, body: dict[str, Any], code: int
 ) -> None:
     answer = await root.call(which, version, filled(which.request_plan(version), body))
     assert not set(codes(answer)) & {TOPIC, GROUP, CLUSTER, TRANSACTION}

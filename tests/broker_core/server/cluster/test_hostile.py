@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 from broker_core.protocol.definitions import CONTROLLER_APIS, FETCH_METADATA
 from broker_core.server.network.peer import Peer, encode_request
@@ -54,7 +55,8 @@ async def test_random_requests_to_the_active_controller_do_no_harm(trio: Trio) -
 async def test_a_node_of_another_cluster_is_told_so(trio: Trio) -> None:
     endpoint = dict(trio.brokers[1].config.voters)[trio.active]
     peer = Peer(endpoint, "stranger")
-    answer = await peer.call(FETCH_METADATA, 0, {"cluster_id": "another", "replica_id": 9})
+    body: Any = {"cluster_id": "another", "replica_id": 9}
+    answer = await peer.call(FETCH_METADATA, 0, body)
     peer.close()
     assert answer is not None
     assert answer["error_code"] == 104

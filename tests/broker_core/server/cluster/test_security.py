@@ -140,7 +140,7 @@ async def test_who_is_not_a_broker_is_no_controller_either(
         }
         return Peer(endpoint, name, tls=client_context(properties))
 
-    beat = {"broker_id": 9, "broker_epoch": 1, "current_metadata_offset": 0}
+    beat: Any = {"broker_id": 9, "broker_epoch": 1, "current_metadata_offset": 0}
     stranger, admin = peer("client"), peer("admin")
     assert await stranger.call(BROKER_HEARTBEAT, 1, beat) is None
     answer = await admin.call(BROKER_HEARTBEAT, 1, beat)
@@ -221,7 +221,7 @@ async def test_a_broker_with_a_wrong_password_does_not_become_one(tmp_path: Path
     await trio.start()
     try:
         endpoint = dict(trio.brokers[1].config.voters)[trio.active]
-        beat = {"broker_id": 1, "broker_epoch": 1, "current_metadata_offset": 0}
+        beat: Any = {"broker_id": 1, "broker_epoch": 1, "current_metadata_offset": 0}
         for user, password, is_let_in in (
             ("broker", "broker secret", True),
             ("broker", "wrong", False),

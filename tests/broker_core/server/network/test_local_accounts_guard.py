@@ -19,7 +19,7 @@ from broker_core.protocol.definitions import API_VERSIONS
 from broker_core.server.network.limits import ConnectionLimits
 from broker_core.server.network.listener import Listener
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest
 from broker_core.server.network.session import ListenerSecurity
 from tests.broker_core.server.raw_client import RawClient
 from tests.event_loops import on_both_event_loops
@@ -123,7 +123,7 @@ async def test_requests_wait_until_the_tables_have_told_the_account(
     account: int, is_served: bool
 ) -> None:
     peers = LocalPeers(None, SocketTables(), LocalAddresses(None))
-    handled: list[Request] = []
+    handled: list[AnyRequest] = []
     guard = LocalAccountsGuard("L", "", frozenset({os.geteuid() + account}), peers)
     limits = ConnectionLimits(10)
     config = ListenerConfig("L", SecurityProtocol.PLAINTEXT, Endpoint("127.0.0.1", 0), None)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA
 from broker_core.server.network.peer import Peer
@@ -9,24 +9,34 @@ from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import fetch_body
 from waylog.config import Endpoint
 
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        ApiVersionsRequest,
+        FetchResponse,
+    )
+
+NO_TOPICS: Any = {"topics": []}
+
 
 async def test_requests_that_are_on_their_way_together_get_their_own_answers(
     broker: Broker,
 ) -> None:
     peer = Peer(broker.endpoint, "test")
     names = [f"missing-{number}" for number in range(20)]
-    answers = await asyncio.gather(
-        peer.call(API_VERSIONS, 3, {"client_software_name": "x", "client_software_version": "1"}),
-        *(peer.call(METADATA, 12, {"topics": [{"name": name}]}) for name in names),
+    client: ApiVersionsRequest = {"client_software_name": "x", "client_software_version": "1"}
+    bodies: list[Any] = [{"topics": [{"name": name}]} for name in names]
+    versions, answers = await asyncio.gather(
+        peer.call(API_VERSIONS, 3, client),
+        asyncio.gather(*(peer.call(METADATA, 12, body) for body in bodies)),
     )
-    assert answers[0] is not None and answers[0]["error_code"] == 0
-    assert [answer and answer["topics"][0]["name"] for answer in answers[1:]] == names
+    assert versions is not None and versions["error_code"] == 0
+    assert [answer and answer["topics"][0]["name"] for answer in answers] == names
     peer.close()
 
 
 async def test_a_node_that_is_not_there_gives_no_answer() -> None:
     peer = Peer(Endpoint("127.0.0.1", 1), "test")
-    assert await peer.call(METADATA, 12, {"topics": []}) is None
+    assert await peer.call(METADATA, 12, NO_TOPICS) is None
     peer.close()
 
 
@@ -36,8 +46,8 @@ async def test_a_broken_connection_fails_what_waits_and_the_next_request_opens_a
     broker.create_topic("t", 1, {})
     lost = asyncio.Event()
     peer = Peer(broker.endpoint, "test", lost=lost.set)
-    waiting: list[dict[str, Any] | None] = []
-    body = fetch_body("t", 0, max_wait_ms=30_000)
+    waiting: list[FetchResponse | None] = []
+    body: Any = fetch_body("t", 0, max_wait_ms=30_000)
     peer.send(FETCH, 12, body, waiting.append)
     async with asyncio.timeout(10):
         while not peer.is_connected:
@@ -46,23 +56,23 @@ async def test_a_broken_connection_fails_what_waits_and_the_next_request_opens_a
     async with asyncio.timeout(10):
         await lost.wait()
     assert waiting == [None]
-    assert await peer.call(METADATA, 12, {"topics": []}) is not None
+    assert await peer.call(METADATA, 12, NO_TOPICS) is not None
     peer.close()
 
 
 async def test_who_is_closed_answers_nothing_more(broker: Broker) -> None:
     peer = Peer(broker.endpoint, "test")
     peer.close()
-    assert await peer.call(METADATA, 12, {"topics": []}) is None
+    assert await peer.call(METADATA, 12, NO_TOPICS) is None
 
 
 async def test_who_does_not_answer_is_asked_on_another_connection(broker: Broker) -> None:
     broker.create_topic("t", 1, {})
     lost = asyncio.Event()
     peer = Peer(broker.endpoint, "test", lost=lost.set, patience_s=0.05)
-    body = fetch_body("t", 0, max_wait_ms=30_000)
+    body: Any = fetch_body("t", 0, max_wait_ms=30_000)
     async with asyncio.timeout(10):
         assert await peer.call(FETCH, 12, body) is None
         await lost.wait()
-    assert await peer.call(METADATA, 12, {"topics": []}) is not None
+    assert await peer.call(METADATA, 12, NO_TOPICS) is not None
     peer.close()

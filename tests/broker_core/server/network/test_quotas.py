@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from broker_core import errors
 from broker_core.protocol.definitions import (
     ALTER_CLIENT_QUOTAS,
     API_VERSIONS,
+    CREATE_PARTITIONS,
     FETCH,
     METADATA,
     PRODUCE,
@@ -71,6 +73,26 @@ async def test_a_consumer_over_its_quota_gets_its_records_and_waits(
     assert answer["throttle_time_ms"] > 300
     waited, _ = await seconds(client.call(METADATA, 1, {"topics": []}))
     assert waited > 0.2
+
+
+async def test_only_partitions_that_are_added_are_charged(start: Start, connect: Connect) -> None:
+    broker = await start(quota_window_num="2", quota_window_size_seconds="1")
+    broker.create_topic("t", 30, {})
+    client = await connect(broker)
+    await limit(client, "controller_mutation_rate", 10, user="ANONYMOUS")
+
+    async def grow(name: str, count: int) -> tuple[int, int]:
+        topics = [{"name": name, "count": count, "assignments": None}]
+        body = {"topics": topics, "timeout_ms": 1000, "validate_only": False}
+        answer = await client.call(CREATE_PARTITIONS, 3, body)
+        return answer["results"][0]["error_code"], answer["throttle_time_ms"]
+
+    assert await grow("t", 31) == (errors.NONE, 0)
+    assert await grow("t", 31) == (errors.InvalidPartitions.code, 0)
+    assert await grow("unknown", 100) == (errors.UnknownTopicOrPartition.code, 0)
+    code, throttle_time_ms = await grow("t", 61)
+    assert code == errors.NONE
+    assert throttle_time_ms > 0
 
 
 async def test_who_keeps_the_broker_busy_waits(start: Start, connect: Connect) -> None:

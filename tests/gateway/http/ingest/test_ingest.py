@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.formats.values import live_time
 from tests.gateway.records import address
 from tests.gateway.running import Gateway, Login, json_of
 from waylog.messages import Fix, decode_event, decode_fix, decode_rejected
@@ -87,7 +86,6 @@ async def test_an_answer_carries_the_address_of_its_own_fix_if_that_comes_in_tim
         )
     assert card["name"] == "phone - Marktplatz"
     assert card["tid"] == "ne"
-    assert live_time(1, 2) == 2
 
 
 async def seen(client: aiohttp.ClientSession, device: str) -> None:

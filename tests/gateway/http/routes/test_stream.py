@@ -14,11 +14,14 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.limits.bounds import HttpLimits
 from gateway.viewers.cursors import BadCursor, decode_cursor
 from gateway.views.places_file import FILE_NAME
 from tests.consumers.running import Broker
+from tests.gateway.http.plain.test_plain_connection import AcknowledgingLog, listening
 from tests.gateway.records import address
 from tests.gateway.running import Gateway, Login, json_of
+from tests.http_session import http_session
 from waylog.messages import decode_fix
 from waylog.observability.telemetry import now_ms
 
@@ -247,7 +250,9 @@ async def test_who_is_revoked_is_cut_off(gateway: Gateway, user: Login) -> None:
         async with websocket(gateway, user) as connection:
             gateway.users.revoke(user.name)
             message = await connection.receive(timeout=10)
-            assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING)
+            assert message.type == aiohttp.WSMsgType.CLOSE
+            assert message.data == aiohttp.WSCloseCode.POLICY_VIOLATION
+            assert message.extra == "the rights have been revoked"
         async with asyncio.timeout(10):
             await stream.content.read()
         assert stream.content.at_eof()
@@ -277,18 +282,22 @@ async def test_what_our_own_clients_send_is_acknowledged_by_its_id(
     assert sum(f'"{name}"'.encode() in value for _, value in gateway.records("location")) == 1
 
 
-async def test_a_flood_on_one_connection_is_held_back(gateway: Gateway, user: Login) -> None:
-    async with websocket(gateway, user) as connection:
-        await connection.send_json({"type": "unsubscribe"})
-        batch = [{"lat": 1, "lon": n / 1000, "time": NOW + n, "id": f"n{n}"} for n in range(4000)]
-        for _ in range(4):
-            await connection.send_json(batch)
-        refused = 0
-        for _ in range(4):
-            message = await connection.receive_json(timeout=20)
-            refused += message["type"] == "error"
-            assert message["type"] == "ack" or (message["retry"] and len(message["ids"]) == 4000)
-        assert refused
+async def test_a_flood_on_one_connection_is_held_back(tmp_path: Path) -> None:
+    log, limits = AcknowledgingLog(), HttpLimits(fixes_per_s_per_websocket=0.01)  # one at once
+    fixes = [{"lat": 1, "lon": n, "time": NOW + n, "id": f"n{n}"} for n in range(4)]
+    async with listening(tmp_path, log, limits) as (server, _):
+        url = f"http://{server.endpoint}"
+        async with http_session(url) as client, client.ws_connect("/v1/ws") as connection:
+            await receive(connection, "ready")
+            await connection.send_json({"type": "unsubscribe"})
+            for sent in (fixes[0], fixes[1], fixes[2:], fixes[1:]):
+                await connection.send_json(sent)
+            answers = [await connection.receive_json(timeout=20) for _ in range(4)]
+    assert [each["ids"] for each in answers if each["type"] == "ack"] == [["n0"]]
+    refusals = [each for each in answers if each["type"] == "error"]
+    assert [each["ids"] for each in refusals] == [["n1"], ["n2", "n3"], ["n1", "n2", "n3"]]
+    assert all(each["retry"] for each in refusals)
+    assert len(log.appended) == 1
 
 
 async def test_a_page_of_another_site_may_not_connect(gateway: Gateway, user: Login) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +109,12 @@ def test_a_late_position_does_not_take_the_place_of_a_newer_one(
     assert retained is not None
     assert retained.payload == kept
     assert put == [kept]
+    # One that is ahead of the clock is replaced.
+    years = 40 * 366 * 86_400
+    ahead = re.sub(rb"17619948\d\d", lambda found: b"%d" % (int(found[0]) + years), kept)
+    for payload in (ahead, late, kept):
+        store.put(Message(topic, payload, 1, True))
+    assert put == [kept, ahead, late, kept]
     # Other payloads replace the message, whatever time they contain.
     for payload in (b"not json", b'{"_type":"lwt","tst":1}', late, b""):
         store.put(Message(topic, payload, 1, True))
