@@ -36,6 +36,10 @@ from tests.broker_core.server.raw_client import RawClient
 from tests.contract.broker_process import BrokerProcess
 from tests.ports import reserved_ports
 from waylog.config import Endpoint, parse_endpoint
+from waylog.kafka.batch_producer import BatchProducer
+from waylog.kafka.batch_reader import BatchReader
+from waylog.kafka.clients import AppendError
+from waylog.kafka.connection.security import connection_security
 
 _LOGGER = logging.getLogger("librdkafka")
 _SECURITY = {
@@ -272,6 +276,58 @@ def test_a_user_is_made_logs_in_and_is_removed(
     with pytest.raises(KafkaException) as raised:
         root.alter_user_scram_credentials([removed])[user].result(10)
     assert raised.value.args[0].code() == KafkaError.RESOURCE_NOT_FOUND
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_the_platforms_own_producer_and_reader_log_in(
+    secured: Secured, root: AdminClient, topic: str, mechanism: str
+) -> None:
+    user, password = "plain", "plain-pw"
+    if mechanism != "PLAIN":
+        user, password = f"user-{uuid.uuid4().hex[:8]}", "secret"
+        scram = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], 8192)
+        made = UserScramCredentialUpsertion(user, scram, password.encode(), b"salt of the test")
+        root.alter_user_scram_credentials([made])[user].result(10)
+    for operation in (AclOperation.WRITE, AclOperation.READ):
+        allow(root, operation, topic, user=f"User:{user}")
+    security = connection_security(
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": password,
+        }
+    )
+
+    async def round_trip() -> set[bytes]:
+        loop = asyncio.get_running_loop()
+        producer = BatchProducer(
+            secured.login, "writer", loop, delivery_timeout_ms=5000, security=security
+        )
+        try:
+            async with asyncio.timeout(20):
+                await asyncio.gather(
+                    *(producer.append(topic, b"%d" % number) for number in range(100))
+                )
+        except (AppendError, TimeoutError) as error:
+            raise AssertionError from error
+        finally:
+            await producer.close(0)
+        caught_up = asyncio.Event()
+        values: set[bytes] = set()
+        reader = BatchReader(
+            *(secured.login, "reader", topic, loop),
+            on_records=lambda records: values.update(each.value() for each in records),
+            on_caught_up=caught_up.set,
+            security=security,
+        )
+        reader.start()
+        await asyncio.wait_for(caught_up.wait(), 20)
+        await reader.close()
+        return values
+
+    # The rights may have to arrive at the broker first; what is appended twice is the same.
+    assert eventually(lambda: asyncio.run(round_trip())) == {b"%d" % each for each in range(100)}
 
 
 def test_too_few_iterations_are_refused(root: AdminClient) -> None:
