@@ -5,7 +5,10 @@ gateway that was the largest part of the cost of a fix (docs/decisions/0016).
 
 The guarantees are those that `waylog.kafka.clients.producer_config` asks of librdkafka: acks=all,
 and idempotence (each batch carries the producer's id and a sequence number, by which the broker
-recognises a repetition). Only one batch of a partition is in flight, so that order is kept.
+recognises a repetition). Only one batch of a partition is in flight, so that order is kept. A batch
+that may have been stored keeps its number until the log says what became of it, however long that
+takes; and a partition that needs another producer id leaves the other partitions theirs (as Apache
+Kafka's Java client since KIP-360), or what they repeat would be stored twice.
 """
 
 from __future__ import annotations
@@ -68,10 +71,14 @@ _LEADER_WRONG: Final = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
     }
 )  # fmt: skip
-#: The leader has the batch, the replicas may have it: only a repetition tells.
+#: The leader has the batch, or had it before another one was elected, and the replicas may have it:
+#: only a repetition tells.
 _PERHAPS_STORED: Final = frozenset(
-    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
-)
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)  # fmt: skip
 #: Errors that are not the batch's fault.
 _RETRIABLE: Final = _LEADER_WRONG | _PERHAPS_STORED | {
     ErrorCode.CORRUPT_MESSAGE, ErrorCode.BROKER_NOT_AVAILABLE,
@@ -100,6 +107,9 @@ class BatchProducer:
     ) -> None:
         """A record fails that is not acknowledged within `delivery_timeout_ms`.
 
+        One that may have been stored by then is still repeated: its callback is told that it timed
+        out, but a waylog.kafka.record_batch.Delivery waits for the log's answer.
+
         Without `security` the file of the environment says how connections are secured
         (waylog.kafka.properties); raises ConfigError if it cannot be read or understood.
         """
@@ -118,9 +128,8 @@ class BatchProducer:
         self._brokers: dict[int, Broker] = {}
         self._connections: dict[int, BrokerConnection] = {}
         self._connecting: set[int] = set()
+        # The producer id and epoch for partitions that have none; None: the log is asked for one.
         self._identity: tuple[int, int] | None = None
-        # Answers to requests of an older identity must not change sequence numbers.
-        self._generation = 0
         self._waiting_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
@@ -203,7 +212,7 @@ class BatchProducer:
             self._timer.cancel()
             self._timer = None
         now = self._loop.time()
-        if self._identity is not None and self._is_due(now):
+        if self._is_due(now):
             self._send_batches(now)
         if not self.accumulator.waiting:
             self._waiting_since = 0.0
@@ -228,6 +237,11 @@ class BatchProducer:
             if partition.leader < 0:
                 self._metadata_wanted.set()
                 continue
+            if partition.producer_id < 0:
+                if self._identity is None:
+                    self._metadata_wanted.set()
+                    continue
+                partition.identify(*self._identity)
             ready.setdefault(partition.leader, []).append(partition)
         for node, partitions in ready.items():
             connection = self._connections.get(node)
@@ -240,8 +254,6 @@ class BatchProducer:
             self._waiting_since = now
 
     def _send_to(self, connection: BrokerConnection, node: int, ready: list[Partition]) -> None:
-        assert self._identity is not None
-        producer_id, epoch = self._identity
         under_way: dict[tuple[str, int], tuple[Partition, RecordBatch]] = {}
         batches: list[tuple[str, int, bytes]] = []
         size = 0
@@ -249,7 +261,9 @@ class BatchProducer:
             if size > _REQUEST_BYTES_MAX:
                 break
             batch = self.accumulator.taken(partition)
-            encoded = batch.encoded(producer_id, epoch, partition.next_sequence)
+            encoded = batch.encoded(
+                partition.producer_id, partition.producer_epoch, partition.next_sequence
+            )
             size += len(encoded)
             partition.in_flight = True
             under_way[partition.topic, partition.index] = (partition, batch)
@@ -258,7 +272,7 @@ class BatchProducer:
             requests.PRODUCE,
             requests.produce(batches, _APPEND_TIMEOUT_MS),
             _ANSWER_TIMEOUT_S,
-            partial(self._answered, node, connection, self._generation, under_way),
+            partial(self._answered, node, connection, under_way),
         )
 
     # --- answers --------------------------------------------------------------------------------
@@ -267,7 +281,6 @@ class BatchProducer:
         self,
         node: int,
         connection: BrokerConnection,
-        generation: int,
         under_way: dict[tuple[str, int], tuple[Partition, RecordBatch]],
         body: bytes | None,
     ) -> None:
@@ -276,7 +289,7 @@ class BatchProducer:
                 for topic, index, error, base_offset in requests.read_produce(body):
                     entry = under_way.pop((topic, index), None)
                     if entry is not None:
-                        self._batch_answered(*entry, generation, error, base_offset)
+                        self._batch_answered(*entry, error, base_offset)
             except MalformedAnswer as problem:
                 logger.error("broker %d: %s", node, problem)
                 body = None
@@ -293,22 +306,20 @@ class BatchProducer:
             self._flush()
 
     def _batch_answered(
-        self, partition: Partition, batch: RecordBatch, generation: int, error: int, offset: int
+        self, partition: Partition, batch: RecordBatch, error: int, offset: int
     ) -> None:
         if error in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._refused_since = None
             partition.in_flight = False
-            if generation == self._generation:
-                partition.next_sequence = (partition.next_sequence + batch.count) & 0x7FFFFFFF
+            partition.next_sequence = (partition.next_sequence + batch.count) & 0x7FFFFFFF
             self.accumulator.done(partition, batch, -1 if error else offset, 0)
             return
         if error in _IDENTITY_LOST:
-            if generation == self._generation:
-                logger.warning(
-                    "%s-%d: %s; going on under a new producer id",
-                    *(partition.topic, partition.index, reason_of(error)),
-                )
-                self._new_identity()
+            logger.warning(
+                "%s-%d: %s; going on under a new producer id",
+                *(partition.topic, partition.index, reason_of(error)),
+            )
+            self._change_identity(partition)
             self._again(partition, batch)
         elif error in _RETRIABLE:
             if error == ErrorCode.KAFKA_STORAGE_ERROR:
@@ -345,9 +356,7 @@ class BatchProducer:
             self._flush()
         # A full disk stays full: fail the records soon, so that their senders keep them for later.
         patience_ms = _REFUSED_PATIENCE_MS if self._is_refused() else self._delivery_timeout_ms
-        if self.accumulator.fail_before(monotonic_ms() - patience_ms, ErrorCode.MESSAGE_TIMED_OUT):
-            # A sequence number that may have been used cannot be given to another batch.
-            self._new_identity()
+        self.accumulator.fail_before(monotonic_ms() - patience_ms, ErrorCode.MESSAGE_TIMED_OUT)
 
     # --- brokers --------------------------------------------------------------------------------
 
@@ -473,8 +482,13 @@ class BatchProducer:
                 self.accumulator.refusing = f"the log gives this producer no id: {reason_of(error)}"
                 logger.critical("the producer cannot go on: %s", reason_of(error))
 
-    def _new_identity(self) -> None:
-        self._identity = None
-        self._generation += 1
-        self.accumulator.renumber()
-        self._metadata_wanted.set()
+    def _change_identity(self, partition: Partition) -> None:
+        """Give a partition another producer id.
+
+        The other partitions keep theirs: a batch that may be stored under it would be stored again
+        under another.
+        """
+        if self._identity is not None and self._identity[0] == partition.producer_id:
+            self._identity = None
+            self._metadata_wanted.set()
+        partition.producer_id = -1

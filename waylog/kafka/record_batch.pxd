@@ -62,6 +62,8 @@ cdef class Partition:
     cdef readonly object batches  # a deque, oldest first
     cdef public int leader
     cdef public bint in_flight
+    cdef public int64_t producer_id  # whose sequence numbers its batches have; -1: none yet
+    cdef public int producer_epoch
     cdef public int next_sequence
     cdef public double not_before
     cdef RecordBatch _open

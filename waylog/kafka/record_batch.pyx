@@ -254,8 +254,22 @@ cdef class RecordBatch:
             tell(self.deliveries[index], topic, partition, base_offset + index, code)
         self.deliveries = []
 
+    def give_up(self, str topic, int partition, int code):
+        """Call the plain callbacks; a Delivery goes on waiting for the log's answer.
+
+        Whoever passes a Delivery recognises a repetition of its record as long as it waits.
+        """
+        cdef Py_ssize_t index
+        for index in range(len(self.deliveries)):
+            delivery = self.deliveries[index]
+            if delivery is not None and not isinstance(delivery, Delivery):
+                self.deliveries[index] = None
+                tell(delivery, topic, partition, -1, code)
+
 
 cdef int tell(delivery, str topic, int partition, int64_t offset, int code) except -1:
+    if delivery is None:
+        return 0  # was told that the record timed out
     try:
         if isinstance(delivery, Delivery):
             (<Delivery> delivery).delivered(code)
@@ -277,6 +291,13 @@ cdef class Partition:
         self.index = index
         self.batches = deque()
         self.leader = -1
+        self.producer_id = -1
+
+    def identify(self, int64_t producer_id, int producer_epoch):
+        """Number the following batches from 0, under a producer id not used here before."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.next_sequence = 0
 
     def take(self):
         """Remove and return the oldest batch, to be sent."""
@@ -423,12 +444,6 @@ cdef class RecordAccumulator:
         """True while records wait for the partitions of their topics."""
         return bool(self._unplaced)
 
-    def renumber(self):
-        """Restart sequence numbers at 0, for a new producer id."""
-        for known in self._topics.values():
-            for partition in known:
-                partition.next_sequence = 0
-
     def taken(self, Partition partition):
         """Take the next batch of a partition; it counts as held until it is `done`."""
         batch = partition.take()
@@ -450,9 +465,12 @@ cdef class RecordAccumulator:
         batch.tell(partition.topic, partition.index, base_offset, code)
 
     def fail_before(self, int64_t created, int code):
-        """Fail everything older than `created`; return True if some of it may have been stored."""
-        cdef RecordBatch batch
-        cdef bint unsure = False
+        """Fail everything older than `created`, except what may have been stored.
+
+        That is repeated under its sequence number until the log says what became of it: under
+        another number it could be stored twice. Its plain callbacks are called now.
+        """
+        cdef RecordBatch batch, kept
         for topic in list(self._unplaced):
             unplaced = self._unplaced[topic]
             while unplaced and unplaced[0][0] < created:
@@ -463,8 +481,13 @@ cdef class RecordAccumulator:
             if not unplaced:
                 del self._unplaced[topic]
         for partition in list(self.waiting):
+            kept = partition.take() if partition.batches[0].attempted else None
+            if kept is not None and kept.created < created:
+                kept.give_up(partition.topic, partition.index, code)
             while partition.batches and partition.batches[0].created < created:
-                batch = self.taken(partition)
-                unsure = unsure or batch.attempted
+                batch = partition.take()
                 self.done(partition, batch, -1, code)
-        return unsure
+            if kept is not None:
+                partition.put_back(kept)
+            elif not partition.batches:
+                del self.waiting[partition]

@@ -15,10 +15,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from broker_core.configuration.config import BrokerConfig
 from broker_core.server.runtime import Broker, start_broker
+from gateway.fixes.receipts import Receipt
 from tests.ports import reserved_ports
 from tests.tcp_server import tcp_server
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import AppendError, AppendQueueFull
+from waylog.kafka.error_codes import ErrorCode
 from waylog.kafka.record_batch import partition_of
 
 PARTITIONS = 4
@@ -90,6 +92,17 @@ def read_all(servers: str, topic: str, count: int) -> list[Message]:
 async def all_records(broker: Broker, count: int) -> list[Message]:
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(None, read_all, str(broker.endpoint), "four", count)
+
+
+async def record_count(broker: Broker) -> int:
+    def count() -> int:
+        consumer = Consumer({"bootstrap.servers": str(broker.endpoint), "group.id": "count"})
+        partitions = [TopicPartition("four", number) for number in range(PARTITIONS)]
+        ends = [consumer.get_watermark_offsets(each, timeout=30)[1] for each in partitions]
+        consumer.close()
+        return sum(ends)
+
+    return await asyncio.get_running_loop().run_in_executor(None, count)
 
 
 async def test_records_of_a_key_are_acknowledged_in_the_order_they_were_given(
@@ -271,6 +284,46 @@ async def test_a_batch_whose_acknowledgement_was_lost_is_stored_once(broker: Bro
     assert proxy.lost == 5
     messages = await all_records(broker, 251)
     assert [message.value() for message in messages] == [b"%d" % number for number in range(251)]
+
+
+async def test_what_timed_out_at_one_partition_is_not_stored_twice_at_another(
+    broker: Broker,
+) -> None:
+    proxy = CuttingProxy((broker.endpoint.host, broker.endpoint.port))
+    async with (
+        tcp_server(proxy.serve) as proxy.port,
+        producing(f"127.0.0.1:{proxy.port}", linger_ms=1, delivery_timeout_ms=1000) as producer,
+    ):
+        keys = [b"key %d" % number for number in range(20)]
+        await asyncio.wait_for(
+            asyncio.gather(*(producer.append("four", b"before", key) for key in keys)), 30
+        )
+        # The broker stores all that comes from now on, and no answer reaches the producer.
+        proxy.lose = 1_000_000
+        late = [producer.append("four", b"one", key) for key in keys[:5]]
+        await asyncio.wait(late)
+        assert {str(each.exception()) for each in late} == {
+            str(AppendError.of(ErrorCode.MESSAGE_TIMED_OUT))
+        }
+        receipts = [Receipt() for _ in keys]
+        for key, receipt in zip(keys, receipts, strict=True):
+            producer.send("four", b"two", key, None, receipt)
+        late = [producer.append("four", b"three", key) for key in keys]
+        await asyncio.wait(late)
+        unknown = [each for each in receipts if not each.done()]
+        assert unknown
+        proxy.lose = 0
+        await asyncio.wait_for(producer.append("four", b"after", b"key 0"), 30)
+        async with asyncio.timeout(30):
+            while not all(each.done() for each in receipts):
+                await asyncio.sleep(0.01)
+        assert all(each.exception() is None for each in unknown)
+    messages = await all_records(broker, await record_count(broker))
+    stored = [(message.key(), message.value()) for message in messages]
+    assert len(stored) == len(set(stored))
+    assert sum(value == b"two" for _, value in stored) == sum(
+        each.exception() is None for each in receipts
+    )
 
 
 async def test_a_broker_that_has_lost_its_memory_gets_records_under_a_new_identity(
