@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 
+from consumers.erasure_filter import ErasureFilter
 from tests.consumers.running import Broker, Process, await_condition
 from waylog.history.erasures import append_erasures
 from waylog.kafka.clients import ensure_topics, producer_config
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import ADDRESS, LOCATION
 from waylog.messages import Fix, decode_address, encode, fix_id
+from waylog.process.watchdog import Watchdog
 
 
 def make_fix(device: str, time_ms: int) -> Fix:
@@ -60,3 +65,29 @@ def test_a_resolver_that_was_away_resolves_nothing_of_before_an_erasure(tmp_path
             resolver.stop()
     finally:
         broker.process.stop()
+
+
+def test_waiting_for_erasures_is_not_taken_for_hanging(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker(tmp_path)
+    try:
+        ensure_topics(broker.address)
+        broker.kill()
+        supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        supervisor.bind(str(tmp_path / "notify"))
+        supervisor.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", str(150_000))
+        erasures = ErasureFilter(broker.address, ADDRESS)
+        with supervisor, ThreadPoolExecutor(1) as threads:
+            waiting = threads.submit(erasures.wait, Watchdog())
+            for _ in range(4):
+                assert supervisor.recv(1000) == b"WATCHDOG=1"
+            assert not waiting.done()
+            monkeypatch.delenv("NOTIFY_SOCKET")
+            broker.start()
+            waiting.result(60)
+        erasures.close()
+    finally:
+        broker.kill()

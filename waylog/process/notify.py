@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import Final
+
+_SEND_TIMEOUT_S: Final = 5.0
 
 
-def notify(state: str) -> None:
+def notify(state: str, timeout_s: float = _SEND_TIMEOUT_S) -> None:
     """Send one notification, e.g. "READY=1" or "STATUS=...".
 
-    Does nothing if the process was started by hand (no NOTIFY_SOCKET in its environment).
+    Waits up to `timeout_s` for a supervisor that does not read, then gives up. Does nothing if the
+    process was started by hand (no NOTIFY_SOCKET in its environment).
     """
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
@@ -20,10 +24,11 @@ def notify(state: str) -> None:
     if address.startswith("@"):
         address = "\0" + address[1:]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        sender.settimeout(timeout_s)
         try:
             sender.sendto(state.encode(), address)
         except OSError:
-            # A supervisor that is gone must not take a working process down with it.
+            # A supervisor that is gone, or hangs, must not take a working process down with it.
             return
 
 

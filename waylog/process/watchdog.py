@@ -44,7 +44,7 @@ class Watchdog:
         now = time.monotonic()
         if now - self._reported >= self._interval_s:
             self._reported = now
-            notify(ALIVE)
+            notify(ALIVE, 0)
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         """Wait like `event.wait`, and report progress meanwhile."""
@@ -74,7 +74,7 @@ class EventLoopWatchdog:
 
     def _alive(self) -> None:
         assert self._interval_s is not None
-        notify(ALIVE)
+        notify(ALIVE, 0)
         self._timer = self._loop.call_later(self._interval_s, self._alive)
 
 

@@ -45,6 +45,13 @@ def test_a_child_of_the_watched_process_reports_nothing(
     assert interval_s() == pytest.approx(0.05)
 
 
+def test_a_supervisor_that_does_not_read_stops_nobody(supervisor: socket.socket) -> None:
+    sending = threading.Thread(target=Watchdog().wait, args=(threading.Event(), 2), daemon=True)
+    sending.start()
+    sending.join(60)
+    assert not sending.is_alive()
+
+
 def test_a_loop_reports_progress_now_and_then(supervisor: socket.socket) -> None:
     watchdog = Watchdog()
     for _ in range(1000):
