@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from gateway.limits.bounds import HttpLimits, TokenBucket
+from gateway.limits.bounds import HttpLimits
 from waylog.network.peer_parties import party_of
+from waylog.network.token_bucket import TokenBucket
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 

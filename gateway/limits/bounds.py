@@ -1,9 +1,7 @@
-"""Limits of the HTTP listener, and a token bucket."""
+"""Limits of the HTTP listener."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,35 +64,3 @@ class HttpLimits:
     refusals_recorded_per_s: float = 10.0
     refusals_recorded_per_s_per_address: float = 2.0
     refusal_bytes_recorded: int = 64 * 1024
-
-
-class TokenBucket:
-    """A token bucket that refills `per_second`; it holds five seconds' worth, or `burst`."""
-
-    __slots__ = ("_capacity", "_clock", "_filled", "_per_second", "_tokens")
-
-    def __init__(
-        self,
-        per_second: float,
-        clock: Callable[[], float] = time.monotonic,
-        burst: float | None = None,
-    ) -> None:
-        self._per_second = per_second
-        self._capacity = max(1.0, 5 * per_second if burst is None else burst)
-        self._tokens = self._capacity
-        self._clock = clock
-        self._filled = clock()
-
-    def take(self, count: float = 1) -> bool:
-        """Take `count` tokens and return True, or take none and return False."""
-        now = self._clock()
-        self._tokens = min(self._capacity, self._tokens + (now - self._filled) * self._per_second)
-        self._filled = now
-        if self._tokens < count:
-            return False
-        self._tokens -= count
-        return True
-
-    def give_back(self, count: float = 1) -> None:
-        """Undo `take`."""
-        self._tokens += count

@@ -7,8 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from gateway.limits.bounds import HttpLimits, TokenBucket
+from gateway.limits.bounds import HttpLimits
 from waylog.network.peer_parties import party_of
+from waylog.network.token_bucket import TokenBucket
 
 _ADDRESSES_MAX: Final = 10_000
 

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import Final
+
+_BURST_S: Final = 5.0
+
 
 class TokenBucket:
-    """Allows `rate` events a second, with bursts of as many; counts the others in `refused`."""
+    """A token bucket that refills `per_second`; it holds five seconds' worth, or `burst`.
 
-    __slots__ = ("_left", "_rate", "_then", "refused")
+    `refused` counts the calls of `take` that got nothing; its reader may set it back.
+    """
 
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._left = rate
-        self._then = 0.0
+    __slots__ = ("_capacity", "_clock", "_filled", "_per_second", "_tokens", "refused")
+
+    def __init__(
+        self,
+        per_second: float,
+        clock: Callable[[], float] = time.monotonic,
+        burst: float | None = None,
+    ) -> None:
+        self._per_second = per_second
+        self._capacity = max(1.0, _BURST_S * per_second if burst is None else burst)
+        self._tokens = self._capacity
+        self._clock = clock
+        self._filled = clock()
         self.refused = 0
 
-    def take(self, now: float) -> bool:
-        """Return whether an event may happen at `now` (s); take a token if so."""
-        self._left = min(self._rate, self._left + (now - self._then) * self._rate)
-        self._then = now
-        if self._left < 1:
+    def take(self, count: float = 1) -> bool:
+        """Take `count` tokens and return True, or take none and return False."""
+        now = self._clock()
+        self._tokens = min(self._capacity, self._tokens + (now - self._filled) * self._per_second)
+        self._filled = now
+        if self._tokens < count:
             self.refused += 1
             return False
-        self._left -= 1
+        self._tokens -= count
         return True
+
+    def give_back(self, count: float = 1) -> None:
+        """Undo `take`."""
+        self._tokens += count

@@ -74,7 +74,7 @@ class Listener:
         self._setup_s_max = setup_ms_max / 1000
         self._connections: OrderedSet[Connection] = OrderedSet()
         self._refusals = LogThrottle()
-        self._endings = TokenBucket(_ENDINGS_SAID_PER_S)
+        self._endings = TokenBucket(_ENDINGS_SAID_PER_S, self.now, burst=_ENDINGS_SAID_PER_S)
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -167,7 +167,7 @@ class Listener:
         Any client that may connect can cause such lines as often as it likes.
         """
         endings = self._endings
-        if not endings.take(self.now()):
+        if not endings.take():
             return
         before = f" ({endings.refused} more were not logged)" if endings.refused else ""
         endings.refused = 0

@@ -53,7 +53,7 @@ from gateway.http.routes.stream import (
     missed,
     viewing,
 )
-from gateway.limits.bounds import RECORD_BYTES, TokenBucket
+from gateway.limits.bounds import RECORD_BYTES
 from gateway.users.admission import NotAdmitted
 from gateway.users.auth import ANONYMOUS, Identity
 from gateway.users.permissions import may_send
@@ -62,6 +62,7 @@ from gateway.viewers.live_events import EVENT_NAMES, websocket_of
 from gateway.viewers.log_range import LogRanges
 from gateway.viewers.viewers import BoundingBox, Viewer
 from waylog.messages import Rejected
+from waylog.network.token_bucket import TokenBucket
 from waylog.observability.telemetry import now_ms
 
 logger = logging.getLogger(__name__)

@@ -122,7 +122,7 @@ class Authentication:
             self._refuse_guess(connection, error)
             return
         except Exception as error:
-            if self._server.log_lines.take(self._server.time()):
+            if self._server.log_lines.take():
                 logger.warning("nobody can be authenticated: %r", error)
             connection.refuse(ReasonCode.SERVER_UNAVAILABLE, "authentication is not possible now")
             self._server.wake()

@@ -141,7 +141,7 @@ class MqttServer(Shell):
         #: whether the client wants a new session (Clean Start). Raises SessionBusy.
         self.claim: Callable[[SessionKey, bool], Awaitable[None]] | None = None
         #: Limits the log lines that clients cause.
-        self.log_lines = TokenBucket(_LOG_LINES_PER_S)
+        self.log_lines = TokenBucket(_LOG_LINES_PER_S, self.time, burst=_LOG_LINES_PER_S)
         self._servers: list[asyncio.Server] = []
         self._pusher: Pusher | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
@@ -288,7 +288,7 @@ class MqttServer(Shell):
         if reason_code == ReasonCode.SUCCESS:
             return
         self.counters["connections_ended"] += 1
-        if not self.log_lines.take(self.time()):
+        if not self.log_lines.take():
             return
         session = protocol.connection.session
         logger.info(

@@ -5,21 +5,52 @@ from __future__ import annotations
 from waylog.network.token_bucket import TokenBucket
 
 
-def taken(bucket: TokenBucket, now: float, times: int) -> list[bool]:
-    return [bucket.take(now) for _ in range(times)]
+class Clock:
+    """A clock that shows what a test says."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def taken(bucket: TokenBucket, times: int) -> list[bool]:
+    return [bucket.take() for _ in range(times)]
 
 
 def test_a_burst_is_allowed_and_then_so_many_a_second() -> None:
-    bucket = TokenBucket(5.0)
-    assert taken(bucket, 1_000.0, 8) == [True] * 5 + [False] * 3
+    clock = Clock()
+    bucket = TokenBucket(5.0, clock, burst=5.0)
+    assert taken(bucket, 8) == [True] * 5 + [False] * 3
     assert bucket.refused == 3
-    assert taken(bucket, 1_000.5, 4) == [True] * 2 + [False] * 2
+    clock.now = 1_000.5
+    assert taken(bucket, 4) == [True] * 2 + [False] * 2
     # Half a token was left over.
-    assert taken(bucket, 1_000.75, 2) == [True, False]
+    clock.now = 1_000.75
+    assert taken(bucket, 2) == [True, False]
     assert bucket.refused == 6
 
 
+def test_without_a_size_a_bucket_holds_five_seconds() -> None:
+    clock = Clock()
+    bucket = TokenBucket(10.0, clock)
+    assert sum(taken(bucket, 200)) == 50
+    clock.now += 1
+    assert sum(taken(bucket, 200)) == 10
+    clock.now += 1000
+    assert sum(taken(bucket, 200)) == 50
+
+
 def test_a_quiet_time_allows_no_larger_burst() -> None:
-    bucket = TokenBucket(2.0)
-    for now in (0.0, 100.0, 100_000.0):
-        assert taken(bucket, now, 3) == [True, True, False]
+    clock = Clock()
+    bucket = TokenBucket(2.0, clock, burst=2.0)
+    for clock.now in (1_000.0, 1_100.0, 101_000.0):
+        assert taken(bucket, 3) == [True, True, False]
+
+
+def test_what_was_given_back_can_be_taken_again() -> None:
+    bucket = TokenBucket(0.2, Clock())
+    assert taken(bucket, 2) == [True, False]
+    bucket.give_back()
+    assert taken(bucket, 2) == [True, False]

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gateway.http.listener import HttpServer, start_http
-from gateway.limits.bounds import HttpLimits, TokenBucket
+from gateway.limits.bounds import HttpLimits
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
 from waylog.config import Endpoint
@@ -111,13 +111,3 @@ async def test_a_log_that_does_not_answer_is_503_and_the_repeat_waits_for_the_sa
         assert (await exchange(server, request)).startswith(b"HTTP/1.1 200")
     ((topic, _, value, _),) = log.appended
     assert (topic, decode_fix(value).lat) == ("location", 1)
-
-
-def test_a_bucket_allows_so_many_a_second() -> None:
-    now = 0.0
-    bucket = TokenBucket(10, lambda: now)
-    assert sum(bucket.take() for _ in range(200)) == 50
-    now = 1.0
-    assert sum(bucket.take() for _ in range(200)) == 10
-    now = 1000.0
-    assert sum(bucket.take() for _ in range(200)) == 50
