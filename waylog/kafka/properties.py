@@ -17,6 +17,11 @@ from waylog.config import ConfigError, load_properties
 
 ENVIRONMENT: Final = "WAYLOG_KAFKA_CONFIG"
 
+
+class UnsupportedProperty(ConfigError):
+    """A property of security that our own connections do not heed; librdkafka may."""
+
+
 _SAME: Final = {
     "ssl.truststore.location": "ssl.ca.location",
     "ssl.truststore.certificates": "ssl.ca.pem",

@@ -12,13 +12,14 @@ from waylog.config import ConfigError
 from waylog.kafka.connection.login import Login, PasswordLogin, TokenLogin
 from waylog.kafka.connection.sasl import OAUTHBEARER, PLAIN, SCRAM_DIGESTS, SaslCredentials
 from waylog.kafka.connection.tls import authorities_context, client_context
-from waylog.kafka.properties import configured_properties
+from waylog.kafka.properties import UnsupportedProperty, configured_properties
 
 if TYPE_CHECKING:
     from waylog.kafka.connection.access_tokens import TokenEndpoint
 
 _PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _MECHANISMS: Final = (PLAIN, *SCRAM_DIGESTS, OAUTHBEARER)
+_KERBEROS: Final = "GSSAPI"
 _BEARER: Final = "sasl.oauthbearer."
 #: Other names of the same properties.
 _SAME: Final = {
@@ -43,6 +44,12 @@ class ConnectionSecurity:
 
     tls: ssl.SSLContext | None = None
     login: Login | None = None
+
+    @property
+    def protocol(self) -> str:
+        """The value of `security.protocol`, in capitals."""
+        transport = "PLAINTEXT" if self.tls is None else "SSL"
+        return transport if self.login is None else f"SASL_{transport}"
 
 
 #: Neither TLS nor a login.
@@ -81,10 +88,13 @@ def _login(properties: Mapping[str, str]) -> Login:
     }
     unknown = sorted(given.keys() - _KNOWN)
     if unknown:
-        raise ConfigError(f"{', '.join(unknown)}: not supported; {', '.join(sorted(_KNOWN))} are")
+        raise UnsupportedProperty(
+            f"{', '.join(unknown)}: not supported; {', '.join(sorted(_KNOWN))} are"
+        )
     mechanism = given.get("sasl.mechanisms", "").strip().upper()
     if mechanism not in _MECHANISMS:
-        raise ConfigError(
+        # librdkafka can do Kerberos.
+        raise (UnsupportedProperty if mechanism == _KERBEROS else ConfigError)(
             f"sasl.mechanism={mechanism}: one of {', '.join(_MECHANISMS)} is expected"
         )
     if mechanism == OAUTHBEARER:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from waylog.config import ConfigError
+from waylog.kafka.properties import UnsupportedProperty
 
 _HOSTNAME_CHECKS: Final = {"https": True, "none": False}
 _TRUTHS: Final = {"true": True, "false": False}
@@ -37,7 +38,9 @@ def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     """
     unknown = sorted(name for name in properties if name.startswith("ssl.") and name not in _KNOWN)
     if unknown:
-        raise ConfigError(f"{', '.join(unknown)}: not supported; {', '.join(sorted(_KNOWN))} are")
+        raise UnsupportedProperty(
+            f"{', '.join(unknown)}: not supported; {', '.join(sorted(_KNOWN))} are"
+        )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = _choice(

@@ -163,12 +163,12 @@ def test_whatever_a_server_answers_the_login_ends(
 ) -> None:
     async def garbled(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         bodies = [handshake, *answers]
-        for body in bodies:
+        for number, body in enumerate(bodies, 1):
             try:
                 frame = framed(await received(reader), body)
             except asyncio.IncompleteReadError:
                 return
-            writer.write(frame[: len(frame) - cut] if body is bodies[-1] else frame)
+            writer.write(frame[: len(frame) - cut] if number == len(bodies) else frame)
 
     async def run() -> None:
         async with tcp_server(garbled) as port:
