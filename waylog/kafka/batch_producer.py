@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
 from waylog.kafka import requests
+from waylog.kafka.append_refusals import AppendRefusals
 from waylog.kafka.clients import LINGER_MS, Headers, RecordPosition, append_with
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses, refusal
 from waylog.kafka.connection.reach_trouble import ReachTrouble
@@ -45,10 +47,6 @@ _BACKOFF_MAX_S: Final = 1.0
 _REFRESH_S: Final = 30.0
 _LOOK_AFTER_S: Final = 0.5
 _REQUESTS_UNDER_WAY_MAX: Final = 5
-#: Refusals for longer than this are trouble: a leader whose disk failed is replaced in less time;
-#: without another replica it goes on refusing.
-_REFUSED_S: Final = 1.0
-_REFUSED_FOR_S: Final = 3.0
 _REFUSED_PATIENCE_MS: Final = 1_000
 
 #: The broker does not know this producer id any more, or takes it for another: get a new id.
@@ -124,8 +122,9 @@ class BatchProducer:
         self._waiting_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
-        self._refused_since: float | None = None
-        self._refused_at = 0.0
+        self._refusals = AppendRefusals()
+        #: Time of the last acknowledgement, on the loop's clock.
+        self.acknowledged_at = -math.inf
         # Why no broker can be asked, and why a leader cannot be reached.
         self._outside = ReachTrouble(bootstrap_servers, self._security)
         self._leaderless = ReachTrouble(bootstrap_servers, self._security, quiet=True)
@@ -163,13 +162,7 @@ class BatchProducer:
         kept_out = self._outside.kept_out or self._leaderless.kept_out
         if kept_out is not None:
             return kept_out
-        return "the log refuses to store: its disk may be full" if self._is_refused() else None
-
-    def _is_refused(self) -> bool:
-        if self._refused_since is None:
-            return False
-        now = self._loop.time()
-        return now - self._refused_since > _REFUSED_S and now - self._refused_at < _REFUSED_FOR_S
+        return self._refusals.reason(self._loop.time())
 
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait up to `timeout_s` for all acknowledgements; return how many are missing."""
@@ -297,7 +290,8 @@ class BatchProducer:
         self, partition: Partition, batch: RecordBatch, generation: int, error: int, offset: int
     ) -> None:
         if error in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._refused_since = None
+            self._refusals.stored()
+            self.acknowledged_at = self._loop.time()
             partition.in_flight = False
             if generation == self._generation:
                 partition.next_sequence = (partition.next_sequence + batch.count) & 0x7FFFFFFF
@@ -312,8 +306,7 @@ class BatchProducer:
                 self._new_identity()
             self._again(partition, batch)
         elif error in _RETRIABLE:
-            if error == ErrorCode.KAFKA_STORAGE_ERROR:
-                self._refused()
+            self._refusals.refused(error, self._loop.time())
             if error in _LEADER_WRONG:
                 partition.leader = -1
                 self._metadata_wanted.set()
@@ -322,12 +315,6 @@ class BatchProducer:
         else:
             partition.in_flight = False
             self.accumulator.done(partition, batch, -1, error)
-
-    def _refused(self) -> None:
-        now = self._loop.time()
-        if self._refused_since is None or now - self._refused_at > _REFUSED_FOR_S:
-            self._refused_since = now
-        self._refused_at = now
 
     def _again(self, partition: Partition, batch: RecordBatch) -> None:
         partition.in_flight = False
@@ -345,7 +332,8 @@ class BatchProducer:
             # A flush that failed has not set the timer again.
             self._flush()
         # A full disk stays full: fail the records soon, so that their senders keep them for later.
-        patience_ms = _REFUSED_PATIENCE_MS if self._is_refused() else self._delivery_timeout_ms
+        full = self._refusals.disk_refuses(self._loop.time())
+        patience_ms = _REFUSED_PATIENCE_MS if full else self._delivery_timeout_ms
         if self.accumulator.fail_before(monotonic_ms() - patience_ms, ErrorCode.MESSAGE_TIMED_OUT):
             # A sequence number that may have been used cannot be given to another batch.
             self._new_identity()
