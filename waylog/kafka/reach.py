@@ -48,13 +48,17 @@ def connect_admin(
     """
     check_bootstrap_servers(bootstrap_servers)
     options = client_config(bootstrap_servers, client_id) | dict(properties or {})
+    try:
+        # Without brokers it only checks the properties.
+        AdminClient(options | {"bootstrap.servers": ""})
+    except KafkaException as error:
+        # Ours name the file, and what is expected.
+        connection_security(options)
+        raise ConfigError(f"the client's properties: {error_text(error)}") from None
     why = why_unreachable(bootstrap_servers, properties)
     if why is not None:
         raise LogUnreachable(why)
-    try:
-        admin = AdminClient(options)
-    except KafkaException as error:
-        raise ConfigError(f"the client's properties: {error_text(error)}") from None
+    admin = AdminClient(options)
     try:
         admin.list_topics(timeout=REACH_S)
     except KafkaException as error:

@@ -30,8 +30,8 @@ _HANGS_UP: Final = (
 #: What is there when no broker speaks.
 _SILENCES: Final = {
     Silence.UNREACHABLE: "connections there are not answered; is a firewall in the way?",
-    Silence.SILENT: "it accepts connections and says nothing; is that the port of a Kafka broker, "
-    "and does the broker hang?",
+    Silence.SILENT: "it accepts connections and says nothing; is that the port of a Kafka broker? "
+    "If it is, the broker hangs.",
     Silence.HANGS_UP: _HANGS_UP,
     Silence.NOT_KAFKA: "what answers there does not speak Kafka's protocol; is the port right?",
 }

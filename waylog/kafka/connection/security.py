@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -12,7 +14,7 @@ from waylog.config import ConfigError
 from waylog.kafka.connection.login import Login, PasswordLogin, TokenLogin
 from waylog.kafka.connection.sasl import OAUTHBEARER, PLAIN, SCRAM_DIGESTS, SaslCredentials
 from waylog.kafka.connection.tls import authorities_context, client_context
-from waylog.kafka.properties import UnsupportedProperty, configured_properties
+from waylog.kafka.properties import ENVIRONMENT, UnsupportedProperty, configured_properties
 
 if TYPE_CHECKING:
     from waylog.kafka.connection.access_tokens import TokenEndpoint
@@ -77,7 +79,18 @@ def configured_security() -> ConnectionSecurity:
 
     Reads the files that it names, so that a changed certificate counts for new clients.
     """
-    return connection_security(configured_properties())
+    properties = configured_properties()
+    try:
+        return connection_security(properties)
+    except ConfigError as error:
+        raise type(error)(f"{os.environ.get(ENVIRONMENT)}: {error}") from None
+
+
+def check_configured_security() -> None:
+    """Raise ConfigError if the file of the environment has mistakes, before a process starts."""
+    # librdkafka may support what our own connections do not.
+    with suppress(UnsupportedProperty):
+        configured_security()
 
 
 def _login(properties: Mapping[str, str]) -> Login:

@@ -98,7 +98,10 @@ def _load_authorities(
             context.load_verify_locations(cafile=revoked)
             context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
     except ssl.SSLError as error:
-        raise ConfigError(f"{name}: no certificates: {error.reason}") from None
+        given = "" if name.endswith(".pem") else f"={properties.get(name)}"
+        raise ConfigError(
+            f"{name}{given}: no certificates in it, PEM is expected ({error.reason})"
+        ) from None
     except OSError as error:
         raise ConfigError(f"{name}={properties.get(name)}: {error.strerror}") from None
 
