@@ -114,7 +114,4 @@ def _of(login: Login) -> str:
     if not isinstance(login, PasswordLogin):
         return ""
     user = readable(login.credentials.user)
-    return (
-        f" of user {user} by {login.mechanism} (check sasl.username and sasl.password in the "
-        "client's properties)"
-    )
+    return f" of user {user} by {login.mechanism} (check sasl.username and sasl.password)"

@@ -19,10 +19,6 @@ from waylog.kafka.requests import Broker
 
 #: Brokers that are asked at the same time.
 _AT_ONCE_MAX: Final = 8
-_WHERE: Final = (
-    "in the client's properties (the file of --command-config where there is that option, or the "
-    "file that $WAYLOG_KAFKA_CONFIG names)"
-)
 _HANGS_UP: Final = (
     "it hangs up without an answer; is the port right, and may this account connect "
     "(`waylog up --local-accounts`, the broker's local.accounts)?"
@@ -38,7 +34,7 @@ _SILENCES: Final = {
 _CLIENT_CERTIFICATE: Final = (
     "the broker wants a certificate of every client, and this client shows none, or one that the "
     "broker does not trust: name one with ssl.keystore.location (ssl.certificate.location and "
-    f"ssl.key.location) {_WHERE}"
+    "ssl.key.location)"
 )
 _NOT_YET_VALID, _EXPIRED, _REVOKED = 9, 10, 23
 _WRONG_NAMES: Final = frozenset({62, 64})  # X509_V_ERR_HOSTNAME_MISMATCH and ..._IP_ADDRESS_...
@@ -70,25 +66,32 @@ async def explain(
         error = error.__cause__
     found = _of_error(error, broker)
     if found is not None:
-        return found
+        return _with_place(found, security)
     listener = await probe(broker, probe_s)
     if isinstance(listener, Silence):
         # A broker that comes up or goes down may hang up too, and `local.accounts` may change.
         return Explanation(_SILENCES[listener], certain=False)
     text = _difference(listener, security)
     if text is not None:
-        return Explanation(text, certain=True)
+        return _with_place(Explanation(text, certain=True), security)
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
         return Explanation(f"TLS fails: {_reason(error)}", certain=True)
     if isinstance(error, TimeoutError) and security.login is not None:
         return Explanation(
             "it does not answer the login in time; it may be overloaded, and some brokers answer a "
-            f"wrong password late: are sasl.username and sasl.password right {_WHERE}?",
+            "wrong password late: are sasl.username and sasl.password right?",
             certain=False,
         )
     return Explanation(
         "it answers us but did not answer the client in time; is it overloaded?", certain=False
     )
+
+
+def _with_place(explanation: Explanation, security: ConnectionSecurity) -> Explanation:
+    """Say where the properties are that do not fit."""
+    if not explanation.certain:
+        return explanation
+    return explanation._replace(text=f"{explanation.text}; {security.where}")
 
 
 async def explain_all(
@@ -160,7 +163,7 @@ def _certificate(error: ssl.SSLCertVerificationError, broker: Broker) -> str:
     return (
         f"the broker's certificate is not of an authority that this client trusts "
         f"({error.verify_message}): name the file of the right authority with "
-        f"ssl.truststore.location (ssl.ca.location) {_WHERE}"
+        "ssl.truststore.location (ssl.ca.location)"
     )
 
 
@@ -195,7 +198,7 @@ def _difference(listener: Listener, security: ConnectionSecurity) -> str | None:
         about.append("it does not speak TLS")
     return (
         f"{' and '.join(about)}: the listener is {theirs}, this client speaks {ours}; set "
-        f"{', '.join(needed)} {_WHERE}"
+        f"{', '.join(needed)}"
     )
 
 

@@ -46,6 +46,11 @@ class ConnectionSecurity:
 
     tls: ssl.SSLContext | None = None
     login: Login | None = None
+    #: Where the properties come from, for messages.
+    where: str = (
+        "the properties of this client are in the file of --command-config where there is that "
+        "option, or in the file that $WAYLOG_KAFKA_CONFIG names"
+    )
 
     @property
     def protocol(self) -> str:
