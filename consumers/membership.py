@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic
 
 from consumers.processor import Processor, StateT
+from waylog.kafka.reach import silence_reason
 from waylog.observability.interceptors import Telemetry
 from waylog.process.broker_liveness import BrokerLiveness
 from waylog.process.watchdog import Watchdog
@@ -63,5 +65,9 @@ class Membership(Generic[StateT]):
     on_ready: Callable[[], None]
     counters: Counters = field(default_factory=Counters)
     stopping: threading.Event = field(default_factory=threading.Event)
-    contact: BrokerLiveness = field(default_factory=BrokerLiveness)
+    contact: BrokerLiveness = field(init=False)
     watchdog: Watchdog = field(default_factory=Watchdog)
+
+    def __post_init__(self) -> None:
+        why = partial(silence_reason, self.bootstrap_servers)
+        object.__setattr__(self, "contact", BrokerLiveness(why))

@@ -34,6 +34,7 @@ from consumers.restore import Restorer
 from waylog.kafka.clients import LogUnreachable, client_config, consumer_config, producer_config
 from waylog.kafka.errors import error_text
 from waylog.kafka.group_membership import leave_group
+from waylog.kafka.reach import silence_reason
 from waylog.observability.interceptors import performance_logged
 from waylog.observability.telemetry import now_ms
 from waylog.sealing.sealing import opener, shared_key_ring
@@ -95,6 +96,7 @@ class Session(Generic[StateT]):
         self._next_commit = 0.0
         self._batch_began = 0.0
         servers, client_id = membership.bootstrap_servers, membership.client_id
+        self._bootstrap_servers = servers
         self._keys = shared_key_ring(servers)
         self._erased = ErasureFilter(servers, membership.processor.state_topic)
         self._consumer = Consumer(
@@ -460,7 +462,8 @@ class Session(Generic[StateT]):
         now = time.monotonic()
         if now - self._down_said > self._settings.report_interval_s:
             self._down_said = now
-            logger.warning("no broker can be reached; waiting for one")
+            why = silence_reason(self._bootstrap_servers)
+            logger.warning("%s; waiting for a broker", why or "no broker can be reached")
 
     def _check_fatal(self) -> None:
         if self._fatal is not None:
@@ -476,6 +479,7 @@ class Session(Generic[StateT]):
                 counts = [self._partition_count(name) for name in names]
             except KafkaException:
                 self._nobody_answers()
+                self._contact.silent()
                 continue
             if all(counts):
                 if counts[0] != counts[1]:

@@ -253,6 +253,11 @@ def _run(command: Command | None, words: Sequence[str]) -> int:
     if command.module.startswith("spark."):
         os.environ.setdefault(*ARROW_MEMORY_POOL)
     try:
+        if hasattr(arguments, "bootstrap_servers") and os.environ.get("WAYLOG_KAFKA_CONFIG"):
+            from waylog.kafka.connection.security import check_configured_security
+
+            # Each client of the command would meet the mistake, and not each would end by it.
+            check_configured_security()
         return _load(command).run(arguments)
     except ConfigError as error:
         print(f"waylog {command.name}: {error}", file=sys.stderr)

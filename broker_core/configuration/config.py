@@ -417,7 +417,8 @@ class BrokerConfig:
             except ConfigError as error:
                 raise ConfigError(f"{metadata['property']}: {error}") from error
             except ValueError as error:
-                raise ConfigError(f"{metadata['property']}={text}: {error}") from error
+                why = "a whole number is expected" if metadata["parse"] is int else error
+                raise ConfigError(f"{metadata['property']}={text}: {why}") from error
             low = metadata["low"]
             if low is not None and value < low:
                 raise ConfigError(f"{metadata['property']}={text}: at least {low} is expected")
@@ -515,7 +516,7 @@ def _topic_defaults(given: Mapping[str, str]) -> dict[str, str]:
         try:
             value = int(text)
         except ValueError as error:
-            raise ConfigError(f"{name}={text}: a number is expected") from error
+            raise ConfigError(f"{name}={text}: a whole number is expected") from error
         # -1 means "no limit" and has no unit.
         defaults[topic_name] = str(value if value < 0 else min(value * factor, _LONG_MAX))
     return defaults

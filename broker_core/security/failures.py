@@ -9,7 +9,9 @@ from typing import Final
 _FORGOTTEN_AFTER_S: Final = 60.0
 #: Wrong passwords that are allowed before the delay grows.
 _FREE: Final = 3
-_DOUBLINGS_MAX: Final = 6
+#: Clients wait for an answer for some seconds only: one that gives up before would never hear that
+#: its password is wrong, and try again and again.
+_DOUBLINGS_MAX: Final = 5
 _ADDRESSES_MAX: Final = 10_000
 
 
@@ -22,7 +24,7 @@ class LoginFailures:
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def delay_ms(self, address: str, now_s: float) -> int:
-        """Count a wrong password; return the delay of its response, `base_ms` to 64 times that."""
+        """Count a wrong password; return the delay of its response, `base_ms` to 32 times that."""
         count, last_s = self._failures.pop(address, (0, now_s))
         if now_s - last_s > _FORGOTTEN_AFTER_S:
             count = 0

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from broker_core.configuration.config import BrokerConfig
-from broker_core.errors import BrokerError
+from broker_core.errors import BrokerError, InvalidConfig
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
-from waylog.config import load_properties
+from waylog.config import ConfigError, load_properties
 from waylog.observability.telemetry import configure_logging
 from waylog.os_errors import describe_os_error
 from waylog.process.background import end_on_failure
@@ -77,12 +77,24 @@ def run(arguments: argparse.Namespace) -> int:
         if not separator:
             raise CommandError(f"--override {override}: NAME=VALUE is expected")
         properties[name.strip()] = value.strip()
-    config = BrokerConfig.from_properties(properties)
+    try:
+        config = BrokerConfig.from_properties(properties)
+    except ConfigError as error:
+        raise _of_file(arguments, error) from None
     for warning in config.warnings:
         logger.warning("%s: properties %s", arguments.config, warning)
     if arguments.add_scram:
         return _add_users(config, arguments.add_scram)
-    return uvloop.run(_serve(config))
+    try:
+        return uvloop.run(_serve(config))
+    except ConfigError as error:
+        raise _of_file(arguments, error) from None
+
+
+def _of_file(arguments: argparse.Namespace, error: ConfigError) -> ConfigError:
+    """Name the property file in an error about a property."""
+    more = " with --override" if arguments.override else ""
+    return ConfigError(f"{arguments.config}{more}: {error}")
 
 
 def _add_users(config: BrokerConfig, words: list[str]) -> int:
@@ -160,6 +172,8 @@ async def _serve(config: BrokerConfig) -> int:
         return EXIT_FAILED if unexpected else EXIT_DONE
     try:
         broker = starting.result()
+    except InvalidConfig as error:
+        raise ConfigError(str(error)) from error
     except (OSError, BrokerError) as error:
         cause = error.__cause__ or error
         reason = describe_os_error(error) if isinstance(error, OSError) else str(error)

@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Final
 
 from waylog.kafka.clients import LogUnreachable, ensure_topics
+from waylog.kafka.connection.security import configured_security
+from waylog.kafka.reach import reach
 from waylog.kafka.topics import Topic
+from waylog.process.log_throttle import LogThrottle
+from waylog.process.notify import notify
+
+logger = logging.getLogger(__name__)
 
 #: Seconds to wait for the log.
 _WAIT_S: Final = 60.0
+_PAUSE_S: Final = 0.5
 
 
 async def await_topics(bootstrap_servers: str, topics: Sequence[Topic]) -> None:
     """Create missing topics as soon as the log answers; raises LogUnreachable, KafkaException.
 
     Each attempt is short and repeated: a thread cannot be cancelled, and a process that is to end
-    while it waits for its brokers would have to wait for the thread.
+    while it waits for its brokers would have to wait for the thread. Meanwhile the log file and the
+    supervisor hear why the log cannot be reached.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _WAIT_S
+    security = configured_security()
+    throttle = LogThrottle()
     while True:
+        why = await reach(bootstrap_servers, security)
         try:
+            if why is not None:
+                raise LogUnreachable(why)
             await asyncio.to_thread(ensure_topics, bootstrap_servers, topics, timeout_s=0.0)
-        except LogUnreachable:
+        except LogUnreachable as error:
             if loop.time() > deadline:
                 raise
+            if throttle.count(loop.time()) is not None:
+                logger.warning("waiting for the log: %s", error)
+                notify(f"STATUS=not ready: {error}")
+            await asyncio.sleep(_PAUSE_S)
         else:
             return

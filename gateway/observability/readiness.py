@@ -35,6 +35,9 @@ class Reader(Protocol):
 
     heard_at: float
 
+    @property
+    def trouble(self) -> str | None: ...
+
 
 class Readiness:
     """Checks the parts of the process."""
@@ -80,7 +83,10 @@ def reader_trouble(reader: Reader, now: Callable[[], float] = time.monotonic) ->
 
     def ask() -> str | None:
         silent_s = now() - reader.heard_at
-        return f"nothing heard from the log for {silent_s:.0f} s" if silent_s > SILENT_S else None
+        if silent_s <= SILENT_S:
+            return None
+        why = "" if reader.trouble is None else f": {reader.trouble}"
+        return f"nothing heard from the log for {silent_s:.0f} s{why}"
 
     return ask
 

@@ -51,7 +51,9 @@ from gateway.views.pipeline import GroupLag, Pipeline
 from gateway.views.places import START_S, Places
 from gateway.views.snapshots.view_keeper import ViewKeeper
 from waylog.config import Endpoint
+from waylog.kafka.append_watch import AppendWatch
 from waylog.kafka.batch_producer import BatchProducer
+from waylog.kafka.topics import EVENT, LOCATION
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import ClientIdentifier
 from waylog.network.served_hosts import ServedHosts
@@ -172,7 +174,16 @@ class _Gateway:
         # Before the first key is computed: keys in the snapshot must be valid in the next process.
         use_secret(store.rights.secret(_KEYS_SECRET, KEY_BYTES))
         self.readiness = Readiness()
-        self.readiness.add("appending", lambda: self.producer.trouble)
+        watch = AppendWatch(
+            settings.bootstrap_servers,
+            settings.client_id,
+            loop,
+            [LOCATION, EVENT],
+            lambda: self.producer.acknowledged_at,
+        )
+        stack.push_async_callback(watch.close)
+        watch.start()
+        self.readiness.add("appending", lambda: self.producer.trouble or watch.trouble)
         self.readiness.add("storage", storage_trouble(settings.users.parent))
         known_fixes = KnownFixes(_KNOWN_FIXES_MAX)
         self.location_view = LocationView(known_fixes)

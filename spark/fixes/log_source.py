@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from waylog.kafka.clients import LogUnreachable, consumer_config
+from waylog.kafka.errors import error_text
+from waylog.kafka.reach import silence_reason
 from waylog.sealing.sealing import opener
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ class LogOffsets:
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._topic = topic
+        self._bootstrap_servers = bootstrap_servers
         self._consumer = Consumer(_config(bootstrap_servers))
 
     def watermarks(self, timeout_s: float) -> dict[int, Watermarks]:
@@ -53,8 +56,9 @@ class LogOffsets:
                 return self._ask(min(5.0, timeout_s))
             except KafkaException as error:
                 if time.monotonic() >= deadline:
+                    why = silence_reason(self._bootstrap_servers) or error_text(error)
                     raise LogUnreachable(
-                        f"the log did not answer within {timeout_s:.0f} s: {error.args[0].str()}"
+                        f"the log did not answer within {timeout_s:.0f} s: {why}"
                     ) from error
             time.sleep(0.2)
 

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -21,6 +22,7 @@ from spark.fixes.staging import StagedFile, land
 from spark.history.files import Committed, HistoryFiles
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable
+from waylog.kafka.reach import silence_reason
 from waylog.process.broker_liveness import BrokerLiveness
 
 logger = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ class ArrowHistory:
         try:
             position = self._read_checkpoint()
             target = None
-            contact = BrokerLiveness()
+            contact = BrokerLiveness(partial(silence_reason, self._servers))
             while not stopping.is_set():
                 started = time.monotonic()
                 try:

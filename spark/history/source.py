@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from spark.fixes.schema import HISTORY_SCHEMA
 from spark.fixes.staging import STAGED_SCHEMA, land
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable
+from waylog.kafka.reach import silence_reason
 from waylog.kafka.topics import LOCATION
 from waylog.process.broker_liveness import BrokerLiveness
 
@@ -109,7 +111,7 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_rows = int(options.get("maxrows", MAX_ROWS))
         self._target: dict[int, int] | None = None
         self._offsets: LogOffsets | None = None
-        self._contact = BrokerLiveness()
+        self._contact = BrokerLiveness(partial(silence_reason, self._servers))
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_offsets": None}

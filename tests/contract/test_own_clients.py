@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from waylog.kafka.append_watch import AppendWatch
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.batch_reader import BatchReader
 
@@ -101,3 +104,29 @@ async def test_transactions_that_were_aborted_are_left_out(
 
     await asyncio.get_running_loop().run_in_executor(None, transactions)
     assert [each.value() for each in await _read(bootstrap_servers, topic)] == [b"0", b"2"]
+
+
+@pytest.mark.parametrize(("wanted", "fits"), [("1", True), ("2", False)])
+async def test_too_few_replicas_are_told_while_nothing_is_appended(
+    bootstrap_servers: str, admin: AdminClient, wanted: str, fits: bool
+) -> None:
+    name = f"of-{wanted}-replicas"
+    new = NewTopic(name, 2, 1, config={"min.insync.replicas": wanted})
+    await asyncio.to_thread(admin.create_topics([new])[name].result, 30)
+    loop = asyncio.get_running_loop()
+    watch = AppendWatch(bootstrap_servers, "watch", loop, [name], lambda: -math.inf)
+    told: list[str | None] = []
+    try:
+        watch.start()
+        async with asyncio.timeout(60):
+            while len(told) < (20 if fits else 1):
+                await asyncio.sleep(0.2)
+                if fits or watch.trouble is not None:
+                    told.append(watch.trouble)
+    finally:
+        await watch.close()
+        await asyncio.to_thread(admin.delete_topics([name])[name].result, 30)
+    if fits:
+        assert set(told) == {None}
+    else:
+        assert "has 1 of 1 replicas in sync, and min.insync.replicas is 2" in str(told[0])

@@ -19,7 +19,7 @@ from waylog.cli import CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
 from waylog.kafka.clients import LogUnreachable, consumer_config
 from waylog.kafka.errors import error_text
-from waylog.kafka.properties import client_properties, load_client_properties
+from waylog.kafka.properties import load_client_properties, sourced_properties
 from waylog.kafka.reach import connect_admin
 
 TIMEOUT_S: Final = 10.0
@@ -81,7 +81,7 @@ def pairs(words: Sequence[str], option: str) -> dict[str, str]:
 def security(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the client properties of the command line; raises ConfigError and CommandError."""
     from_file = load_client_properties(arguments.command_config) if arguments.command_config else {}
-    return from_file | client_properties(pairs(arguments.properties, "-X"))
+    return from_file | sourced_properties(pairs(arguments.properties, "-X"), "-X")
 
 
 def connect(arguments: argparse.Namespace) -> AdminClient:
@@ -89,10 +89,15 @@ def connect(arguments: argparse.Namespace) -> AdminClient:
 
     Raises CommandError if no broker answers, ConfigError for unknown client properties.
     """
+    properties = security(arguments)
     try:
-        return connect_admin(arguments.bootstrap_servers, security(arguments), "waylog-console")
+        return connect_admin(arguments.bootstrap_servers, properties, "waylog-console")
     except LogUnreachable as error:
         raise CommandError(str(error)) from None
+    except ConfigError as error:
+        sources = [str(arguments.command_config)] if arguments.command_config else []
+        sources += ["-X"] if arguments.properties else []
+        raise ConfigError(f"{' and '.join(sources)}: {error}" if sources else str(error)) from None
 
 
 def count(text: str) -> int:

@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
 from waylog.kafka import requests
+from waylog.kafka.append_refusals import AppendRefusals
 from waylog.kafka.clients import LINGER_MS, Headers, RecordPosition, append_with
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses, refusal
+from waylog.kafka.connection.reach_trouble import ReachTrouble
 from waylog.kafka.connection.security import ConnectionSecurity, configured_security
 from waylog.kafka.error_codes import ErrorCode, reason_of
 from waylog.kafka.record_batch import Partition, RecordAccumulator, RecordBatch, monotonic_ms
@@ -46,12 +49,7 @@ _BACKOFF_S: Final = 0.05
 _BACKOFF_MAX_S: Final = 1.0
 _REFRESH_S: Final = 30.0
 _LOOK_AFTER_S: Final = 0.5
-_SAY_AGAIN_S: Final = 10.0
 _REQUESTS_UNDER_WAY_MAX: Final = 5
-#: Refusals for longer than this are trouble: a leader whose disk failed is replaced in less time;
-#: without another replica it goes on refusing.
-_REFUSED_S: Final = 1.0
-_REFUSED_FOR_S: Final = 3.0
 _REFUSED_PATIENCE_MS: Final = 1_000
 
 #: The broker does not know this producer id any more, or takes it for another: get a new id.
@@ -133,11 +131,12 @@ class BatchProducer:
         self._waiting_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
-        self._refused_since: float | None = None
-        self._refused_at = 0.0
-        self._down_said = -_SAY_AGAIN_S
-        # Why brokers do not let us in; None if they do, or cannot be reached.
-        self._kept_out: str | None = None
+        self._refusals = AppendRefusals()
+        #: Time of the last acknowledgement, on the loop's clock.
+        self.acknowledged_at = -math.inf
+        # Why no broker can be asked, and why a leader cannot be reached.
+        self._outside = ReachTrouble(bootstrap_servers, self._security)
+        self._leaderless = ReachTrouble(bootstrap_servers, self._security, quiet=True)
         # Not a connection that appends: its answers may have to wait for the replicas.
         self._asking: BrokerConnection | None = None
         self._metadata_wanted = asyncio.Event()
@@ -169,15 +168,10 @@ class BatchProducer:
         """The reason why nothing can be appended now, if one is known; else None."""
         if self.accumulator.refusing is not None:
             return self.accumulator.refusing
-        if self._kept_out is not None:
-            return f"the log does not let us in: {self._kept_out}"
-        return "the log refuses to store: its disk may be full" if self._is_refused() else None
-
-    def _is_refused(self) -> bool:
-        if self._refused_since is None:
-            return False
-        now = self._loop.time()
-        return now - self._refused_since > _REFUSED_S and now - self._refused_at < _REFUSED_FOR_S
+        kept_out = self._outside.kept_out or self._leaderless.kept_out
+        if kept_out is not None:
+            return kept_out
+        return self._refusals.reason(self._loop.time())
 
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait up to `timeout_s` for all acknowledgements; return how many are missing."""
@@ -309,7 +303,8 @@ class BatchProducer:
         self, partition: Partition, batch: RecordBatch, error: int, offset: int
     ) -> None:
         if error in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._refused_since = None
+            self._refusals.stored()
+            self.acknowledged_at = self._loop.time()
             partition.in_flight = False
             partition.next_sequence = (partition.next_sequence + batch.count) & 0x7FFFFFFF
             self.accumulator.done(partition, batch, -1 if error else offset, 0)
@@ -322,8 +317,7 @@ class BatchProducer:
             self._change_identity(partition)
             self._again(partition, batch)
         elif error in _RETRIABLE:
-            if error == ErrorCode.KAFKA_STORAGE_ERROR:
-                self._refused()
+            self._refusals.refused(error, self._loop.time())
             if error in _LEADER_WRONG:
                 partition.leader = -1
                 self._metadata_wanted.set()
@@ -332,12 +326,6 @@ class BatchProducer:
         else:
             partition.in_flight = False
             self.accumulator.done(partition, batch, -1, error)
-
-    def _refused(self) -> None:
-        now = self._loop.time()
-        if self._refused_since is None or now - self._refused_at > _REFUSED_FOR_S:
-            self._refused_since = now
-        self._refused_at = now
 
     def _again(self, partition: Partition, batch: RecordBatch) -> None:
         partition.in_flight = False
@@ -355,7 +343,8 @@ class BatchProducer:
             # A flush that failed has not set the timer again.
             self._flush()
         # A full disk stays full: fail the records soon, so that their senders keep them for later.
-        patience_ms = _REFUSED_PATIENCE_MS if self._is_refused() else self._delivery_timeout_ms
+        full = self._refusals.disk_refuses(self._loop.time())
+        patience_ms = _REFUSED_PATIENCE_MS if full else self._delivery_timeout_ms
         self.accumulator.fail_before(monotonic_ms() - patience_ms, ErrorCode.MESSAGE_TIMED_OUT)
 
     # --- brokers --------------------------------------------------------------------------------
@@ -370,16 +359,19 @@ class BatchProducer:
             self._start(self._connected(node))
 
     async def _connected(self, node: int) -> None:
+        broker = self._brokers[node]
         try:
-            connection = await self._connection_to(self._brokers[node])
+            connection = await self._connection_to(broker)
         except OSError as error:
             logger.debug("broker %d cannot be reached: %s", node, error)
             self._metadata_wanted.set()
+            await self._leaderless.failed({broker: error})
             # A login that is refused once is refused again; a broker counts them.
             await asyncio.sleep(_BACKOFF_S if refusal(error) is None else _BACKOFF_MAX_S)
             return
         finally:
             self._connecting.discard(node)
+        self._leaderless.succeeded()
         self._connections[node] = connection
         self._flush()
 
@@ -422,7 +414,7 @@ class BatchProducer:
     async def _refresh(self) -> bool:
         """Ask a broker, the one of the last time first; return whether one has answered."""
         asked, self._asking = self._asking, None
-        failure: Exception | None = None
+        failures: dict[Broker, Exception] = {}
         for broker in [None, *self._brokers.values(), *self._bootstrap]:
             connection = asked if broker is None else None
             try:
@@ -434,18 +426,14 @@ class BatchProducer:
             except (OSError, UnicodeError, MalformedAnswer) as error:
                 logger.debug("%s cannot be asked: %s", broker, error)
                 if broker is not None:
-                    failure = failure or error
+                    failures[broker] = error
                 if connection is not None:
                     connection.close()
                 continue
             self._asking = connection
-            self._kept_out = None
+            self._outside.succeeded()
             return True
-        self._kept_out = None if failure is None else refusal(failure)
-        now = self._loop.time()
-        if now - self._down_said > _SAY_AGAIN_S:
-            self._down_said = now
-            logger.warning("no broker can be reached at %s: %s", self._bootstrap_servers, failure)
+        await self._outside.failed(failures)
         return False
 
     async def _connection_to(self, broker: Broker) -> BrokerConnection:

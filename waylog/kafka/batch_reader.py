@@ -14,7 +14,8 @@ from typing import Any, Final
 from waylog.config import ConfigError
 from waylog.kafka import requests
 from waylog.kafka.clients import FETCH_MIN_BYTES, FETCH_WAIT_MS, LogUnreachable
-from waylog.kafka.connection.broker_connection import BrokerConnection, addresses, refusal
+from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
+from waylog.kafka.connection.reach_trouble import ReachTrouble
 from waylog.kafka.connection.security import ConnectionSecurity, configured_security
 from waylog.kafka.error_codes import ErrorCode, reason_of
 from waylog.kafka.fetched_records import AbortedTransactions, FetchedRecord, read_batches
@@ -87,7 +88,7 @@ class BatchReader:
             if opened is None
             else ThreadPoolExecutor(1, thread_name_prefix=f"{client_id}-open")
         )
-        self._bootstrap_servers = bootstrap_servers
+        self._outside = ReachTrouble(bootstrap_servers, self._security, quiet=True)
         self._bootstrap = addresses(bootstrap_servers)
         self._client_id = client_id
         self._topic = topic
@@ -108,6 +109,11 @@ class BatchReader:
         self._said = LogThrottle()
         #: Time of the log's last answer, on the clock of time.monotonic().
         self.heard_at = time.monotonic()
+
+    @property
+    def trouble(self) -> str | None:
+        """The reason why no broker can be asked, if one is known; else None."""
+        return self._outside.reason
 
     def start(self) -> None:
         """Start reading."""
@@ -146,17 +152,18 @@ class BatchReader:
 
     async def _leaders(self) -> dict[int, list[int]]:
         """Return partitions by the broker that leads them; raises _Elsewhere and OSError."""
+        failures: dict[Broker, Exception] = {}
         for broker in [*self._brokers.values(), *self._bootstrap]:
             try:
                 connection = await self._connect(broker)
-            except OSError as error:
-                logger.debug("%s:%d cannot be reached: %s", *broker, error)
-                self._say_if_kept_out(broker, error)
-                continue
-            try:
-                return await self._ask_for_leaders(connection)
-            finally:
-                connection.close()
+                try:
+                    return await self._ask_for_leaders(connection)
+                finally:
+                    connection.close()
+            except (OSError, UnicodeError) as error:
+                logger.debug("%s:%d cannot be asked: %s", *broker, error)
+                failures[broker] = error
+        await self._outside.failed(failures)
         raise _Elsewhere("no broker can be reached")
 
     async def _ask_for_leaders(self, connection: BrokerConnection) -> dict[int, list[int]]:
@@ -173,10 +180,12 @@ class BatchReader:
             raise _Elsewhere("not all partitions have a leader")
         return by_leader
 
-    def _say_if_kept_out(self, broker: Broker, error: OSError) -> None:
-        why = refusal(error)
-        if why is not None and self._said.count(self._loop.time()) is not None:
-            logger.warning("%s: %s:%d does not let us in: %s", self._topic, *broker, why)
+    async def _connect_to_leader(self, broker: Broker) -> BrokerConnection:
+        try:
+            return await self._connect(broker)
+        except OSError as error:
+            await self._outside.failed({broker: error})
+            raise
 
     async def _connect(self, broker: Broker) -> BrokerConnection:
         return await BrokerConnection.connect(self._loop, broker, self._client_id, self._security)
@@ -189,7 +198,7 @@ class BatchReader:
         tasks: list[asyncio.Task[None]] = []
         try:
             for node in leaders:
-                connections[node] = await self._connect(self._brokers[node])
+                connections[node] = await self._connect_to_leader(self._brokers[node])
             await self._begin(leaders, connections)
             tasks = [
                 self._loop.create_task(self._fetch(connections[node], partitions))
@@ -283,6 +292,7 @@ class BatchReader:
                 _ANSWER_TIMEOUT_S,
             )
             self.heard_at = time.monotonic()
+            self._outside.succeeded()
             order.append(order.pop(0))
             taken = 0
             for _, partition, error, aborted, batches in requests.read_fetch(body):

@@ -17,6 +17,11 @@ from waylog.config import ConfigError, load_properties
 
 ENVIRONMENT: Final = "WAYLOG_KAFKA_CONFIG"
 
+
+class UnsupportedProperty(ConfigError):
+    """A property of security that our own connections do not heed; librdkafka may."""
+
+
 _SAME: Final = {
     "ssl.truststore.location": "ssl.ca.location",
     "ssl.truststore.certificates": "ssl.ca.pem",
@@ -32,6 +37,7 @@ _DROPPED: Final = frozenset(
         "key.deserializer", "value.deserializer", "default.api.timeout.ms",
     }
 )  # fmt: skip
+_FILE: Final = re.compile(r"(ssl|https)\..*\.location")
 _CREDENTIAL: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
@@ -62,7 +68,33 @@ def client_properties(given: Mapping[str, str]) -> dict[str, str]:
 
 def load_client_properties(path: Path) -> dict[str, str]:
     """Read a client's properties from a file; raises ConfigError."""
-    return client_properties(load_properties(path))
+    return sourced_properties(load_properties(path), str(path))
+
+
+def sourced_properties(given: Mapping[str, str], source: str) -> dict[str, str]:
+    """Translate properties and check the files that they name.
+
+    `source` is where they were given. Raises ConfigError, which names it.
+    """
+    try:
+        properties = client_properties(given)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    for name, value in given.items():
+        if _FILE.fullmatch(name) and value and value != "probe":
+            _check_file(f"{source}: {name}={value}", Path(value))
+    return properties
+
+
+def _check_file(what: str, path: Path) -> None:
+    try:
+        if path.is_dir():
+            next(path.iterdir(), None)
+        else:
+            path.open("rb").close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{what}: a PEM file that can be read is expected ({reason})") from None
 
 
 def configured_properties() -> dict[str, str]:

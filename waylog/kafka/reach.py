@@ -1,44 +1,41 @@
-"""Finds out whether a Kafka cluster is at an address, and if not, what is there instead.
+"""Finds out whether a Kafka cluster lets a client in at an address, and if not, why.
 
-librdkafka only distinguishes a refused connection from one that breaks. A user who starts a command
-needs to know whether the port is wrong or a login is missing, so this module asks with requests of
-its own.
+librdkafka tries again and again, and only distinguishes a refused connection from one that breaks.
+A user who starts a command needs to know at once whether the port is wrong, a login is missing or
+a password is wrong, so a connection of our own goes first.
 """
 
 from __future__ import annotations
 
-import socket
-import struct
+import asyncio
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from waylog.config import ConfigError, Endpoint, check_bootstrap_servers, parse_endpoint
+from waylog.config import ConfigError, check_bootstrap_servers, parse_endpoint
+from waylog.kafka import requests
 from waylog.kafka.clients import LogUnreachable, client_config
+from waylog.kafka.connection.broker_connection import BrokerConnection
+from waylog.kafka.connection.mismatch import explain_all
+from waylog.kafka.connection.security import ConnectionSecurity, connection_security
 from waylog.kafka.errors import error_text
+from waylog.kafka.properties import UnsupportedProperty, configured_properties
+from waylog.kafka.requests import Broker, MalformedAnswer
 
-#: Seconds to wait for a cluster; the message about a failed start comes within five seconds.
+#: Seconds to wait for a cluster that librdkafka asks; the message about a failed start comes within
+#: five seconds.
 REACH_S: Final = 3.0
-_PROBE_S: Final = 1.0
-_LOGIN: Final = (
-    "give the client's properties (security.protocol, sasl.*, ssl.*) with --command-config FILE "
-    "where there is that option, or in the file that $WAYLOG_KAFKA_CONFIG names"
-)
-_HANGS_UP: Final = (
-    "it hangs up without an answer; is the port right, and may this account connect "
-    "(`waylog up --local-accounts`, the broker's local.accounts)?"
-)
-_NOT_KAFKA: Final = "what answers there does not speak Kafka's protocol; is the port right?"
-
-# Two requests that every broker understands: ApiVersions 0 and Metadata 1, with a client id.
-_CLIENT: Final = struct.pack(">h6s", 6, b"waylog")
-_API_VERSIONS: Final = struct.pack(">hhi", 18, 0, 1) + _CLIENT
-_METADATA: Final = struct.pack(">hhi", 3, 1, 2) + _CLIENT + struct.pack(">i", 0)
-_HEAD: Final = struct.Struct(">ii")
-_ANSWER_BYTES_MAX: Final = 100 * 1024 * 1024
-_TLS_ALERT: Final = b"\x15\x03"
+#: The same of our own connection: together with what `explain` asks they stay below five seconds.
+_CONNECT_S: Final = 1.5
+#: A broker answers a wrong password late, ours after up to 3.2 seconds.
+_LOGIN_S: Final = 4.0
+_ANSWER_S: Final = 2.0
+_PROBE_S: Final = 0.75
+#: A broker that is restarted may take connections again in a moment; nobody waits longer for it.
+_ONCE_MORE_S: Final = 0.5
 
 
 def connect_admin(
@@ -50,111 +47,112 @@ def connect_admin(
     properties, LogUnreachable with one line about the reason and the remedy.
     """
     check_bootstrap_servers(bootstrap_servers)
-    _resolve(bootstrap_servers)
-    said: list[str] = []
     options = client_config(bootstrap_servers, client_id) | dict(properties or {})
     try:
-        admin = AdminClient(options | {"error_cb": lambda error: said.append(error.str())})
+        # Without brokers it only checks the properties.
+        AdminClient(options | {"bootstrap.servers": ""})
     except KafkaException as error:
+        # Ours name the file, and what is expected.
+        connection_security(options)
         raise ConfigError(f"the client's properties: {error_text(error)}") from None
+    why = why_unreachable(bootstrap_servers, properties)
+    if why is not None:
+        raise LogUnreachable(why)
+    admin = AdminClient(options)
     try:
         admin.list_topics(timeout=REACH_S)
     except KafkaException as error:
-        admin.poll(0.1)  # calls error_cb with librdkafka's errors
-        why = next((text for text in said if "uthenticat" in text or "SASL" in text), None)
-        if why is not None:
-            raise LogUnreachable(f"{bootstrap_servers} does not let us in: {_brief(why)}") from None
-        security = options.get("security.protocol", "plaintext").lower()
-        words = ("SSL", "ertificate", "resolve")
-        why = next((text for text in said if any(word in text for word in words)), None)
-        if why is None and security == "plaintext":
-            why = diagnose_endpoint(bootstrap_servers)
         raise LogUnreachable(
-            f"no Kafka broker answers at {bootstrap_servers}: {_brief(why or error_text(error))}"
+            f"no Kafka broker answers at {bootstrap_servers}: {error_text(error)}"
         ) from None
     return admin
 
 
-def _endpoints(bootstrap_servers: str) -> list[Endpoint]:
-    return [
+def why_unreachable(
+    bootstrap_servers: str, properties: Mapping[str, str] | None = None
+) -> str | None:
+    """Return why no broker lets a client in, with what to do; None if one does.
+
+    Blocks for five seconds at most, for a second if all refuse connections. `properties` are those
+    that the file of the environment does not have. None also for properties which only librdkafka
+    supports. Raises ConfigError for wrong ones.
+    """
+    try:
+        security = connection_security(configured_properties() | dict(properties or {}))
+    except UnsupportedProperty:
+        return None
+    # In a thread of its own: the caller's may have an event loop that runs.
+    with ThreadPoolExecutor(1, thread_name_prefix="reach") as thread:
+        return thread.submit(asyncio.run, reach(bootstrap_servers, security)).result()
+
+
+def silence_reason(bootstrap_servers: str) -> str | None:
+    """Return why the log of a running service is silent; None if it answers, or nobody knows."""
+    try:
+        return why_unreachable(bootstrap_servers)
+    except ConfigError as error:
+        return f"the client's properties: {error}"
+
+
+async def reach(bootstrap_servers: str, security: ConnectionSecurity) -> str | None:
+    """Do what `why_unreachable` does."""
+    brokers = _brokers(bootstrap_servers)
+    failures = await _ask_all(brokers, security)
+    if failures and all(isinstance(each, ConnectionRefusedError) for each in failures.values()):
+        await asyncio.sleep(_ONCE_MORE_S)
+        failures = await _ask_all(brokers, security)
+    if not failures:
+        return None
+    explanation = await explain_all(bootstrap_servers, failures, security, _PROBE_S)
+    return explanation.text
+
+
+def _brokers(bootstrap_servers: str) -> list[Broker]:
+    endpoints = (
         parse_endpoint(word.strip().rpartition("://")[2]) for word in bootstrap_servers.split(",")
-    ]
-
-
-def _resolve(bootstrap_servers: str) -> None:
-    """Raise LogUnreachable if no name resolves: librdkafka would try again and again."""
-    for endpoint in _endpoints(bootstrap_servers):
-        try:
-            socket.getaddrinfo(endpoint.host, endpoint.port)
-        except (OSError, UnicodeError) as error:
-            unknown, why = endpoint.host, error
-        else:
-            return
-    reason = getattr(why, "strerror", None) or "no name of a host"
-    raise LogUnreachable(
-        f"no Kafka broker answers at {bootstrap_servers}: the name {unknown} cannot be resolved "
-        f"({reason.lower()}); is --bootstrap-servers right?"
     )
+    return [Broker(endpoint.host, endpoint.port) for endpoint in endpoints]
 
 
-def diagnose_endpoint(bootstrap_servers: str) -> str:
-    """Return a sentence about the first of these addresses that does not refuse connections."""
-    found = [_probe(endpoint) for endpoint in _endpoints(bootstrap_servers)[:3]]
-    return next((text for text in found if "refused" not in text), found[0])
-
-
-def _probe(endpoint: Endpoint) -> str:
+async def _ask_all(brokers: list[Broker], security: ConnectionSecurity) -> dict[Broker, Exception]:
+    """Ask all at the same time; return their errors, or none as soon as one has answered."""
+    failures: dict[Broker, Exception] = {}
+    tasks = {asyncio.create_task(_ask(broker, security)): broker for broker in brokers}
+    waiting = set(tasks)
     try:
-        with socket.create_connection((endpoint.host, endpoint.port), _PROBE_S) as connection:
-            connection.settimeout(_PROBE_S)
-            answer = _ask(connection, _API_VERSIONS, 1)
-            if answer is not None:
-                return answer
-            refusal = _ask(connection, _METADATA, 2)
-            if refusal is None:
-                return "it answers us but did not answer the client in time; is it overloaded?"
-            return f"it wants clients to log in: {_LOGIN}"
-    except TimeoutError:
-        return "connections there are not answered; is a firewall in the way?"
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        return f"{reason}; is `waylog up` running there? --bootstrap-servers names another address"
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                failure = task.result()
+                if failure is None:
+                    return {}
+                failures[tasks[task]] = failure
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    return failures
 
 
-def _ask(connection: socket.socket, request: bytes, correlation_id: int) -> str | None:
-    """Return None if the request is answered, else a sentence about what came instead."""
-    connection.sendall(struct.pack(">i", len(request)) + request)
-    received = b""
+async def _ask(broker: Broker, security: ConnectionSecurity) -> Exception | None:
+    connection: BrokerConnection | None = None
     try:
-        while len(received) < _HEAD.size:
-            more = connection.recv(4096)
-            if not more:
-                break
-            received += more
-            if received.startswith(_TLS_ALERT):
-                break  # shorter than an answer's head, and some servers keep the connection open
-    except TimeoutError:
-        return "it accepts connections and says nothing; is that the port of a Kafka broker?"
-    except ConnectionError:
-        pass
-    if received.startswith(_TLS_ALERT):
-        return f"it wants TLS: {_LOGIN}"
-    if not received:
-        return _HANGS_UP
-    if len(received) < _HEAD.size:
-        return _NOT_KAFKA
-    size, answered = _HEAD.unpack_from(received)
-    if answered != correlation_id or not 0 < size < _ANSWER_BYTES_MAX:
-        return _NOT_KAFKA
-    while len(received) < 4 + size:
-        more = connection.recv(65536)
-        if not more:
-            break
-        received += more
+        connection = await BrokerConnection.connect(
+            asyncio.get_running_loop(),
+            broker,
+            "waylog-reach",
+            security,
+            connect_timeout_s=_CONNECT_S,
+            login_timeout_s=_LOGIN_S,
+        )
+        body = await connection.ask(requests.METADATA, requests.metadata([]), _ANSWER_S)
+        requests.read_metadata(body)
+    except (OSError, UnicodeError) as error:
+        return error
+    except MalformedAnswer as error:
+        return ConnectionError(str(error))
+    finally:
+        if connection is not None:
+            connection.close()
+            await asyncio.sleep(0)  # the transport closes its socket in the next turn of the loop
     return None
-
-
-def _brief(text: str) -> str:
-    """Remove the address, which is named already, and the state of the connection."""
-    text = text.rpartition("/bootstrap: ")[2]
-    return text.partition(" (after ")[0].strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from confluent_kafka import KafkaException
@@ -16,6 +17,9 @@ logger = logging.getLogger(__name__)
 SILENT_S: Final = 6.0
 _ASK_AGAIN_S: Final = 3.0
 _ASK_S: Final = 2.0
+#: The reason of a silence that lasts is asked for again after this time, and reported if it is
+#: another one.
+_SAY_AGAIN_S: Final = 10.0
 
 
 class Client(Protocol):
@@ -27,7 +31,11 @@ class Client(Protocol):
 class BrokerLiveness:
     """Tracks whether the log answers. All methods are called in one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, why: Callable[[], str | None] | None = None) -> None:
+        """`why` may say the reason of a silence that is reported, and may block for seconds."""
+        self._why = why
+        self._said: str | None = None
+        self._said_at = 0.0
         self._heard_at = self._asked_at = time.monotonic()
         self._is_silent = False
         #: The log was asked, and has not answered since.
@@ -44,12 +52,20 @@ class BrokerLiveness:
 
     def silent(self) -> None:
         """Note that the log did not answer."""
-        silent_s = time.monotonic() - self._heard_at
-        if silent_s > SILENT_S and not self._is_silent:
-            self._is_silent = True
-            reason = f"nothing heard from the log for {silent_s:.0f} s"
-            logger.error("not ready: %s", reason)
-            notify(f"STATUS=not ready: {reason}")
+        now = time.monotonic()
+        silent_s = now - self._heard_at
+        if silent_s <= SILENT_S or (self._is_silent and now - self._said_at < _SAY_AGAIN_S):
+            return
+        why = None if self._why is None else self._why()
+        self._said_at = time.monotonic()
+        if self._is_silent and why == self._said:
+            return
+        self._is_silent, self._said = True, why
+        reason = f"nothing heard from the log for {silent_s:.0f} s"
+        if why is not None:
+            reason += f": {why}"
+        logger.error("not ready: %s", reason)
+        notify(f"STATUS=not ready: {reason}")
 
     def look(self, client: Client, topic: str) -> None:
         """Ask the log from time to time while no records come: it may be unreachable."""

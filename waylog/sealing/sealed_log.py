@@ -101,6 +101,11 @@ class SealedLog:
         """The reason why nothing can be appended now, if one is known; see BatchProducer."""
         return self._producer.trouble
 
+    @property
+    def acknowledged_at(self) -> float:
+        """The loop's time of the last acknowledgement."""
+        return self._producer.acknowledged_at
+
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait up to `timeout_s` for all acknowledgements; return how many are missing."""
         deadline = self._loop.time() + timeout_s

@@ -158,6 +158,9 @@ class LogProducer(Protocol):
     @property
     def trouble(self) -> str | None: ...
 
+    @property
+    def acknowledged_at(self) -> float: ...
+
     async def close(self, timeout_s: float = 10.0) -> int: ...
 
 

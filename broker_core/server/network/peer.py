@@ -21,7 +21,16 @@ from broker_core.protocol.framing import FrameReader
 from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.protocol.schema import AnyApi, Api, RequestBody, ResponseBody
 from waylog.config import Endpoint
-from waylog.kafka.connection.sasl import LoginRefused, SaslCredentials, client_exchange
+from waylog.kafka.connection.login import PasswordLogin
+from waylog.kafka.connection.reach_trouble import ReachTrouble
+from waylog.kafka.connection.sasl import (
+    LoginRefused,
+    LoginUnwanted,
+    SaslCredentials,
+    client_exchange,
+)
+from waylog.kafka.connection.security import ConnectionSecurity
+from waylog.kafka.requests import Broker
 from waylog.process.background import spawn
 
 if TYPE_CHECKING:
@@ -125,6 +134,15 @@ class Peer:
         self._watch: asyncio.TimerHandle | None = None
         self._oldest: int | None = None
         self._login = login
+        self._outside = ReachTrouble(
+            str(endpoint),
+            ConnectionSecurity(
+                tls,
+                None if login is None else PasswordLogin(login),
+                "the properties are those of this node's inter-broker or controller listener",
+            ),
+            quiet=True,
+        )
         self._renewal: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._client_id = client_id.encode()
@@ -136,6 +154,7 @@ class Peer:
         # A connection that is open but not logged in yet.
         self._joining: _Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._explaining: asyncio.Task[None] | None = None
         self._correlation_id = 0
         # Requests without an answer, in order; frames that wait for the connection.
         self._waiting: dict[int, tuple[AnyApi, int, Answered[Any]]] = {}
@@ -198,8 +217,9 @@ class Peer:
         self._closed = True
         self._stop_looking()
         self._stop_renewing()
-        if self._connecting is not None:
-            self._connecting.cancel()
+        for task in (self._connecting, self._explaining):
+            if task is not None:
+                task.cancel()
         if self._joining is not None and self._joining.transport is not None:
             self._joining.transport.abort()
         self._lost = None
@@ -222,10 +242,9 @@ class Peer:
                     self._joining = connection
                     await self._log_in(connection, self._login)
         except Exception as error:
-            if isinstance(error, LoginRefused):
-                logger.error("%s does not let this node in: %s", self, error)
-            elif isinstance(error, OSError | TimeoutError):
+            if isinstance(error, OSError):
                 logger.debug("%s cannot be reached: %s", self, error)
+                self._explain(error)
             else:
                 # The next request connects again.
                 logger.exception("%s cannot be asked", self)
@@ -238,10 +257,22 @@ class Peer:
         if connection.transport is None:
             self._fail_all()
             return
+        self._outside.succeeded()
         self._connection = connection
         self._look()
         unsent, self._unsent = self._unsent, []
         connection.transport.writelines(unsent)
+
+    def _explain(self, error: OSError) -> None:
+        """Log why the other node does not let this one in, now and then and if it is news.
+
+        The next attempt does not wait for that.
+        """
+        if self._login is None and self._tls is None:
+            return  # nothing of it can be wrong
+        if self._explaining is None or self._explaining.done():
+            node = Broker(self.endpoint.host, self.endpoint.port)
+            self._explaining = spawn(self._outside.failed({node: error}), f"why {self} refuses")
 
     def _look(self) -> None:
         """Disconnect if the oldest request is still the same as at the last check; check again.
@@ -287,6 +318,8 @@ class Peer:
         agreed = await ask(SASL_HANDSHAKE, _HANDSHAKE_VERSION, handshake)
         if agreed["error_code"] != errors.NONE:
             offered = ", ".join(agreed["mechanisms"])
+            if agreed["error_code"] == errors.IllegalSaslState.code:
+                raise LoginUnwanted("the listener has no logins")
             raise LoginRefused(f"{login.mechanism} is not one of {offered}")
         exchange = client_exchange(login)
         message: bytes | None = exchange.first()
@@ -295,7 +328,10 @@ class Peer:
             token: SaslAuthenticateRequest = {"auth_bytes": message}
             answer = await ask(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, token)
             if answer["error_code"] != errors.NONE:
-                raise LoginRefused(answer["error_message"] or "no reason is given")
+                reason = answer["error_message"] or "no reason is given"
+                raise LoginRefused(
+                    f"the login of user {login.user} by {login.mechanism} is refused: {reason}"
+                )
             lifetime_ms = answer["session_lifetime_ms"]
             message = exchange.evaluate(bytes(answer["auth_bytes"]))
         if lifetime_ms > 0:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from waylog.kafka.clients import LogUnreachable
-from waylog.kafka.reach import connect_admin, diagnose_endpoint
+from waylog.kafka.reach import connect_admin, why_unreachable
 
 
 @contextmanager
@@ -61,28 +61,40 @@ def api(received: bytes) -> int:
     return int(struct.unpack_from(">h", received, 4)[0])
 
 
+def told(bootstrap_servers: str) -> str:
+    why = why_unreachable(bootstrap_servers)
+    assert why is not None
+    return why
+
+
 def test_what_is_there_is_told_apart(closed: str) -> None:
-    assert "connection refused; is `waylog up`" in diagnose_endpoint(closed)
+    assert "connection refused; is `waylog up`" in told(closed)
     with serving(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as web:
-        assert "does not speak Kafka's protocol" in diagnose_endpoint(web)
-    with serving(lambda _: b"\x15\x03\x01\x00\x02\x02\x46") as encrypted:
-        assert "it wants TLS" in diagnose_endpoint(encrypted)
+        assert "does not speak Kafka's protocol" in told(web)
     with serving(lambda _: None) as hanging_up:
-        assert "hangs up without an answer" in diagnose_endpoint(hanging_up)
-        assert "may this account connect" in diagnose_endpoint(hanging_up)
-    with serving(lambda each: kafka_answer(each) if api(each) == 18 else None) as with_login:
-        assert "it wants clients to log in" in diagnose_endpoint(with_login)
-    with serving(lambda each: kafka_answer(each, b"\0" * 100_000)) as good:
-        assert "is it overloaded?" in diagnose_endpoint(good)
+        assert "hangs up without an answer" in told(hanging_up)
+        assert "may this account connect" in told(hanging_up)
+    offered = b"\x00\x21\x00\x00\x00\x01\x00\x05PLAIN"
+    with serving(lambda each: kafka_answer(each, offered) if api(each) == 17 else None) as asking:
+        assert "it wants clients to log in" in told(asking)
+    with serving(lambda each: kafka_answer(each) if api(each) == 17 else b"") as busy:
+        assert "is it overloaded?" in told(busy)
+    with serving(lambda _: b"") as silent:
+        assert "says nothing" in told(silent)
     with serving(lambda each: struct.pack(">ii", 10, 77)) as another:
-        assert "does not speak Kafka's protocol" in diagnose_endpoint(another)
+        assert "does not speak Kafka's protocol" in told(another)
+    with serving(lambda each: kafka_answer(each, b"\0" * 100_000)) as good:
+        assert why_unreachable(good) is None
 
 
 def test_of_several_addresses_that_is_told_which_does_something(closed: str) -> None:
     with serving(lambda _: b"SSH-2.0-OpenSSH_9.2\r\n") as shell:
-        assert "does not speak Kafka's protocol" in diagnose_endpoint(
-            f"{closed},PLAINTEXT://{shell}"
-        )
+        assert "does not speak Kafka's protocol" in told(f"{closed},PLAINTEXT://{shell}")
+
+
+def test_one_address_that_answers_is_enough(closed: str) -> None:
+    with serving(lambda each: kafka_answer(each, b"\0" * 100_000)) as good:
+        assert why_unreachable(f"{closed},{good}") is None
 
 
 def test_one_name_that_is_known_is_enough(closed: str) -> None:

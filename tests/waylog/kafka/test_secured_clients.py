@@ -166,9 +166,10 @@ async def test_who_is_not_let_in_says_why_and_goes_on_when_it_is(
         async with reading(broker, **secured) as taken, producing(broker, **secured) as producer:
             waiting = producer.append("four", b"value", b"key")
             async with asyncio.timeout(60):
-                while producer.trouble is None or "four: 127" not in caplog.text:
+                # The reader tells it too.
+                while producer.trouble is None or caplog.text.count(" does not let us in: ") < 2:
                     await asyncio.sleep(0.01)
-            assert "the log does not let us in: the broker refuses the login" in producer.trouble
+            assert "does not let us in: the broker refuses the login" in producer.trouble
             assert not waiting.done()
             for mechanism in BY_NAME.values():
                 credential = credential_from_password(mechanism, PASSWORD)
@@ -191,7 +192,7 @@ async def test_a_broker_with_a_wrong_certificate_gets_nothing(
             async with asyncio.timeout(60):
                 await producer.append("four", b"value")
         assert producer.trouble is not None
-        assert "certificate verify failed" in producer.trouble
+        assert "not of an authority that this client trusts" in producer.trouble
     assert broker.failed_logins == 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -56,6 +57,12 @@ def refusal(error: Exception) -> str | None:
     return str(error) if isinstance(error, LoginRefused | ssl.SSLError) else None
 
 
+def _rank(error: OSError) -> int:
+    if isinstance(error, ssl.SSLError):
+        return 0
+    return 1 if isinstance(error, ConnectionError) else 2
+
+
 class _Request(NamedTuple):
     api: int
     parts: Sequence[bytes]
@@ -99,28 +106,53 @@ class BrokerConnection(asyncio.Protocol):
         broker: Broker,
         client_id: str,
         security: ConnectionSecurity = PLAINTEXT,
+        *,
+        connect_timeout_s: float = _CONNECT_TIMEOUT_S,
+        login_timeout_s: float = _LOGIN_TIMEOUT_S,
     ) -> BrokerConnection:
         """Connect to a broker, and log in if `security` says so.
 
-        Raises OSError, which includes TimeoutError, ssl.SSLError and LoginRefused.
+        `connect_timeout_s` is for TCP and TLS together. Raises OSError, which includes
+        TimeoutError, ssl.SSLError and LoginRefused.
         """
         try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                _, connection = await loop.create_connection(
-                    lambda: cls(loop, broker, client_id, security),
-                    *broker,
-                    ssl=security.tls,
-                    server_hostname=broker.host if security.tls is not None else None,
-                )
+            async with asyncio.timeout(connect_timeout_s):
+                connection = await cls._dial(loop, broker, client_id, security)
         except TimeoutError:
             raise TimeoutError("it does not take the connection in time") from None
         if security.login is not None:
             try:
-                await connection._log_in()
+                await connection._log_in(login_timeout_s)
             except BaseException:
                 connection.close()
                 raise
         return connection
+
+    @classmethod
+    async def _dial(
+        cls,
+        loop: asyncio.AbstractEventLoop,
+        broker: Broker,
+        client_id: str,
+        security: ConnectionSecurity,
+    ) -> BrokerConnection:
+        """Try each address of the broker's name; raise the error that tells most."""
+        failures: list[OSError] = []
+        for *_, address in await loop.getaddrinfo(*broker, type=socket.SOCK_STREAM):
+            try:
+                _, connection = await loop.create_connection(
+                    lambda: cls(loop, broker, client_id, security),
+                    *address[:2],
+                    ssl=security.tls,
+                    server_hostname=broker.host if security.tls is not None else None,
+                )
+            except OSError as error:
+                failures.append(error)
+            else:
+                return connection
+        # Asyncio would join the errors of several addresses to one text without a type. A machine
+        # without IPv6 may have no way to ::1, while 127.0.0.1 refuses.
+        raise min(failures, key=_rank)
 
     @property
     def is_open(self) -> bool:
@@ -182,23 +214,25 @@ class BrokerConnection(asyncio.Protocol):
         if body is None:
             # With TLS 1.3 a broker refuses a client's certificate only after the handshake.
             why = "" if self._lost is None else f": {self._lost}"
-            raise ConnectionError(f"the broker's connection ended before its answer{why}")
+            raise ConnectionError(
+                f"the broker's connection ended before its answer{why}"
+            ) from self._lost
         return body
 
     # --- the login ------------------------------------------------------------------------------
 
-    async def _log_in(self) -> None:
+    async def _log_in(self, timeout_s: float = _LOGIN_TIMEOUT_S) -> None:
         """Log in, or renew the login, while other requests wait; raises OSError."""
         assert self._login is not None
         try:
-            async with asyncio.timeout(_LOGIN_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 session_ms = await log_in(self._login, self._ask_of_login)
         except MalformedAnswer as error:
             raise ConnectionError(f"the broker's answer to the login: {error}") from None
         except TimeoutError:
             raise TimeoutError("the broker does not answer the login") from None
         if not self.is_open:
-            raise ConnectionError("the broker's connection ended at the login")
+            raise ConnectionError("the broker's connection ended at the login") from self._lost
         self._answer_bytes_max = _ANSWER_BYTES_MAX
         if session_ms > 0:
             share = random.uniform(*_RENEWAL_SHARES)

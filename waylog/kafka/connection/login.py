@@ -13,6 +13,7 @@ from waylog.kafka.connection.sasl import (
     BearerClient,
     ClientExchange,
     LoginRefused,
+    LoginUnwanted,
     SaslCredentials,
     client_exchange,
     readable,
@@ -84,7 +85,11 @@ async def log_in(login: Login, ask: Ask) -> int:
     )
     if handshake.error == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = readable(", ".join(handshake.mechanisms))
-        raise LoginRefused(f"the broker offers {offered}, not {login.mechanism}")
+        raise LoginRefused(
+            f"the broker offers {offered}, not {login.mechanism}: set sasl.mechanism to one of them"
+        )
+    if handshake.error == ErrorCode.ILLEGAL_SASL_STATE:
+        raise LoginUnwanted("the broker's listener has no logins")
     if handshake.error:
         raise LoginRefused(f"the broker refuses {login.mechanism}: {reason_of(handshake.error)}")
     loop = asyncio.get_running_loop()
@@ -95,10 +100,18 @@ async def log_in(login: Login, ask: Ask) -> int:
         )
         if answer.error:
             reason = readable(answer.message) or reason_of(answer.error)
-            raise LoginRefused(f"the broker refuses the login: {reason}")
+            raise LoginRefused(f"the broker refuses the login{_of(login)}: {reason}")
         # SCRAM salts the password here, for some milliseconds or as long as the broker wants.
         following = await loop.run_in_executor(None, exchange.evaluate, answer.data)
         if following is None:
             return answer.session_ms
         message = following
     raise MalformedAnswer("the login has no end")
+
+
+def _of(login: Login) -> str:
+    """Name who logs in, and what may be wrong; brokers do not tell whether the user exists."""
+    if not isinstance(login, PasswordLogin):
+        return ""
+    user = readable(login.credentials.user)
+    return f" of user {user} by {login.mechanism} (check sasl.username and sasl.password)"

@@ -36,6 +36,10 @@ class LoginRefused(ConnectionError):
     """A login has failed: the broker refuses it, or does not prove who it is itself."""
 
 
+class LoginUnwanted(LoginRefused):
+    """The broker's listener knows no logins."""
+
+
 @dataclass(frozen=True, slots=True)
 class SaslCredentials:
     """The mechanism, user and password of a login."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -12,13 +14,14 @@ from waylog.config import ConfigError
 from waylog.kafka.connection.login import Login, PasswordLogin, TokenLogin
 from waylog.kafka.connection.sasl import OAUTHBEARER, PLAIN, SCRAM_DIGESTS, SaslCredentials
 from waylog.kafka.connection.tls import authorities_context, client_context
-from waylog.kafka.properties import configured_properties
+from waylog.kafka.properties import ENVIRONMENT, UnsupportedProperty, configured_properties
 
 if TYPE_CHECKING:
     from waylog.kafka.connection.access_tokens import TokenEndpoint
 
 _PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _MECHANISMS: Final = (PLAIN, *SCRAM_DIGESTS, OAUTHBEARER)
+_KERBEROS: Final = "GSSAPI"
 _BEARER: Final = "sasl.oauthbearer."
 #: Other names of the same properties.
 _SAME: Final = {
@@ -43,6 +46,17 @@ class ConnectionSecurity:
 
     tls: ssl.SSLContext | None = None
     login: Login | None = None
+    #: Where the properties come from, for messages.
+    where: str = (
+        "the properties of this client are in the file of --command-config where there is that "
+        "option, or in the file that $WAYLOG_KAFKA_CONFIG names"
+    )
+
+    @property
+    def protocol(self) -> str:
+        """The value of `security.protocol`, in capitals."""
+        transport = "PLAINTEXT" if self.tls is None else "SSL"
+        return transport if self.login is None else f"SASL_{transport}"
 
 
 #: Neither TLS nor a login.
@@ -70,7 +84,18 @@ def configured_security() -> ConnectionSecurity:
 
     Reads the files that it names, so that a changed certificate counts for new clients.
     """
-    return connection_security(configured_properties())
+    properties = configured_properties()
+    try:
+        return connection_security(properties)
+    except ConfigError as error:
+        raise type(error)(f"{os.environ.get(ENVIRONMENT)}: {error}") from None
+
+
+def check_configured_security() -> None:
+    """Raise ConfigError if the file of the environment has mistakes, before a process starts."""
+    # librdkafka may support what our own connections do not.
+    with suppress(UnsupportedProperty):
+        configured_security()
 
 
 def _login(properties: Mapping[str, str]) -> Login:
@@ -81,10 +106,13 @@ def _login(properties: Mapping[str, str]) -> Login:
     }
     unknown = sorted(given.keys() - _KNOWN)
     if unknown:
-        raise ConfigError(f"{', '.join(unknown)}: not supported; {', '.join(sorted(_KNOWN))} are")
+        raise UnsupportedProperty(
+            f"{', '.join(unknown)}: not supported; {', '.join(sorted(_KNOWN))} are"
+        )
     mechanism = given.get("sasl.mechanisms", "").strip().upper()
     if mechanism not in _MECHANISMS:
-        raise ConfigError(
+        # librdkafka can do Kerberos.
+        raise (UnsupportedProperty if mechanism == _KERBEROS else ConfigError)(
             f"sasl.mechanism={mechanism}: one of {', '.join(_MECHANISMS)} is expected"
         )
     if mechanism == OAUTHBEARER:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from waylog.config import ConfigError
+from waylog.kafka.properties import UnsupportedProperty
 
 _HOSTNAME_CHECKS: Final = {"https": True, "none": False}
 _TRUTHS: Final = {"true": True, "false": False}
@@ -37,7 +38,9 @@ def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     """
     unknown = sorted(name for name in properties if name.startswith("ssl.") and name not in _KNOWN)
     if unknown:
-        raise ConfigError(f"{', '.join(unknown)}: not supported; {', '.join(sorted(_KNOWN))} are")
+        raise UnsupportedProperty(
+            f"{', '.join(unknown)}: not supported; {', '.join(sorted(_KNOWN))} are"
+        )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = _choice(
@@ -95,7 +98,10 @@ def _load_authorities(
             context.load_verify_locations(cafile=revoked)
             context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
     except ssl.SSLError as error:
-        raise ConfigError(f"{name}: no certificates: {error.reason}") from None
+        given = "" if name.endswith(".pem") else f"={properties.get(name)}"
+        raise ConfigError(
+            f"{name}{given}: no certificates in it, PEM is expected ({error.reason})"
+        ) from None
     except OSError as error:
         raise ConfigError(f"{name}={properties.get(name)}: {error.strerror}") from None
 
