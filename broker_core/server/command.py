@@ -22,6 +22,7 @@ from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.process.notify import notify_ready
 from waylog.process.storage_trouble import DISK_IS_FULL, describe
 from waylog.process.watchdog import EventLoopWatchdog
+from waylog.supervision.listening_check import ListeningCheck
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +83,18 @@ def run(arguments: argparse.Namespace) -> int:
         logger.warning("%s: properties %s", arguments.config, warning)
     if arguments.add_scram:
         return _add_users(config, arguments.add_scram)
+    _check_listening(config)
     return uvloop.run(_serve(config))
+
+
+def _check_listening(config: BrokerConfig) -> None:
+    """Raise ConfigError if an address cannot be bound, before the logs are opened."""
+    listening = ListeningCheck()
+    controller = () if config.controller_listener is None else (config.controller_listener,)
+    for each in (*config.listeners, *controller):
+        listening.check(f"listeners ({each.name})", each.endpoint)
+    if config.metrics_listener is not None:
+        listening.check("metrics.listener", config.metrics_listener)
 
 
 def _add_users(config: BrokerConfig, words: list[str]) -> int:

@@ -13,7 +13,10 @@ from tests.consumers.running import Process
 
 #: Each command, with the message by which it reports that no broker answers.
 SERVICES = (
-    (("gateway", "--http", "127.0.0.1:0", "--mqtt", "none"), "no broker can be reached at"),
+    (
+        ("gateway", "--open", "--http", "127.0.0.1:0", "--mqtt", "none"),
+        "no broker can be reached at",
+    ),
     (("bridge", "--mqtt", "{closed}"), "no broker can be reached at"),
     (("resolver",), "no broker can be reached; waiting for one"),
     (("history", "run", "--out", "history"), "the log did not answer within .*; waiting"),
