@@ -58,6 +58,7 @@ class CommandError(Exception):
 COMMANDS = (
     Command("up", "waylog.supervision.up", "the whole platform under a supervisor"),
     Command("broker", "broker_core.server.command", "one broker process"),
+    Command("log", "broker_core.server.log_command", "check the files of a broker's logs"),
     Command("gateway", "gateway.command", "one gateway process: HTTP, WebSocket, MQTT"),
     Command("bridge", "gateway.bridge.command", "fixes from an MQTT cluster, addresses back"),
     Command("resolver", "consumers.command", "one resolver process: fixes in, addresses out"),
