@@ -268,6 +268,12 @@ MISTAKES: Final = (
     Mistake("history run --out ftp://x", _USAGE, r"--out ftp://x: a folder, or a URL that"),
     Mistake("history export --user ada --out /typo", _FAILED, r"/typo: there is no history"),
     Mistake("fleet heatmap --resolution 16", _USAGE, r"argument --resolution: 16: 0 to 15 is"),
+    Mistake(
+        "history export --user a --from 2026-05-02 --to 2026-05-01",
+        _USAGE,
+        r"--from 2026-05-02 is later than --to 2026-05-01",
+    ),
+    Mistake("fleet gaps --from 2026-05-02 --to 2026-05-01", _USAGE, r"is later than --to"),
     Mistake("fleet gaps --from typo", _USAGE, r"--from: typo: a date is expected, as in"),
     Mistake("places show --places /typo", _FAILED, r"/typo: there are no places yet"),
     Mistake("places run --once --history /typo --out {new}", _FAILED, r"/typo: there is no hist"),
@@ -314,6 +320,9 @@ MISTAKES: Final = (
     Mistake("consume t --bootstrap-servers {closed}", _FAILED, _NOBODY),
     Mistake("consume t --share s --from beginning", _USAGE, r"it goes without --from"),
     Mistake("groups list --bootstrap-servers {closed}", _FAILED, _NOBODY),
+    Mistake("cluster reassign --list t", _USAGE, r"--list goes without TOPIC\[:PARTITION\]"),
+    Mistake("cluster reassign --list --wait", _USAGE, r"--list goes without --wait"),
+    Mistake("cluster reassign --cancel t:0=1", _USAGE, r"--cancel takes TOPIC"),
     Mistake("cluster describe --bootstrap-servers {closed}", _FAILED, _NOBODY),
 )
 
