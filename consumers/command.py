@@ -10,7 +10,13 @@ from typing import Final
 
 from geoservice.commands.command import watch_geocoder
 from waylog.cli import EXIT_DONE, CommandError
-from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, check_bootstrap_servers
+from waylog.config import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    ConfigError,
+    check_bootstrap_servers,
+    check_finite,
+    check_name,
+)
 from waylog.kafka.topics import ADDRESS, LOCATION
 from waylog.process.garbage_collection import tune_garbage_collector
 
@@ -105,10 +111,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def check(arguments: argparse.Namespace) -> None:
     """Check the options; see waylog.cli.CommandModule."""
+    from consumers import re_resolve_command
     from geoservice.commands.command import check_index
     from geoservice.fallback.fallback import check_arguments
 
     check_bootstrap_servers(arguments.bootstrap_servers)
+    check_finite(arguments, "--movement-threshold", "--resend-after", "--report-interval")
+    check_finite(arguments, "--fallback-wait")
+    check_name("--group", arguments.group)
+    if arguments.fallback_wait < 0:
+        raise ConfigError("--fallback-wait is at least 0")
+    re_resolve_command.check_unused(arguments)
     if not (arguments.movement_threshold >= 0 and arguments.resend_after > 0):
         raise ConfigError("--movement-threshold is at least 0 and --resend-after more than 0")
     if not arguments.report_interval > 0:

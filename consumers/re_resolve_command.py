@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -11,10 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from geoservice.commands.command import open_geocoder
+from geoservice.commands.command import check_index, open_geocoder
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
-from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
+from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, check_bootstrap_servers
 
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _COMPARE_EXAMPLES: Final = """examples:
   waylog resolver compare --index new.geo          look every device's newest fix up in new.geo
   waylog resolver compare --topic address-1f2e3d   with what a re-resolve has written
@@ -81,6 +83,27 @@ def is_re_resolve(arguments: argparse.Namespace) -> bool:
     )
 
 
+def check_unused(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError if the resolver at work is given options of a re-resolve."""
+    for option in ("topic", "restart", "json"):
+        if getattr(arguments, option):
+            raise ConfigError(
+                f"--{option} is for resolving again: it needs --from-earliest, --from-offset or "
+                "--from-date"
+            )
+
+
+def _check_log(bootstrap_servers: str) -> None:
+    """Raise ConfigError or CommandError unless a Kafka cluster answers there."""
+    from waylog.kafka.clients import LogUnreachable
+    from waylog.kafka.reach import connect_admin
+
+    try:
+        connect_admin(bootstrap_servers, client_id="waylog-resolver")
+    except LogUnreachable as error:
+        raise CommandError(str(error)) from None
+
+
 def re_resolve(arguments: argparse.Namespace) -> int:
     """Resolve again, up to the end of the log; return the exit status."""
     import msgspec
@@ -91,8 +114,16 @@ def re_resolve(arguments: argparse.Namespace) -> int:
 
     if arguments.from_offset is not None and arguments.from_offset < 0:
         raise ConfigError("--from-offset must be at least 0")
+    if arguments.topic is not None:
+        _check_topic(arguments.topic)
+    for option, given in (("--renew", arguments.renew), ("--fallback", arguments.fallback)):
+        if given:
+            raise ConfigError(f"{option} is for the resolver at work, not for resolving again")
     time_ms = None if arguments.from_date is None else _time_ms(arguments.from_date)
+    check_bootstrap_servers(arguments.bootstrap_servers)
+    check_index(arguments.geo)
     geocoder = open_geocoder(arguments.geo)
+    _check_log(arguments.bootstrap_servers)
     with _progress("resolving") as progress:
         try:
             run = ReResolver(
@@ -133,13 +164,20 @@ def compare(arguments: argparse.Namespace) -> int:
     from consumers.comparison import Comparison, ComparisonFailed
     from consumers.comparison import compare as compare_topic
 
+    if arguments.examples < 0:
+        raise ConfigError("--examples is at least 0")
+    if arguments.topic is not None:
+        _check_topic(arguments.topic)
+    check_bootstrap_servers(arguments.bootstrap_servers)
+    check_index(arguments.index)
     other = arguments.topic or open_geocoder(arguments.index)
+    _check_log(arguments.bootstrap_servers)
     with _progress("comparing") as progress:
         try:
             comparison: Comparison = compare_topic(
                 arguments.bootstrap_servers,
                 other,
-                examples_max=max(0, arguments.examples),
+                examples_max=arguments.examples,
                 progress=progress,
             )
         except ComparisonFailed as error:
@@ -181,6 +219,11 @@ def _lines(comparison: Any) -> Iterator[str]:
         yield f"{example.device} ({', '.join(example.members)})"
         yield f"  now   {example.before}"
         yield f"  then  {example.after}"
+
+
+def _check_topic(name: str) -> None:
+    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
+        raise ConfigError(f"--topic {name!r}: letters, digits, '.', '_' and '-', 249 at most")
 
 
 def _time_ms(text: str) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import os
 import sqlite3
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from gateway.limits.addresses import TrustedProxies
 from gateway.limits.bounds import HttpLimits
@@ -21,13 +23,23 @@ from waylog.config import (
     ConfigError,
     DataDirectory,
     check_bootstrap_servers,
+    check_name,
     http_url,
     parse_endpoint,
 )
+from waylog.folders import check_folder
+from waylog.history.storage_url import check_storage_url
 from waylog.network.served_hosts import ServedHosts
 from waylog.observability.metrics_token import ensure_metrics_token
 from waylog.observability.telemetry import configure_logging
 from waylog.os_errors import describe_os_error
+from waylog.supervision.listening_check import ListeningCheck
+
+if TYPE_CHECKING:
+    from gateway.process.gateway_process import GatewaySettings
+
+#: sockaddr_un.sun_path of Linux, without the byte that ends it (unix(7)).
+_SOCKET_PATH_BYTES_MAX: Final = 107
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -196,7 +208,7 @@ def check(arguments: argparse.Namespace) -> None:
         raise ConfigError("--edge needs --mqtt, and goes without --relay")
     if arguments.view_tail < 0:
         raise ConfigError("--view-tail must be 0 or more")
-    if not arguments.append_timeout > 0:
+    if not 0 < arguments.append_timeout < math.inf:
         raise ConfigError("--append-timeout must be more than 0 s")
     for bound in ("devices_per_user", "viewers_per_user", "viewers_per_address"):
         if getattr(arguments, bound) < 1:
@@ -211,10 +223,53 @@ def check(arguments: argparse.Namespace) -> None:
         ServedHosts(http.host, arguments.host)
     except ValueError as error:
         raise ConfigError(f"--host: {error}") from error
+    if arguments.geo_url is not None:
+        try:
+            http_url(arguments.geo_url)
+        except ConfigError as error:
+            raise ConfigError(f"--geo-url {error}") from None
+    check_name("--resolver-group", arguments.resolver_group)
+    for option, url in (("--places", arguments.places), ("--history", arguments.history)):
+        if url is not None:
+            check_storage_url(option, url)
+    for option, path in (("--relay", arguments.relay), ("--edge", arguments.edge)):
+        if path is not None:
+            _check_socket(option, path)
     contact = arguments.push_contact
     if contact is not None and not contact.startswith(("mailto:", "https:")):
         raise ConfigError("--push-contact is a mailto: or https: address")
     mqtt_options.check(mqtt_options.from_arguments(arguments))
+
+
+def _check_socket(option: str, path: Path) -> None:
+    if len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
+        raise ConfigError(f"{option} {path}: longer than {_SOCKET_PATH_BYTES_MAX} bytes")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{option} {path}: there is no folder {path.parent}")
+    if path.exists() and not path.is_socket():
+        raise ConfigError(f"{option} {path}: it is a file, not a socket")
+
+
+def _check_machine(arguments: argparse.Namespace, settings: GatewaySettings) -> None:
+    """Check what this process needs of the machine; raises ConfigError.
+
+    `waylog up` does not call it: it makes the users and holds the ports itself.
+    """
+    if not settings.open_mode and not settings.users.is_file():
+        raise ConfigError(
+            f"there is no database of users {settings.users}: --users or --data names it, and "
+            f"`waylog user add NAME --create --users {settings.users}` makes one"
+        )
+    check_folder(settings.users.parent, "--users" if arguments.users else "--data")
+    if settings.views is not None:
+        check_folder(settings.views, "--views")
+    listening = ListeningCheck()
+    if arguments.edge is None:
+        listening.check("--http", settings.http, shared=settings.share_ports)
+    if settings.mqtt is not None:
+        listening.check("--mqtt", settings.mqtt, shared=settings.share_ports)
+    if settings.mqtt_options.tls is not None:
+        listening.check("--mqtts", settings.mqtt_options.tls, shared=settings.share_ports)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -252,6 +307,7 @@ def run(arguments: argparse.Namespace) -> int:
         views=arguments.views or DataDirectory(arguments.data).views,
         append_timeout_s=arguments.append_timeout,
     )
+    _check_machine(arguments, settings)
     configure_logging()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -58,6 +58,7 @@ class CommandError(Exception):
 COMMANDS = (
     Command("up", "waylog.supervision.up", "the whole platform under a supervisor"),
     Command("broker", "broker_core.server.command", "one broker process"),
+    Command("log", "broker_core.server.log_command", "check the files of a broker's logs"),
     Command("gateway", "gateway.command", "one gateway process: HTTP, WebSocket, MQTT"),
     Command("bridge", "gateway.bridge.command", "fixes from an MQTT cluster, addresses back"),
     Command("resolver", "consumers.command", "one resolver process: fixes in, addresses out"),
@@ -205,15 +206,28 @@ def _parser(
     return parser
 
 
+def _named(words: Sequence[str]) -> Command:
+    return next(each for each in COMMANDS if each.name == words[0])
+
+
+def parse_words(words: Sequence[str]) -> argparse.Namespace:
+    """Parse one of our command lines; raises ConfigError, which begins with the command's name."""
+    command = _named(words)
+    try:
+        return _parser(command, _CheckingParser).parse_args(words)
+    except ConfigError as error:
+        raise ConfigError(f"{command.name}: {error}") from None
+
+
 def check_words(words: Sequence[str]) -> argparse.Namespace:
     """Parse one of our command lines that is to be run later, and do its quick checks.
 
     Returns its arguments. Raises ConfigError and CommandError with a message that begins with the
     command's name.
     """
-    command = next(each for each in COMMANDS if each.name == words[0])
+    arguments = parse_words(words)
+    command = _named(words)
     try:
-        arguments = _parser(command, _CheckingParser).parse_args(words)
         check = getattr(_load(command), "check", None)
         if check is not None:
             check(arguments)

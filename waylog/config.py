@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +62,20 @@ def check_bootstrap_servers(text: str) -> None:
             endpoint = None
         if endpoint is None or not endpoint.host or not 0 < endpoint.port < 65536:
             raise ConfigError(f"--bootstrap-servers {text}: HOST:PORT,HOST:PORT... is expected")
+
+
+def check_name(option: str, text: str) -> None:
+    """Raise ConfigError for an empty name, or white space at one of its ends."""
+    if not text or text != text.strip():
+        raise ConfigError(f"{option} {text!r}: a name is expected")
+
+
+def check_finite(arguments: argparse.Namespace, *options: str) -> None:
+    """Raise ConfigError for an option whose number is infinite or not a number."""
+    for option in options:
+        value = getattr(arguments, option.removeprefix("--").replace("-", "_"))
+        if not math.isfinite(value):
+            raise ConfigError(f"{option} {value}: a finite number is expected")
 
 
 def http_url(text: str) -> str:

@@ -84,6 +84,37 @@ class Log(MaintainedLog):
         log.park()
         return log
 
+    def continue_behind_acknowledged(self) -> None:
+        """Let no offset that was acknowledged be given to another record.
+
+        Where files at the log's end are missing or damaged, it ends before offsets that were
+        durable once. A replica gets such records from its leader again; whoever leads calls this,
+        and the log goes on behind them. Raises KafkaStorageError.
+        """
+        with self._maintenance_lock, self._flush_lock, self._lock:
+            lost, behind = self.log_end_offset, self.acknowledged_end
+            if behind <= lost or self._failure is not None:
+                return
+            logger.warning("%s: goes on at %d, behind what was acknowledged", self.name, behind)
+            with self._failing():
+                self._begin_change()
+                # First: recovery must not look for the lost offsets in the segment before.
+                self._save_offset(checkpoints.RECOVERY_POINT, behind)
+                self.recovery_point = behind
+                if self._is_empty and self.log_start_offset == lost:
+                    self._save_offset(checkpoints.LOG_START_OFFSET, behind)
+                    self.log_start_offset = behind
+                    self._active.remove()
+                    self._segments = []
+                else:
+                    self._active.write_indexes(durably=True)
+                segment = self._new_segment(behind)
+                segment.begin()
+                self._disk.fsync_directory(self.directory)
+                self._adopt_segments([*self._segments, segment])
+            if self.high_watermark_follows_end:
+                self.high_watermark = behind
+
     # --- append ---
 
     def append(
@@ -230,6 +261,7 @@ class Log(MaintainedLog):
         with committed, self._flush_lock, self._lock:
             if self._failure is not None:
                 raise KafkaStorageError(self._failure)
+            self.acknowledged_end = min(self.acknowledged_end, offset)
             if offset >= self.log_end_offset:
                 return
             if offset < self.log_start_offset:
@@ -264,6 +296,7 @@ class Log(MaintainedLog):
 
     def _start_again(self, base_offset: int, log_start_offset: int) -> None:
         logger.info("%s: emptied, it goes on at %d", self.name, base_offset)
+        self.acknowledged_end = 0
         with self._failing():
             self._begin_change()
             self._lower_recovery_point(base_offset)

@@ -48,6 +48,11 @@ class OffsetIndex:
         index = bisect_right(self._offsets, relative_offset)
         return self._positions[index - 1] if index else 0
 
+    def position_behind(self, position: int) -> int | None:
+        """Return the position of the first entry behind a position, None if there is none."""
+        index = bisect_right(self._positions, position)
+        return self._positions[index] if index < len(self) else None
+
     def last_boundary(self, position: int, relative_offset: int) -> tuple[int, int]:
         """Return the last entry not above `position` and `relative_offset`, (0, 0) if none.
 

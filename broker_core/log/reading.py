@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Final
 
 from broker_core.environment import FileSlice
+from broker_core.errors import CorruptMessage
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.segment import Segment
+
+logger = logging.getLogger(__name__)
 
 _CLOSED_SEGMENTS_OPEN_MAX: Final = 4  # per log; so many lagging readers read at full speed
 _READ_POSITIONS_MAX: Final = 64  # per log; so many readers continue without an index lookup
@@ -31,6 +36,7 @@ class SegmentReader:
         self._pinned = pinned
         self._lock = threading.Lock()
         self._open: OrderedDict[Segment, None] = OrderedDict()  # closed segments, last used last
+        self._damaged: set[str] = set()  # places that have been reported
         self._positions: OrderedDict[int, tuple[Segment, int]] = OrderedDict()  # by next offset
 
     def read(
@@ -42,11 +48,12 @@ class SegmentReader:
         min_one_message: bool,
     ) -> bytes:
         """Read whole batches of one segment; `Log.read` has checked the offset."""
-        found = self._find(segments, offset)
-        if found is None:
-            return b""
-        segment, position = found
-        data, next_offset = segment.read_at(position, max_bytes, up_to_offset, min_one_message)
+        with self._reporting():
+            found = self._find(segments, offset)
+            if found is None:
+                return b""
+            segment, position = found
+            data, next_offset = segment.read_at(position, max_bytes, up_to_offset, min_one_message)
         self._has_read(segments, segment, position + len(data), next_offset if data else -1)
         return data
 
@@ -57,7 +64,8 @@ class SegmentReader:
 
         None if that is not worth it, see `Segment.slice_at`.
         """
-        found = self._find(segments, offset)
+        with self._reporting():
+            found = self._find(segments, offset)
         if found is None:
             return None
         segment, position = found
@@ -66,6 +74,21 @@ class SegmentReader:
             data, next_offset = sliced
             self._has_read(segments, segment, position + len(data), next_offset)
         return sliced
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Log damage the first time that a reader comes to it: clients ask again and again."""
+        try:
+            yield
+        except CorruptMessage as error:
+            place = str(error)
+            if place not in self._damaged:
+                self._damaged.add(place)
+                logger.error(
+                    "%s: damaged, what lies there cannot be read; `waylog log verify` finds all",
+                    place,
+                )
+            raise
 
     def _find(self, segments: Sequence[Segment], offset: int) -> tuple[Segment, int] | None:
         known = self._positions.get(offset)

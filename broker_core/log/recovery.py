@@ -54,6 +54,8 @@ class LoadedLog:
     epochs: LeaderEpochs
     unsynced: list[Segment] = field(default_factory=list)  # may not be on disk yet
     bytes_cut: int = 0
+    #: Everything before it was durable once; beyond the end of the segments if files are missing.
+    acknowledged_end: int = 0
     is_clean: bool = False  # the files are as a clean shutdown left them, with its mark
 
 
@@ -116,6 +118,11 @@ class _Loader:
         epochs = LeaderEpochs.load(self.disk, self.directory)
         clean = CleanShutdown.load(self.disk, self.directory)
         segments = self._segments(bases)
+        # Both are written after the records before them are on disk, and lowered before a cut.
+        acknowledged = max(recovery_point, 0 if clean is None else clean.log_end_offset)
+        if not segments:
+            acknowledged = max([acknowledged, *snapshots, *(at for _, at in epochs.entries)])
+        self._report_missing_start(bases, start)
         producers: ProducerState | None = None
         if clean is not None and segments:
             producers = self._resume(segments, snapshots, clean)
@@ -137,6 +144,17 @@ class _Loader:
             producers, recovery_point = ProducerState(), start
         segments[-1].find_age()
         end = segments[-1].next_offset
+        if end < acknowledged:
+            logger.error(
+                "%s: offsets %d to %d are lost: they were on disk once (%s, %s), and the files in "
+                "%s end before them",
+                self.name,
+                end,
+                acknowledged - 1,
+                checkpoints.RECOVERY_POINT,
+                checkpoints.CLEAN_SHUTDOWN,
+                self.directory,
+            )
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(max(start, segments[0].base_offset))
         for offset in snapshots:
@@ -151,7 +169,25 @@ class _Loader:
             unsynced=self.unsynced,
             is_clean=is_clean,
             bytes_cut=self.bytes_cut,
+            acknowledged_end=acknowledged,
         )
+
+    def _report_missing_start(self, bases: list[int], start: int) -> None:
+        """Log that the oldest segments are gone.
+
+        Retention saves the new start before it deletes segments.
+        """
+        if bases and bases[0] > start:
+            logger.error(
+                "%s: offsets %d to %d are lost: the log starts at %d (%s), and its first file is "
+                "%s",
+                self.name,
+                start,
+                bases[0] - 1,
+                start,
+                checkpoints.LOG_START_OFFSET,
+                segment_path(self.directory, bases[0]),
+            )
 
     def _tidy(self, names: list[str]) -> list[str]:
         """Finish or undo what a crash interrupted; return the names that remain."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from broker_core.environment import Buffer, Disk, File, FileSlice, SystemFile
-from broker_core.errors import KafkaStorageError
+from broker_core.errors import CorruptMessage, KafkaStorageError
 from broker_core.log import aborted_transactions
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
@@ -435,13 +435,30 @@ class Segment:
         end = self.size
         while position < end:
             data = file.pread(min(_SEARCH_BYTES, end - position), position)
-            if len(data) < HEADER_BYTES:
-                raise KafkaStorageError(f"{self.path}: nothing to read at {position}")
-            found, size = find_batch(data, offset, timestamp_ms)
-            position += found
+            try:
+                found, size = find_batch(data, offset, timestamp_ms)
+            except CorruptMessage:
+                raise self._corrupt(data, position) from None
             if size:
-                return position, size
+                self._check_header(data[found:], position + found, end)
+                return position + found, size
+            if not 0 < found <= end - position:
+                raise self._corrupt(data, position)
+            position += found
         return None
+
+    def _check_header(self, data: bytes, position: int, end: int) -> None:
+        """Raise CorruptMessage unless a batch of this segment can begin here."""
+        base_offset = int.from_bytes(data[:8], "big", signed=True)
+        size = int.from_bytes(data[8:12], "big", signed=True) + 12
+        if not (self.base_offset <= base_offset < self.next_offset and size <= end - position):
+            raise self._corrupt(data, position)
+
+    def _corrupt(self, data: bytes, position: int) -> CorruptMessage:
+        """Return the error about the first batch of the data that cannot be one."""
+        _, valid, problem = scan_batches(data, check_crc=False)
+        at = position + min(valid, len(data))
+        return CorruptMessage(f"{self.path}, byte {at}: {problem or 'no batch begins there'}")
 
     def read_at(
         self, position: int, max_bytes: int, up_to_offset: int, min_one_message: bool
@@ -450,10 +467,19 @@ class Segment:
         file = self.handle().file
         end = self.size
         data = file.pread(min(max(max_bytes, HEADER_BYTES), end - position), position)
-        taken, next_offset = whole_batches(data, up_to_offset)
-        if taken == 0 and min_one_message and len(data) >= HEADER_BYTES:
+        try:
+            taken, next_offset = whole_batches(data, up_to_offset)
+        except CorruptMessage:
+            # What comes before the damage can be read.
+            _, sound, _ = scan_batches(data, check_crc=False)
+            if not sound:
+                raise self._corrupt(data, position) from None
+            data = data[:sound]
+            taken, next_offset = whole_batches(data, up_to_offset)
+        if taken == 0 and len(data) >= HEADER_BYTES:
+            self._check_header(data, position, end)
             _, size = find_batch(data, 0)
-            if len(data) < size <= end - position:
+            if min_one_message and len(data) < size:
                 data = file.pread(size, position)
                 taken, next_offset = whole_batches(data, up_to_offset)
         elif taken > max_bytes and not min_one_message:

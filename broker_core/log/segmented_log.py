@@ -55,6 +55,8 @@ class SegmentedLog:
         self.recovery_point = loaded.recovery_point  # everything before it is on disk
         # False if the owner moves it: after a flush, or when other replicas have the records too.
         self.high_watermark_follows_end = True
+        #: Everything before it was durable once; see `Log.continue_behind_acknowledged`.
+        self.acknowledged_end = loaded.acknowledged_end
         self.bytes_cut = loaded.bytes_cut  # by the recovery that opened this log
         self._environment = environment
         self._segments = loaded.segments

@@ -22,6 +22,7 @@ from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.process.notify import notify_ready
 from waylog.process.storage_trouble import DISK_IS_FULL, describe
 from waylog.process.watchdog import EventLoopWatchdog
+from waylog.supervision.listening_check import ListeningCheck
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         logger.warning("%s: properties %s", arguments.config, warning)
     if arguments.add_scram:
         return _add_users(config, arguments.add_scram)
+<<<<<<< HEAD
     try:
         return uvloop.run(_serve(config))
     except ConfigError as error:
@@ -95,6 +97,20 @@ def _of_file(arguments: argparse.Namespace, error: ConfigError) -> ConfigError:
     """Name the property file in an error about a property."""
     more = " with --override" if arguments.override else ""
     return ConfigError(f"{arguments.config}{more}: {error}")
+=======
+    _check_listening(config)
+    return uvloop.run(_serve(config))
+>>>>>>> bc402ba7a219ddc1013e37e0a99fc17bd90b1d49
+
+
+def _check_listening(config: BrokerConfig) -> None:
+    """Raise ConfigError if an address cannot be bound, before the logs are opened."""
+    listening = ListeningCheck()
+    controller = () if config.controller_listener is None else (config.controller_listener,)
+    for each in (*config.listeners, *controller):
+        listening.check(f"listeners ({each.name})", each.endpoint)
+    if config.metrics_listener is not None:
+        listening.check("metrics.listener", config.metrics_listener)
 
 
 def _add_users(config: BrokerConfig, words: list[str]) -> int:

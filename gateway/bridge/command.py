@@ -9,14 +9,18 @@ import ssl
 from pathlib import Path
 from urllib.parse import quote
 
+from gateway.mqtt.packets.topics import filter_is_valid
+from gateway.mqtt.settings import Settings
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
     ConfigError,
     DataDirectory,
     check_bootstrap_servers,
+    check_name,
     parse_endpoint,
 )
+from waylog.folders import check_folder
 from waylog.network.tls_files import load_authority, load_certificate
 from waylog.observability.telemetry import configure_logging
 
@@ -131,6 +135,26 @@ def _file_name(client_id: str) -> str:
     return quote(client_id, safe="").replace(".", "%2E")
 
 
+def check(arguments: argparse.Namespace) -> None:
+    """Check the options, see waylog.cli.CommandModule."""
+    check_bootstrap_servers(arguments.bootstrap_servers)
+    if not 0 < arguments.in_flight <= 0xFFFF:
+        raise ConfigError("--in-flight must be 1 to 65535")
+    if arguments.users is not None and not arguments.users.is_file():
+        raise ConfigError(f"--users: there is no {arguments.users}")
+    if not parse_endpoint(arguments.mqtt).port:
+        raise ConfigError(f"--mqtt {arguments.mqtt}: the port of the cluster is expected")
+    for topic_filter in arguments.filter or ():
+        if not filter_is_valid(topic_filter, Settings().topic_levels_max):
+            raise ConfigError(f"--filter {topic_filter!r} is not a topic filter")
+    if not arguments.share or any(each in arguments.share for each in "/+#"):
+        raise ConfigError(f"--share {arguments.share!r}: a name without /, + and # is expected")
+    check_name("--client-id", arguments.client_id)
+    if arguments.password_file is not None and arguments.user is None:
+        raise ConfigError("--password-file needs --user")
+    _tls(arguments)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run until stopped; return 0, or 1 if the log can never be appended to again."""
     import uvloop
@@ -138,11 +162,8 @@ def run(arguments: argparse.Namespace) -> int:
     from gateway.bridge.cluster import ClusterSettings
     from gateway.bridge.process import BridgeSettings, serve
 
-    check_bootstrap_servers(arguments.bootstrap_servers)
-    if not 0 < arguments.in_flight <= 0xFFFF:
-        raise ConfigError("--in-flight must be 1 to 65535")
-    if arguments.users is not None and not arguments.users.is_file():
-        raise ConfigError(f"--users: there is no {arguments.users}")
+    check(arguments)
+    check_folder(arguments.data, "--data")
     try:
         password = None
         if arguments.password_file is not None:

@@ -152,12 +152,14 @@ async def _readyz(request: web.Request) -> web.Response:
     for view in (services.location_view, services.address_view):
         if not view.caught_up.is_set():
             problems.setdefault(view.topic, "still being read")
+    others = services.readiness.others()
+    beside = {"others": others} if others else {}
     if problems:
-        return json_answer({"status": "not ready", "parts": problems}, 503)
+        return json_answer({"status": "not ready", "parts": problems} | beside, 503)
     views = (services.location_view, services.address_view)
     back = [view.topic for view in views if view.reading_back]
     # Devices that have been silent for long are not known yet; everything else works.
-    return json_answer({"status": "ready"} | ({"reading_back": back} if back else {}))
+    return json_answer({"status": "ready"} | ({"reading_back": back} if back else {}) | beside)
 
 
 async def _mqtt(request: web.Request) -> web.StreamResponse:

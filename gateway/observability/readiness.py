@@ -44,6 +44,7 @@ class Readiness:
 
     def __init__(self) -> None:
         self._parts: dict[str, Ask] = {}
+        self._others: dict[str, Ask] = {}
         #: Parts reported as not ready since everything was ready.
         self._told: set[str] = set()
         self._cannot_append = False
@@ -51,6 +52,15 @@ class Readiness:
     def add(self, part: str, ask: Ask) -> None:
         """Add a part to be checked."""
         self._parts[part] = ask
+
+    def add_other(self, part: str, ask: Ask) -> None:
+        """Add something that belongs to the platform, and that requests do not need."""
+        self._others[part] = ask
+
+    def others(self) -> dict[str, str]:
+        """Return the reasons of what is in trouble and does not keep requests from being served."""
+        answers = {part: ask() for part, ask in self._others.items()}
+        return {part: reason for part, reason in answers.items() if reason is not None}
 
     def problems(self) -> dict[str, str]:
         """Return the reason for each part that is not ready; empty if all are ready."""
@@ -91,10 +101,12 @@ def reader_trouble(reader: Reader, now: Callable[[], float] = time.monotonic) ->
     return ask
 
 
-def storage_trouble(folder: Path) -> Ask:
+def storage_trouble(folder: Path, *, may_be_missing: bool = False) -> Ask:
     """Return a check whether a folder has free space."""
 
     def ask() -> str | None:
+        if may_be_missing and not folder.exists():
+            return None
         try:
             system = os.statvfs(folder)
         except OSError as error:

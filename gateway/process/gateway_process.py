@@ -185,6 +185,9 @@ class _Gateway:
         watch.start()
         self.readiness.add("appending", lambda: self.producer.trouble or watch.trouble)
         self.readiness.add("storage", storage_trouble(settings.users.parent))
+        if settings.history is not None and "://" not in settings.history:
+            room = storage_trouble(Path(settings.history), may_be_missing=True)
+            self.readiness.add_other("history", room)
         known_fixes = KnownFixes(_KNOWN_FIXES_MAX)
         self.location_view = LocationView(known_fixes)
         self.address_view = AddressView()

@@ -45,7 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--mqtt", metavar="H:P", help="set up MQTT, at this address, instead")
     invite.add_argument("--tls", action="store_true", help="MQTT with TLS")
     invite.add_argument("--svg", type=Path, metavar="FILE", help="write the QR code as a picture")
-    card = actions.add_parser("card", help="what a device is called and looks like to friends")
+    card = actions.add_parser(
+        "card",
+        help="what a device is called and looks like to friends",
+        description="Set what a device is called and looks like to friends. What is not named "
+        "stays as it is; without options the present card is shown.",
+    )
     card.add_argument("--name", metavar="TEXT")
     card.add_argument("--face", type=Path, metavar="FILE", help="PNG or JPEG, 192 x 192 is enough")
     revoke = actions.add_parser("revoke", help="take the tokens of a device away")
@@ -70,9 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
         elif arguments.action == "invite":
             _invite(store, user, device, arguments)
         elif arguments.action == "card":
-            store.rights.set_card(arguments.device, arguments.name, _face(arguments.face))
+            _card(store, arguments)
         elif not store.revoke_device(user, device):
             raise CommandError(f"{arguments.device} has no token")
+        elif arguments.json:
+            print(json.dumps({"device": arguments.device, "revoked": True}))
     except UnknownUser as error:
         raise CommandError(f"there is no user {error}; `waylog user add {error}`") from error
     except (ValueError, OSError) as error:
@@ -96,6 +103,8 @@ def _token(store: UserStore, user: str, device: str, as_json: bool) -> None:
 
 
 def _invite(store: UserStore, user: str, device: str, arguments: argparse.Namespace) -> None:
+    if arguments.tls and arguments.mqtt is None:
+        raise CommandError("--tls is for --mqtt; over HTTP it is --url https://HOST")
     mqtt = None if arguments.mqtt is None else parse_endpoint(arguments.mqtt)
     url = (arguments.url and http_url(arguments.url)) or (
         None if mqtt is not None else f"http://{DEFAULT_HTTP}"
@@ -120,6 +129,20 @@ def _invite(store: UserStore, user: str, device: str, arguments: argparse.Namesp
     if arguments.svg is None:
         print(qr_code(link))
     print(link)
+
+
+def _card(store: UserStore, arguments: argparse.Namespace) -> None:
+    """Set what is named, keep the rest, and show what the card has now."""
+    card = store.rights.card(arguments.device) or {}
+    name = card.get("name") if arguments.name is None else arguments.name
+    face = card.get("face") if arguments.face is None else _face(arguments.face)
+    if arguments.name is not None or arguments.face is not None:
+        store.rights.set_card(arguments.device, name, face)
+    if arguments.json:
+        told = {"device": arguments.device, "name": name or None, "face": bool(face)}
+        print(json.dumps(told))
+    else:
+        print(f"{arguments.device}: name {name or 'not set'}, face {'set' if face else 'not set'}")
 
 
 def _face(path: Path | None) -> str | None:

@@ -6,13 +6,16 @@ import argparse
 import json
 import secrets
 import sys
-from typing import Any
+from typing import Any, Final
 
 from gateway.formats.values import time_ms
 from gateway.mqtt.packets.topics import filter_is_valid
 from gateway.mqtt.settings import Settings
 from gateway.users.database import UnknownUser, UserStore
+from gateway.users.rights import Rights
 
+#: Takes a bound away.
+_NONE: Final = "none"
 ACTIONS = ("key", "friend", "limit", "allow", "admin")
 
 
@@ -34,10 +37,19 @@ def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
         metavar="TIME",
         help="also where they have been since then, e.g. 2026-05-31 (default: from now on)",
     )
-    limit = actions.add_parser("limit", help="bound what a user may send")
+    limit = actions.add_parser(
+        "limit",
+        help="bound what a user may send",
+        description="Bound what a user may send. What is not named stays as it is; without options "
+        "the present bounds are shown.",
+    )
     limit.add_argument("name", metavar="NAME")
-    limit.add_argument("--fixes-per-minute", type=int, metavar="N")
-    limit.add_argument("--devices", type=int, metavar="N", help="different devices")
+    limit.add_argument(
+        "--fixes-per-minute", type=_bound, metavar="N", help=f"or {_NONE}: as many as it likes"
+    )
+    limit.add_argument(
+        "--devices", type=_bound, metavar="N", help=f"different devices, or {_NONE}: the usual"
+    )
     sending = limit.add_mutually_exclusive_group()
     sending.add_argument("--look-only", action="store_true", help="the user may not send at all")
     sending.add_argument("--may-send", action="store_true", help="undo --look-only")
@@ -50,6 +62,15 @@ def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
     admin.add_argument("name", metavar="NAME")
     admin.add_argument("--remove", action="store_true", help="an ordinary user again")
     return [key, friend, limit, allow, admin]
+
+
+def _bound(text: str) -> int | str:
+    if text == _NONE:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: a number or {_NONE} is expected") from None
 
 
 def _time(text: str) -> int:
@@ -77,6 +98,8 @@ def run_action(store: UserStore, arguments: argparse.Namespace) -> None:
 
 def _key(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.remove:
+        if store.rights.of(arguments.name).encryption_key is None:
+            raise ValueError(f"{arguments.name} has no key")
         store.rights.set_encryption_key(arguments.name, None)
         return {"key": None}
     given = arguments.key_stdin
@@ -95,6 +118,8 @@ def _friend(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
     if not store.exists(arguments.friend):
         raise UnknownUser(arguments.friend)
     if arguments.remove:
+        if arguments.friend not in store.rights.friends_of(arguments.name):
+            raise ValueError(f"{arguments.friend} is no friend of {arguments.name}")
         store.rights.unfriend(arguments.name, arguments.friend)
     else:
         store.rights.befriend(arguments.name, arguments.friend, arguments.since)
@@ -102,10 +127,16 @@ def _friend(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _limit(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
-    store.rights.set_quota(arguments.name, arguments.fixes_per_minute, arguments.devices)
+    before = store.rights.of(arguments.name)
+    fixes = _changed(before.fixes_per_minute, arguments.fixes_per_minute)
+    devices = _changed(before.devices_max, arguments.devices)
+    if (fixes, devices) != (before.fixes_per_minute, before.devices_max):
+        store.rights.set_quota(arguments.name, fixes, devices)
     if arguments.look_only or arguments.may_send:
         store.rights.set_sending(arguments.name, arguments.may_send)
     rights = store.rights.of(arguments.name)
+    if not arguments.json:
+        print(_describe_limits(arguments.name, rights))
     return {
         "fixes_per_minute": rights.fixes_per_minute,
         "devices": rights.devices_max,
@@ -113,10 +144,33 @@ def _limit(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _changed(bound: int | None, given: int | str | None) -> int | None:
+    """Return a bound after an option, which is None if it was not given."""
+    if given is None:
+        return bound
+    return None if isinstance(given, str) else given
+
+
+def _describe_limits(user: str, rights: Rights) -> str:
+    fixes, devices = rights.fixes_per_minute, rights.devices_max
+    return (
+        f"{user} {'may send' if rights.may_send else 'may only look'}; fixes a minute: "
+        f"{'unbounded' if fixes is None else fixes}; devices: "
+        f"{'as many as the gateway allows everybody' if devices is None else devices}"
+    )
+
+
 def _allow(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
     if not arguments.remove and not filter_is_valid(arguments.filter, Settings().topic_levels_max):
         raise ValueError(
             f"{arguments.filter!r} is not a topic filter: + stands for one level, # for the rest"
+        )
+    before = store.rights.of(arguments.name)
+    granted = before.publish if arguments.access == "publish" else before.subscribe
+    if arguments.remove and arguments.filter not in granted:
+        raise ValueError(
+            f"{arguments.name} may not {arguments.access} {arguments.filter!r} by a grant; granted "
+            f"are: {', '.join(granted) or 'none'}"
         )
     change = store.rights.withdraw if arguments.remove else store.rights.grant
     change(arguments.name, arguments.access, arguments.filter)

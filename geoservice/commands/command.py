@@ -393,10 +393,12 @@ def _serve(arguments: argparse.Namespace) -> int:
     from geoservice.fallback.fallback import from_arguments
     from waylog.config import parse_endpoint
     from waylog.observability.telemetry import configure_logging
+    from waylog.supervision.listening_check import ListeningCheck
 
     configure_logging()
     check(arguments)
     endpoint = parse_endpoint(arguments.listen)
+    ListeningCheck().check("--listen", endpoint)
     geocoder = watch_geocoder(arguments.index)
     fallback = from_arguments(arguments, wait_s=_FALLBACK_WAIT_S)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -65,4 +66,8 @@ def run_search(arguments: argparse.Namespace) -> int:
     else:
         for place in places:
             print(f"{place.lat or 0:.6f},{place.lon or 0:.6f}  {place.display_name}")
+    if not places:
+        where = f" in {', '.join(arguments.country)}" if arguments.country else ""
+        index = arguments.index or "the embedded world, which has no streets (--index)"
+        print(f"nothing is called {arguments.text!r}{where} in {index}", file=sys.stderr)
     return EXIT_DONE if places else EXIT_FAILED

@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 #: Points within some 100 m share an answer.
 CELL_DEGREES: Final = 0.001
 
+#: Options that only say how the fallback is asked, with their defaults.
+_DEFAULTS: Final = {"fallback_options": "{}", "fallback_for": "nowhere", "fallback_rate": 1.0}
+
 Cell = tuple[int, int]
 
 
@@ -322,20 +325,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--fallback-options",
         metavar="JSON",
-        default="{}",
+        default=_DEFAULTS["fallback_options"],
         help='its arguments, as \'{"domain": "nominatim.example", "scheme": "http"}\'',
     )
     group.add_argument(
         "--fallback-for",
         choices=("nowhere", "towns"),
-        default="nowhere",
+        default=_DEFAULTS["fallback_for"],
         help="ask where our index has nothing (nowhere), or also where it knows only the town "
         "(towns) (default %(default)s)",
     )
     group.add_argument(
         "--fallback-rate",
         type=float,
-        default=1.0,
+        default=_DEFAULTS["fallback_rate"],
         metavar="R",
         help="requests a second at most (default %(default)s)",
     )
@@ -378,9 +381,12 @@ def check_arguments(arguments: argparse.Namespace) -> Any:
     """Return the geopy geocoder that the options ask for, or None; raises ConfigError."""
     name: str | None = arguments.fallback
     if name is None:
+        for option, value in _DEFAULTS.items():
+            if getattr(arguments, option) != value:
+                raise ConfigError(f"--{option.replace('_', '-')} needs --fallback")
         return None
     from geopy.exc import GeopyError
-    from geopy.geocoders import get_geocoder_for_service
+    from geopy.geocoders import SERVICE_TO_GEOCODER
 
     try:
         options = json.loads(arguments.fallback_options)
@@ -389,10 +395,14 @@ def check_arguments(arguments: argparse.Namespace) -> Any:
     # Messages must not repeat the options, because they may hold a key.
     if not isinstance(options, dict):
         raise ConfigError("--fallback-options must be a JSON object")
-    if not arguments.fallback_rate > 0:
+    if not 0 < arguments.fallback_rate < math.inf:
         raise ConfigError("--fallback-rate must be greater than 0")
+    service = SERVICE_TO_GEOCODER.get(name.lower())
+    if service is None:
+        known = ", ".join(sorted(SERVICE_TO_GEOCODER))
+        raise ConfigError(f"--fallback {name}: geopy has no such geocoder; it has {known}")
     try:
         options.setdefault("user_agent", "waylog")
-        return get_geocoder_for_service(name)(**options)
+        return service(**options)
     except (GeopyError, TypeError, ValueError) as error:
         raise ConfigError(f"--fallback {name}: {type(error).__name__}: {error}") from None

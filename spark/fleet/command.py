@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any, Final
 
-from waylog.config import DataDirectory
+from waylog.config import ConfigError, DataDirectory
 
 _RESOLUTION_MAX: Final = 15  # of H3
 _EPILOG = """examples:
@@ -79,6 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     from spark.fleet import analyses as fleet
     from spark.history.tools import open_history
 
+    if arguments.first and arguments.last and arguments.first > arguments.last:
+        raise ConfigError(f"--from {arguments.first} is later than --to {arguments.last}")
     reader = open_history(arguments.history)
     dates = fleet.dates_between(reader, arguments.first, arguments.last)
     if arguments.action == "heatmap":

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import signal
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from spark.runtime.checkpoint import check_checkpoint
+from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
     ConfigError,
     DataDirectory,
     check_bootstrap_servers,
+    check_finite,
 )
+from waylog.extras import install_command, is_installed
+from waylog.history.storage_url import check_storage_url
+
+#: Options of `history run` that only Spark has, with their defaults.
+_OF_SPARK: Final = {
+    "source": "python", "jars": "", "packages": "", "master": "local[2]", "checkpoint": None,
+}  # fmt: skip
+#: Spark's forms of a master URL (org.apache.spark.SparkMasterRegex).
+_MASTER: Final = re.compile(r"local(-cluster)?(\[.*\])?|(spark|k8s)://.+|yarn")
 
 _EPILOG = """examples:
   waylog history run                               write the history as fixes arrive
@@ -228,12 +241,43 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.action != "run":
         return
     check_bootstrap_servers(arguments.bootstrap_servers)
+    check_finite(arguments, "--trigger-seconds", "--places-interval")
+    check_finite(arguments, "--compact-interval", "--compact-settled")
     if not (arguments.trigger_seconds > 0 and arguments.places_interval > 0):
         raise ConfigError("--trigger-seconds and --places-interval are more than 0")
     if not (arguments.compact_interval >= 0 and arguments.compact_settled >= 0):
         raise ConfigError("--compact-interval and --compact-settled are at least 0")
+    if arguments.batch_rows < 1:
+        raise ConfigError("--batch-rows is at least 1")
+    check_storage_url("--out", arguments.out, written=True)
+    if arguments.places is not None:
+        check_storage_url("--places", arguments.places, written=True)
     if arguments.engine == "spark":
-        check_checkpoint(arguments.out, arguments.checkpoint)
+        _check_spark(arguments)
+        return
+    for option, value in _OF_SPARK.items():
+        if getattr(arguments, option) != value:
+            raise ConfigError(f"--{option} is for --engine spark; --engine arrow has no use for it")
+
+
+def _check_spark(arguments: argparse.Namespace) -> None:
+    if not is_installed("spark"):
+        raise CommandError(
+            f"the history needs Spark, which is not installed: {install_command('spark')}, or "
+            "choose --engine arrow"
+        )
+    check_checkpoint(arguments.out, arguments.checkpoint)
+    if not _MASTER.fullmatch(arguments.master):
+        raise ConfigError(
+            f"--master {arguments.master}: local[N], spark://HOST:PORT, k8s://URL or yarn is "
+            "expected"
+        )
+    for jar in filter(None, arguments.jars.split(",")):
+        if "://" not in jar and not Path(jar).is_file():
+            raise ConfigError(f"--jars {jar}: there is no such file")
+    for package in filter(None, arguments.packages.split(",")):
+        if package.count(":") != 2:
+            raise ConfigError(f"--packages {package}: GROUP:ARTIFACT:VERSION is expected")
 
 
 def _run(arguments: argparse.Namespace) -> int:

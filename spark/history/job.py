@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark.fixes.log_source import LogOffsets, Watermarks
 from spark.fixes.staging import StagedFile
 from spark.history.files import RECENT_IDS, Committed, HistoryFiles
+from spark.history.job_status import JobStatus
 from spark.history.periodic_compaction import PeriodicCompaction
 from spark.runtime.checkpoint import check_checkpoint
 from spark.runtime.session import DEFAULT_MASTER, close_session, open_session_unless
@@ -86,6 +87,7 @@ class HistoryJob:
         self._on_ready = on_ready
         self._storage = Storage(settings.out)
         self._files = HistoryFiles(self._storage, settings.recent_ids)
+        self._status = JobStatus([Path(self._storage.path)] if self._storage.local else [])
         self._stopping = threading.Event()
         self._new_rows = threading.Event()
         self.total = Committed()
@@ -232,9 +234,14 @@ class HistoryJob:
             packing = threading.Thread(target=upkeep.run, name="upkeep")
             packing.start()
             self._ending.append(packing)
+        if not self._settings.once:
+            threading.Thread(
+                target=self._status.watch, args=(self._stopping,), name="status", daemon=True
+            ).start()
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()
+            self._status.started()
             try:
                 run()
                 if self._settings.once:
@@ -248,6 +255,7 @@ class HistoryJob:
                 failures = 0 if time.monotonic() - started > 60 else failures + 1
                 wait_s = _RESTART_WAIT_S[min(failures, len(_RESTART_WAIT_S) - 1)]
                 logger.error("the stream ended, it starts again: %s", _reason(error))
+                self._status.failed(_reason(error))
                 self._stopping.wait(wait_s)
         if with_places and self._settings.once and not self._stopping.is_set():
             self._write_places(engine)
@@ -277,6 +285,7 @@ class HistoryJob:
         self._on_committed(self._files.commit(landed), time.monotonic() - started)
 
     def _on_committed(self, committed: Committed, seconds: float) -> None:
+        self._status.committed()
         self.total.rows += committed.rows
         self.total.files += committed.files
         self.total.duplicates += committed.duplicates

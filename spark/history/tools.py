@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from waylog.cli import CommandError
+from waylog.config import ConfigError
 from waylog.history.history_reader import HistoryReader
 
 if TYPE_CHECKING:
@@ -161,6 +162,9 @@ def export(arguments: argparse.Namespace) -> int:
     from spark.history.export import WRITERS, devices_of
     from spark.history.export import export as export_tracks
 
+    bounds = [_time_ms(arguments.from_time, -(2**62)), _time_ms(arguments.to_time, 2**62)]
+    if bounds[0] > bounds[1]:
+        raise ConfigError(f"--from {arguments.from_time} is later than --to {arguments.to_time}")
     reader = open_history(arguments.out)
     devices = list(arguments.device)
     for user in arguments.user:
@@ -168,7 +172,6 @@ def export(arguments: argparse.Namespace) -> int:
     if not devices:
         who = f": the history knows no device of {', '.join(arguments.user)}"
         raise CommandError(f"nothing to export{who if arguments.user else ', name a --device'}")
-    bounds = [_time_ms(arguments.from_time, -(2**62)), _time_ms(arguments.to_time, 2**62)]
     with ExitStack() as stack:
         if arguments.file is None:
             stream: IO[bytes] = sys.stdout.buffer

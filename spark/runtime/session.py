@@ -169,6 +169,7 @@ def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict
         # the secret that Spark generates; Python's processes use Unix sockets instead of ports.
         settings["spark.authenticate"] = "true"
         settings["spark.network.crypto.enabled"] = "true"
+        settings["spark.python.daemon.module"] = "spark.runtime.python_daemon"
         settings["spark.python.unix.domain.socket.enabled"] = "true"
         settings["spark.python.unix.domain.socket.dir"] = str(_socket_folder())
     variable, pool = ARROW_MEMORY_POOL

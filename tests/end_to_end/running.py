@@ -108,7 +108,9 @@ def start_platform(
     `files` limits the files that each of its processes may hold open.
     """
     limit = () if files is None else ("sh", "-c", f'ulimit -n {files}; exec "$@"', "sh")
-    listeners = ["--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--kafka", "127.0.0.1:0"]
+    listeners = ["--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0"]
+    if "--bootstrap-servers" not in options:
+        listeners += ["--kafka", "127.0.0.1:0"]
     process = subprocess.Popen(
         [*limit, *WAYLOG, "up", "--data", str(data), *listeners, *options],
         stdout=subprocess.PIPE,

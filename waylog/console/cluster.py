@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
+from waylog.cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, CommandError
 from waylog.console.cluster_admin import (
     FAILURES,
     ClusterAdmin,
@@ -90,6 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one of the actions."""
+    if arguments.action == "reassign":
+        _check_reassign(arguments)
     if arguments.action == "describe":
         return _describe(arguments)
     connect(arguments)
@@ -283,12 +285,31 @@ def _find(words: Sequence[str], partitions: Mapping[Place, PartitionState]) -> l
 # ---------------------------------------------------------------------------------------- reassign
 
 
+def _check_reassign(arguments: argparse.Namespace) -> None:
+    """Raise CommandError for options that others would make useless."""
+    only = "--list" if arguments.list else "--cancel" if arguments.cancel else None
+    given = {
+        "--replication-factor": arguments.replication_factor is not None,
+        "--throttle": arguments.throttle is not None,
+        "--wait": arguments.wait,
+        "--dry-run": arguments.dry_run and arguments.list,
+        "TOPIC[:PARTITION]": bool(arguments.place) and arguments.list,
+    }
+    for option, is_given in given.items():
+        if only and is_given:
+            raise CommandError(f"{only} goes without {option}", EXIT_USAGE)
+    if arguments.cancel and any("=" in word for word in arguments.place):
+        raise CommandError("--cancel takes TOPIC[:PARTITION], without =ID", EXIT_USAGE)
+    if arguments.dry_run and arguments.wait:
+        raise CommandError("--dry-run moves nothing: it goes without --wait", EXIT_USAGE)
+    if arguments.throttle is not None and (arguments.throttle <= 0 or not arguments.wait):
+        raise CommandError("--throttle BYTES is more than 0, and is taken back after --wait")
+
+
 def _reassign(admin: ClusterAdmin, arguments: argparse.Namespace) -> int:
     if arguments.list:
         _list(admin, arguments)
         return EXIT_DONE
-    if arguments.throttle is not None and (arguments.throttle <= 0 or not arguments.wait):
-        raise CommandError("--throttle BYTES is more than 0, and is taken back after --wait")
     partitions = admin.partitions()
     if arguments.cancel:
         moves: dict[Place, list[int] | None] = dict.fromkeys(
@@ -334,12 +355,18 @@ def _move(
     failed = False
     for row in rows:
         error, message = answers.get((row["topic"], row["partition"]), (0, ""))
-        row["refused"] = None if not error else message or reason_of(error)
+        row["refused"] = None if not error else _in_words(error, message)
         failed = failed or error != 0
     print_rows(rows, as_json=arguments.json)
     if arguments.wait and not arguments.cancel:
         _wait(admin, len(moves))
     return EXIT_FAILED if failed else EXIT_DONE
+
+
+def _in_words(error: int, message: str | None) -> str:
+    if error == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+        return "it is not being moved, so there is nothing to cancel"
+    return message or reason_of(error)
 
 
 def _list(admin: ClusterAdmin, arguments: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -204,6 +205,10 @@ def _reset(admin: AdminClient, arguments: argparse.Namespace) -> None:
             "then set its offsets"
         )
     committed = _committed(admin, arguments.group)
+    if not committed and (group is None or group.state == ConsumerGroupState.DEAD):
+        if arguments.all_topics and not arguments.topic:
+            _require_group(admin, arguments.group)
+        print(f"group {arguments.group} has no members and no offsets yet: new", file=sys.stderr)
     consumer = open_consumer(arguments)
     try:
         targets = _targets(consumer, arguments, committed)
@@ -238,6 +243,8 @@ def _targets(
 ) -> dict[_Place, int]:
     """Return the new offset of each partition; raises CommandError."""
     if arguments.file is not None:
+        if arguments.topic or arguments.all_topics:
+            raise CommandError("--file names the partitions: it goes without --topic, --all-topics")
         return {
             place: find_offset(consumer, *place, str(offset))
             for place, offset in _read_file(arguments.file).items()

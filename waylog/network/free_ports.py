@@ -83,14 +83,19 @@ def _lowest_ephemeral() -> int:
     return int(_EPHEMERAL.read_text(encoding="ascii").split()[0])
 
 
-def bound_socket(endpoint: Endpoint) -> socket.socket:
-    """Return a socket that is bound to an address, if nothing listens there; raises PortTaken."""
+def bound_socket(endpoint: Endpoint, *, shared: bool = False) -> socket.socket:
+    """Return a socket that is bound to an address, if nothing listens there; raises PortTaken.
+
+    With `shared` other sockets of this account that share the port may listen (SO_REUSEPORT).
+    """
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     bound: socket.socket | None = None
     try:
         bound = socket.socket(family, socket.SOCK_STREAM)
         # As servers do: connections in TIME_WAIT do not matter.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind((endpoint.host, endpoint.port))

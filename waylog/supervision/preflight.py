@@ -5,13 +5,12 @@ from __future__ import annotations
 import resource
 import shutil
 import sqlite3
-import tempfile
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from waylog.cli import CommandError
 from waylog.config import ConfigError, DataDirectory
+from waylog.folders import check_folder, reason_of
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.reach import connect_admin
 
@@ -20,13 +19,12 @@ FREE_BYTES_MIN: Final = 100 * 1024 * 1024
 #: The files that segments, connections and SQLite take in the smallest platform.
 OPEN_FILES_MIN: Final = 512
 _MIB: Final = 1024 * 1024
-_HISTORY_SCHEMES: Final = frozenset(("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "webhdfs"))
 
 
 def check_data(data: DataDirectory) -> None:
-    """Create the folder if needed, and check its content; raises CommandError."""
+    """Create the folder if needed, and check its content; raises ConfigError and CommandError."""
     root = data.root
-    _check_folder(root, "--data")
+    check_folder(root, "--data")
     free = shutil.disk_usage(root).free
     if free < FREE_BYTES_MIN:
         raise CommandError(
@@ -53,28 +51,9 @@ def check_index(index: Path) -> None:
             return
     except OSError as error:
         raise ConfigError(
-            f"--geo {index}: {_reason(error)}; `waylog geo import FILE.osm.pbf -o INDEX` makes "
+            f"--geo {index}: {reason_of(error)}; `waylog geo import FILE.osm.pbf -o INDEX` makes "
             "one, and without --geo the embedded world is used"
         ) from None
-
-
-def check_history(url: str) -> None:
-    """Raise ConfigError or CommandError for mistakes that can be seen without connecting."""
-    if "://" not in url:
-        _check_folder(Path(url), "--history")
-        return
-    address = urlsplit(url)
-    if address.scheme == "hdfs":
-        raise ConfigError(
-            f"--history {url}: say webhdfs://HOST:9870/PATH, which Spark understands too"
-        )
-    if address.scheme not in _HISTORY_SCHEMES:
-        raise ConfigError(
-            f"--history {url}: a folder, or a URL that begins with "
-            f"{', '.join(sorted(f'{each}://' for each in _HISTORY_SCHEMES))}, is expected"
-        )
-    if address.scheme != "file" and not address.netloc:
-        raise ConfigError(f"--history {url}: the URL names no bucket or host")
 
 
 def check_cluster(bootstrap_servers: str) -> None:
@@ -83,18 +62,6 @@ def check_cluster(bootstrap_servers: str) -> None:
         connect_admin(bootstrap_servers, client_id="waylog-up")
     except LogUnreachable as error:
         raise CommandError(str(error)) from None
-
-
-def _check_folder(folder: Path, option: str) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return
-    except OSError as error:
-        raise CommandError(
-            f"{option} {folder}: nothing can be written there ({_reason(error)}); choose another "
-            "folder, or give this account the right to write"
-        ) from None
 
 
 def _check_users(path: Path) -> None:
@@ -113,9 +80,3 @@ def _check_users(path: Path) -> None:
             f"{path} is not an intact database of users ({found}); put a copy back, or move it "
             "away and add the users again"
         )
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, FileExistsError | NotADirectoryError):
-        return "it is a file, not a folder"
-    return (error.strerror or str(error)).lower()

@@ -459,7 +459,7 @@ class Supervisor:
         state = {
             name: {
                 "pid": process.pid,
-                "ready": process.is_ready,
+                "ready": process.is_ready and not process.status.startswith("not ready"),
                 "status": process.status,
                 "restarts": process.restarts,
                 "argv": list(process.spec.argv),

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import errno
 import fcntl
 import logging
 import os
 import shlex
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
-from waylog.cli import EXIT_DONE, CommandError, check_words
+from waylog.cli import EXIT_DONE, CommandError, check_words, parse_words
 from waylog.config import (
     DEFAULT_HTTP,
     DEFAULT_MQTT,
@@ -29,14 +28,14 @@ from waylog.config import (
     local_url,
     parse_endpoint,
 )
-from waylog.extras import install_command, is_installed
+from waylog.history.storage_url import check_storage_url
 from waylog.kafka.errors import error_text
 from waylog.network.free_ports import FreePorts, PortTaken
-from waylog.network.listeners import listener_of
 from waylog.network.local_accounts import ALL, SELF, parse_local_accounts
 from waylog.private_files import make_private, temporary_folder
 from waylog.supervision import preflight
 from waylog.supervision.broker_processes import BrokerProcesses
+from waylog.supervision.listening_check import describe_taken
 from waylog.supervision.output_audience import is_readable_by_others
 from waylog.supervision.reserved_ports import ReservedPorts
 from waylog.supervision.supervisor import ProcessSpec, StartError, Supervisor
@@ -44,6 +43,18 @@ from waylog.supervision.supervisor import ProcessSpec, StartError, Supervisor
 DEMO_USER: Final = "demo"
 _WAYLOG: Final = (sys.executable, "-m", "waylog.cli")
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
+_PLACES_INTERVAL_S: Final = 300
+#: What `waylog up` decides itself, by the command that would be told otherwise: names of argparse.
+_DECIDED_HERE: Final = {
+    "gateway": (
+        *("bootstrap_servers", "http", "mqtt", "users", "data", "history", "open", "relay", "edge"),
+        *("workers_share_port", "mqtt_workers", "mqtt_worker"),
+    ),
+    "resolver": (
+        *("bootstrap_servers", "geo", "action", "from_earliest", "from_offset", "from_date"),
+    ),
+    "history": ("bootstrap_servers", "out", "once", "places_interval"),
+}
 
 _EXAMPLES: Final = """examples:
   waylog up                                  broker, gateway, resolver, history; data in ./data
@@ -68,14 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--mqtt", default=DEFAULT_MQTT, metavar="H:P", help="MQTT listener (default %(default)s)")
     add(
         "--kafka",
-        default=DEFAULT_KAFKA,
         metavar="H:P",
-        help="broker's listener (default %(default)s)",
+        help=f"broker's listener (default {DEFAULT_KAFKA})",
     )
     add(
         "--brokers",
         type=int,
-        default=1,
         metavar="N",
         help="broker processes (default 1); with 3, every record is on all three",
     )
@@ -148,9 +157,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--places-interval",
         type=int,
-        default=300,
         metavar="S",
-        help="seconds between two searches for favourite places (default 300)",
+        help=f"seconds between two searches for favourite places (default {_PLACES_INTERVAL_S})",
     )
     add(
         "--encrypt-values",
@@ -164,7 +172,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run until SIGINT or SIGTERM, then stop everything."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
-    if min(arguments.brokers, arguments.gateway_workers, arguments.resolvers) < 1:
+    counts = (arguments.gateway_workers, arguments.resolvers)
+    if min(counts) < 1 or (arguments.brokers is not None and arguments.brokers < 1):
         raise ConfigError("--brokers, --gateway-workers and --resolvers must be at least 1")
     data = DataDirectory(arguments.data) if arguments.data else DataDirectory.default()
     _check(arguments, data)
@@ -183,25 +192,43 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace, data: DataDirectory) -> None:
     """Raise ConfigError or CommandError for mistakes, before anything starts."""
+    _check_contradictions(arguments)
     _check_local_accounts(arguments)
     preflight.check_limits()
     preflight.check_data(data)
     if arguments.geo is not None:
         preflight.check_index(arguments.geo)
     if not arguments.no_history:
-        preflight.check_history(arguments.history or str(data.history))
-    if arguments.bootstrap_servers:
+        check_storage_url("--history", arguments.history or str(data.history), written=True)
+    if arguments.bootstrap_servers is not None:
         preflight.check_cluster(arguments.bootstrap_servers)
+
+
+def _check_contradictions(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError for options that others would make useless."""
+    if arguments.bootstrap_servers is not None:
+        for option, value in (
+            ("--brokers", arguments.brokers),
+            ("--kafka", arguments.kafka),
+            ("--local-accounts", arguments.local_accounts),
+        ):
+            if value is not None:
+                raise ConfigError(
+                    f"{option} is for the brokers that `waylog up` starts; it starts none with "
+                    "--bootstrap-servers"
+                )
+    if arguments.no_history:
+        for option, given in (
+            ("--history-options", arguments.history_options),
+            ("--places-interval", arguments.places_interval is not None),
+        ):
+            if given:
+                raise ConfigError(f"{option} is for the history job; --no-history starts none")
 
 
 def _check_local_accounts(arguments: argparse.Namespace) -> None:
     if arguments.local_accounts is None:
         return
-    if arguments.bootstrap_servers:
-        raise ConfigError(
-            "--local-accounts is for the brokers that `waylog up` starts; it starts none with "
-            "--bootstrap-servers"
-        )
     text = ",".join(arguments.local_accounts)
     if not text.strip(", "):
         raise ConfigError(f"--local-accounts: a list is expected, `{SELF}` or `{ALL}`")
@@ -261,16 +288,21 @@ def _settle(ports: FreePorts, option: str, text: str) -> Endpoint:
     try:
         return ports.settle(endpoint)
     except PortTaken as error:
-        owner = listener_of(endpoint.port) if error.errno == errno.EADDRINUSE else None
-        who = f", by {owner}" if owner else ""
-        raise CommandError(
-            f"cannot listen on {endpoint}: {(error.strerror or '').lower()}{who}; "
-            f"{option} HOST:PORT chooses another address"
-        ) from None
+        raise CommandError(describe_taken(option, endpoint, error)) from None
 
 
-def _checked(spec: ProcessSpec) -> argparse.Namespace:
-    return check_words(spec.argv[len(_WAYLOG) :])
+def _checked(spec: ProcessSpec, plain: ProcessSpec) -> argparse.Namespace:
+    """Check a process's words, also against those without the words of --...-options."""
+    words, plain_words = spec.argv[len(_WAYLOG) :], plain.argv[len(_WAYLOG) :]
+    arguments = check_words(words)
+    command = words[0]
+    decided = parse_words(plain_words)
+    for name in _DECIDED_HERE.get(command, ()):
+        if getattr(arguments, name) != getattr(decided, name):
+            raise ConfigError(
+                f"--{command}-options: `waylog up` decides about --{name.replace('_', '-')} itself"
+            )
+    return arguments
 
 
 @dataclass(frozen=True)
@@ -301,18 +333,13 @@ class _Platform:
         http = _settle(ports, "--http", arguments.http)
         mqtt = _settle(ports, "--mqtt", arguments.mqtt)
         brokers = None
-        if not arguments.bootstrap_servers:
-            first = _settle(ports, "--kafka", arguments.kafka)
+        if arguments.bootstrap_servers is None:
+            first = _settle(ports, "--kafka", arguments.kafka or DEFAULT_KAFKA)
             accounts = ",".join(arguments.local_accounts or [SELF])
             brokers = BrokerProcesses.plan(
-                data.broker, first, arguments.brokers, ports, data.metrics_token, accounts
+                data.broker, first, arguments.brokers or 1, ports, data.metrics_token, accounts
             )
         history = None if arguments.no_history else arguments.history or str(data.history)
-        if history is not None and not is_installed("spark"):
-            raise CommandError(
-                "the history needs Spark, which is not installed: "
-                f"{install_command('spark')}, or start with --no-history"
-            )
         return cls(
             data=data,
             http=http,
@@ -327,7 +354,11 @@ class _Platform:
             gateway_options=tuple(_gateway_options(arguments)),
             history=history,
             history_options=tuple(_words("--history-options", arguments.history_options)),
-            places_interval_s=arguments.places_interval,
+            places_interval_s=(
+                _PLACES_INTERVAL_S
+                if arguments.places_interval is None
+                else arguments.places_interval
+            ),
             gateway_workers=arguments.gateway_workers,
             resolvers=arguments.resolvers,
             open=arguments.open,
@@ -335,14 +366,14 @@ class _Platform:
 
     def check(self, ports: FreePorts) -> None:
         """Raise ConfigError or CommandError for options that a process would refuse later."""
-        gateway, *others = [self._gateway(1), self._geo(), self._resolver(1)]
+        plain = replace(self, gateway_options=(), resolver_options=(), history_options=())
+        gateway = _checked(self._gateway(1), plain._gateway(1))
+        _checked(self._geo(), plain._geo())
+        _checked(self._resolver(1), plain._resolver(1))
         if self.history is not None:
-            others.append(self._history_job(self.history))
-        mqtts = _checked(gateway).mqtts
-        if mqtts and parse_endpoint(mqtts).port:
-            _settle(ports, "--mqtts", mqtts)
-        for spec in others:
-            _checked(spec)
+            _checked(self._history_job(self.history), plain._history_job(self.history))
+        if gateway.mqtts and parse_endpoint(gateway.mqtts).port:
+            _settle(ports, "--mqtts", gateway.mqtts)
 
     async def run(self) -> None:
         """Start in order, print the ready line, wait for the signal, stop in reverse order."""

@@ -365,8 +365,8 @@ def _read(
                     {"producer_id": each.producer_id, "first_offset": each.first_offset}
                     for each in transactions
                 ]
-    except errors.OffsetOutOfRange as error:
-        code = error.code
+    except (errors.OffsetOutOfRange, errors.CorruptMessage) as error:
+        code = error.code  # the log has reported damage already
     except errors.BrokerError as error:
         logger.error("%s cannot be read: %s", partition, error)
         code = error.code

@@ -120,6 +120,10 @@ class ReplicatedPartition(Partition):
         self._leave_role()
         control = self._control
         self.leader_epoch = image.leader_epoch
+        try:
+            self.log.continue_behind_acknowledged()
+        except errors.KafkaStorageError as error:
+            control.storage_failed(self, error)
         self.leader = PartitionLeader(
             control.node_id,
             image,

@@ -107,6 +107,8 @@ def _defaults(config: BrokerConfig) -> LogConfig:
 
 
 def _make_partition(topic: Topic, index: int, log: Log) -> Partition:
+    # Nobody else has what this log has lost.
+    log.continue_behind_acknowledged()
     return Partition(topic.name, index, log)
 
 

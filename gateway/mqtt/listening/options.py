@@ -38,6 +38,12 @@ _SHARES: Final = (
     ),
 )
 
+#: What is of no use without a listener.
+_OF_THE_LISTENER: Final = (
+    *("--mqtts", "--mqtt-keep-alive", "--mqtt-map", "--mqtt-worker"),
+    *("--mqtt-other-server", "--mqtt-moved-to"),
+)
+
 
 @dataclass(frozen=True)
 class MqttOptions:
@@ -138,12 +144,11 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
         raise ConfigError("--tls-certificate and --tls-key go together")
     if arguments.mqtts and not arguments.tls_certificate:
         raise ConfigError("--mqtts needs --tls-certificate and --tls-key")
+    _check_needed(arguments)
     try:
         mapping = tuple(map(parse_rule, arguments.mqtt_map))
     except ValueError as error:
         raise ConfigError(f"--mqtt-map: {error}") from error
-    if arguments.tls_client_crl and not arguments.tls_client_ca:
-        raise ConfigError("--tls-client-crl needs --tls-client-ca")
     if arguments.mqtt_keep_alive is not None and not 0 < arguments.mqtt_keep_alive <= 0xFFFF:
         raise ConfigError("--mqtt-keep-alive must be 1 to 65535 s")
     for name, _, _ in _SHARES:
@@ -177,12 +182,48 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
     )
 
 
+def _check_needed(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError for an option that would be ignored without another one."""
+    if arguments.tls_client_crl and not arguments.tls_client_ca:
+        raise ConfigError("--tls-client-crl needs --tls-client-ca")
+    if arguments.tls_client_ca and not arguments.tls_certificate:
+        raise ConfigError("--tls-client-ca needs --mqtts, --tls-certificate and --tls-key")
+    if arguments.mqtt == "none":
+        for option in _OF_THE_LISTENER:
+            if getattr(arguments, option[2:].replace("-", "_")):
+                raise ConfigError(f"{option} needs --mqtt, which is none")
+    if arguments.mqtt_other_server is not None and arguments.mqtt_moved_to is not None:
+        raise ConfigError(
+            "--mqtt-moved-to sends everybody away: it goes without --mqtt-other-server"
+        )
+    for option in ("--mqtt-other-server", "--mqtt-moved-to"):
+        hosts = getattr(arguments, option[2:].replace("-", "_"))
+        if hosts is not None:
+            _check_hosts(option, hosts)
+
+
+def _check_hosts(option: str, hosts: str) -> None:
+    """Check a Server Reference (MQTT 5, 4.11): HOST or HOST:PORT, several with spaces between."""
+    words = hosts.split()
+    try:
+        named = [word for word in words if ":" in word and not word.endswith("]")]
+        if words and all(not word.startswith(":") and parse_endpoint(word).port for word in named):
+            return
+    except ConfigError:
+        pass
+    raise ConfigError(
+        f"{option} {hosts!r}: HOST or HOST:PORT is expected, several with spaces between"
+    )
+
+
 def check(options: MqttOptions) -> None:
     """Check that the TLS files can be used; raises ConfigError."""
     from gateway.mqtt.listening.tls import server_context
 
     if options.certificate is not None and options.key is not None:
         server_context(options.certificate, options.key, options.client_ca, options.client_crl)
+        if options.tls is None:
+            raise ConfigError("--tls-certificate and --tls-key need --mqtts, the address for them")
 
 
 def within_machine(settings: Settings) -> Settings:

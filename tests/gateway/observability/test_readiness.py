@@ -152,3 +152,21 @@ async def test_a_full_disk_is_answered_soon_and_all_goes_on_when_there_is_room(
         gateway.close()
         broker.stop()
     assert "Traceback" not in "".join(broker.output) + gateway.process.output
+
+
+async def test_a_history_without_room_is_named_and_keeps_no_request_from_being_served(
+    disk: SmallDisk, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "gateway").mkdir()
+    history = ("--history", str(disk.folder))
+    gateway = Gateway(tmp_path / "gateway", broker.bootstrap_servers, *history)
+    try:
+        assert await readiness(gateway) == (200, {"status": "ready"})
+        disk.fill()
+        status, body = await readiness(gateway)
+        assert (status, body["status"]) == (200, "ready")
+        assert f"no room left in {disk.folder}" in body["others"]["history"]
+        disk.free()
+        assert await readiness(gateway) == (200, {"status": "ready"})
+    finally:
+        gateway.close()

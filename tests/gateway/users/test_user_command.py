@@ -147,6 +147,38 @@ def test_rights_are_given_listed_and_taken(
     store.close()
 
 
+def test_a_limit_that_is_not_named_stays_and_without_options_all_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    users = f"--users={tmp_path / 'users.db'}"
+    of(capsys, "user", "add", "ada", users)
+    of(capsys, "user", "limit", "ada", "--fixes-per-minute=60", users)
+    of(capsys, "user", "limit", "ada", "--devices=3", users)
+    assert main(["user", "limit", "ada", users]) == 0
+    assert capsys.readouterr().out == "ada may send; fixes a minute: 60; devices: 3\n"
+    both = {"user": "ada", "fixes_per_minute": 60, "devices": 3, "may_send": True}
+    assert of(capsys, "user", "limit", "ada", users) == both
+    looking = of(capsys, "user", "limit", "ada", "--look-only", "--devices=none", users)
+    assert looking == both | {"may_send": False, "devices": None}
+    with pytest.raises(SystemExit):
+        main(["user", "limit", "ada", "--devices=many", users])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["key", "ada"], ["friend", "ada", "bob"], ["allow", "ada", "publish", "plant/#"]],
+    ids=lambda words: words[0],
+)
+def test_what_is_not_there_cannot_be_taken_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    users = f"--users={tmp_path / 'users.db'}"
+    for name in ("ada", "bob"):
+        of(capsys, "user", "add", name, users)
+    assert main(["user", *words, "--remove", users]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_a_friendship_begins_now_or_when_it_is_said_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,6 +249,8 @@ def test_an_invitation_is_a_link_that_sets_up_owntracks(
     assert {"mode": 0, "host": "h", "port": 8883, "tls": True}.items() <= over_mqtt[
         "settings"
     ].items()
+    assert main(["device", "invite", "ada/phone", "--url=http://h", "--tls", users]) == 1
+    assert "--tls is for --mqtt" in capsys.readouterr().err
     assert main(["device", "invite", "ada/phone", users]) == 0
     assert len(capsys.readouterr().out.splitlines()) > 30
     of(capsys, "device", "revoke", "ada/phone", users)
@@ -235,6 +269,12 @@ def test_a_card_has_a_name_and_a_face(tmp_path: Path, capsys: pytest.CaptureFixt
     assert card is not None
     assert (card["name"], base64.b64decode(card["face"])) == ("Ada", face.read_bytes())
     store.close()
+    assert capsys.readouterr().out == "ada/phone: name Ada, face set\n"
+    told = of(capsys, "device", "card", "ada/phone", "--name=Ada L.", users)
+    assert told == {"device": "ada/phone", "name": "Ada L.", "face": True}
+    assert of(capsys, "device", "card", "ada/phone", users) == told
+    assert main(["device", "card", "ada/watch", users]) == 0
+    assert capsys.readouterr().out == "ada/watch: name not set, face not set\n"
     face.write_bytes(b"no picture")
     assert main(["device", "card", "ada/phone", f"--face={face}", users]) == 1
     face.write_bytes(b"\xff\xd8\xff" + bytes(200_000))

@@ -20,6 +20,8 @@ def test_the_best_place_is_printed_first(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_nothing_found_is_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["geo", "search", "zzzqqq"]) == 1
-    assert capsys.readouterr().out == ""
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("nothing is called 'zzzqqq' in the embedded world")
     assert main(["geo", "search", "--limit", "0", "Vaduz"]) == 1
     assert "--limit" in capsys.readouterr().err

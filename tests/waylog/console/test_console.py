@@ -112,7 +112,11 @@ def test_a_groups_offsets_are_set_anew_and_its_lag_is_shown(terminal: Terminal, 
     reset = ("groups", "reset", group, "--topic", topic)
     assert terminal.rows(*reset, "--to", "2", "--dry-run")[0]["after"] == 2
     assert "there is no" in terminal.run("groups", "describe", group, status=1)
-    terminal.run(*reset, "--to", "2")
+    nobody = terminal.run("groups", "reset", group, "--all-topics", "--to", "2", status=1)
+    assert f"there is no consumer group {group}" in nobody
+    said = terminal.run(*reset, "--to", "2")
+    assert f"group {group} has no members and no offsets yet: new" in said
+    assert "new" not in terminal.run(*reset, "--to", "2")
     assert terminal.rows("groups", "describe", group)[0] == {
         "topic": topic, "partition": 0, "committed": 2, "end": 3, "lag": 1,
     }  # fmt: skip
@@ -273,6 +277,7 @@ def test_offsets_are_kept_in_a_file_and_set_again(
     kept.write_text(f"{topic},0,3\n")
     rows = terminal.rows(*reset, "--file", str(kept), "--dry-run")
     assert rows == [{"topic": topic, "partition": 0, "before": 2, "after": 3}]
+    assert "--file names the" in terminal.run(*reset, "--file", str(kept), "--all-topics", status=1)
     kept.write_text("nonsense\n")
     assert "line 1" in terminal.run(*reset, "--file", str(kept), status=1)
     assert "which topics" in terminal.run(*reset, "--to", "end", status=1)

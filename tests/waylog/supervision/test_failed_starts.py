@@ -22,6 +22,7 @@ import pytest
 import trustme
 
 from gateway.users.database import UserStore
+from tests.ports import reserved_ports
 
 LIMIT_S: Final = 45.0
 _AT_ONCE: Final = 3
@@ -46,6 +47,7 @@ class Mistake(NamedTuple):
 
 
 _UP: Final = "up --http 127.0.0.1:0 --mqtt 127.0.0.1:0 --kafka 127.0.0.1:0 "
+_GATEWAY: Final = "gateway --open --http 127.0.0.1:0 --mqtt 127.0.0.1:0 "
 _NOBODY: Final = r"no Kafka broker answers at 127\.0\.0\.1:\d+: connection refused; is `waylog up`"
 _LIST: Final = r"--bootstrap-servers nonsense: HOST:PORT,HOST:PORT... is expected"
 
@@ -57,16 +59,20 @@ MISTAKES: Final = (
     Mistake("geo info {file}", _USAGE, r"waylog geo info: error: unrecognized arguments"),
     Mistake("user", _USAGE, r"waylog user: error: .*required: ACTION"),
     # waylog up
-    Mistake(_UP + "--data {new} --bootstrap-servers {closed}", _FAILED, _NOBODY),
-    Mistake(_UP + "--data {new} --bootstrap-servers nonsense", _USAGE, _LIST),
     Mistake(
-        _UP + "--data {new} --bootstrap-servers {silent}",
+        "up --http 127.0.0.1:0 --mqtt 127.0.0.1:0 --data {new} --bootstrap-servers {closed}",
+        _FAILED,
+        _NOBODY,
+    ),
+    Mistake("up --data {new} --bootstrap-servers nonsense", _USAGE, _LIST),
+    Mistake(
+        "up --data {new} --bootstrap-servers {silent}",
         _FAILED,
         r"accepts connections and says nothing; is that the port of a Kafka broker\?",
     ),
     Mistake(_UP + "--data {new} --geo /typo", _USAGE, r"--geo /typo: no such file.*geo import"),
-    Mistake(_UP + "--data {file}", _FAILED, r"--data \S+: nothing can be written there .* a file"),
-    Mistake(_UP + "--data /proc/x", _FAILED, r"--data /proc/x: nothing can be written there"),
+    Mistake(_UP + "--data {file}", _USAGE, r"--data \S+: nothing can be written there .* a file"),
+    Mistake(_UP + "--data /proc/x", _USAGE, r"--data /proc/x: nothing can be written there"),
     Mistake(
         _UP + "--data {damaged}", _FAILED, r"users.db is not an intact database .* put a copy back"
     ),
@@ -78,9 +84,51 @@ MISTAKES: Final = (
     Mistake("up --data {new} --http nonsense", _USAGE, r"HOST:PORT is expected"),
     Mistake(_UP + "--data {new} --history ftp://x/y", _USAGE, r"--history ftp://x/y: a folder, or"),
     Mistake(_UP + "--data {new} --history s3://", _USAGE, r"--history s3://: .*no bucket"),
-    Mistake(_UP + "--data {new} --history {file}", _FAILED, r"--history \S+: nothing can be"),
+    Mistake(_UP + "--data {new} --history {file}", _USAGE, r"--history \S+: nothing can be"),
     Mistake(_UP + "--data {new} --brokers 0", _USAGE, r"must be at least 1"),
     Mistake(_UP + "--data {new} --gateway-options '\"'", _USAGE, r"--gateway-options: No closing"),
+    # Options that contradict each other
+    Mistake(
+        "up --data {new} --bootstrap-servers {closed} --brokers 3",
+        _USAGE,
+        r"--brokers is for the brokers that `waylog up` starts; it starts none with --bootstrap",
+    ),
+    Mistake(
+        "up --data {new} --bootstrap-servers {closed} --kafka 127.0.0.1:0",
+        _USAGE,
+        r"--kafka is for the brokers that",
+    ),
+    Mistake(
+        "up --data {new} --bootstrap-servers {closed} --local-accounts self",
+        _USAGE,
+        r"--local-accounts is for the brokers that",
+    ),
+    Mistake("up --data {new} --bootstrap-servers=", _USAGE, r"--bootstrap-servers : HOST:PORT"),
+    Mistake(
+        _UP + "--data {new} --no-history --history-options='--engine arrow'",
+        _USAGE,
+        r"--history-options is for the history job; --no-history starts none",
+    ),
+    Mistake(
+        _UP + "--data {new} --no-history --places-interval 60",
+        _USAGE,
+        r"--places-interval is for the history job",
+    ),
+    Mistake(
+        _UP + "--data {new} --gateway-options='--http 127.0.0.1:1'",
+        _USAGE,
+        r"--gateway-options: `waylog up` decides about --http itself",
+    ),
+    Mistake(
+        _UP + "--data {new} --resolver-options=--from-earliest",
+        _USAGE,
+        r"--resolver-options: `waylog up` decides about --from-earliest itself",
+    ),
+    Mistake(
+        _UP + "--data {new} --history-options=--once",
+        _USAGE,
+        r"--history-options: `waylog up` decides about --once itself",
+    ),
     # Options that its processes would refuse are refused before any of them starts
     Mistake(
         _UP + "--data {new} --no-history --resolver-options='--movment 3'",
@@ -157,8 +205,8 @@ MISTAKES: Final = (
     Mistake(
         "broker --config {properties} --override log.dirs={new} "
         "--override listeners=PLAINTEXT://{silent}",
-        _FAILED,
-        r"the broker cannot start: cannot listen on 127\.0\.0\.1:\d+: address already in use$",
+        _USAGE,
+        r"cannot listen on 127\.0\.0\.1:\d+: address already in use, by .*listeners \(PLAINTEXT\)",
     ),
     Mistake(
         "broker --config {properties} --override log.dirs={file}", _FAILED, r"/file: File exists$"
@@ -168,6 +216,22 @@ MISTAKES: Final = (
     ),
     Mistake("gateway --mqtt none --bootstrap-servers nonsense", _USAGE, _LIST),
     Mistake("gateway --trusted-proxy x", _USAGE, r"--trusted-proxy: 'x' does not appear to be"),
+    Mistake("gateway --users {new}", _USAGE, r"no database of users .*`waylog user add NAME --cr"),
+    Mistake(_GATEWAY + "--http {silent}", _USAGE, r"cannot listen on \S+: address already in use"),
+    Mistake(_GATEWAY + "--mqtt {silent}", _USAGE, r"already in use, by .*; --mqtt HOST:PORT"),
+    Mistake(_GATEWAY + "--http {free} --mqtt {free}", _USAGE, r"--http and --mqtt both want 127"),
+    Mistake(
+        _GATEWAY + "--mqtts {silent} --tls-certificate {certificate} --tls-key {key}",
+        _USAGE,
+        r"already in use, by .*; --mqtts HOST:PORT chooses another",
+    ),
+    Mistake(_GATEWAY + "--http no.invalid:1", _USAGE, r"--http no.invalid:1: the name of a host"),
+    Mistake(_GATEWAY + "--data {file}", _USAGE, r"--data \S+: nothing can be written there"),
+    Mistake(_GATEWAY + "--views {file}", _USAGE, r"--views \S+: nothing can be written there"),
+    Mistake("resolver --from-earliest --bootstrap-servers {closed}", _FAILED, _NOBODY),
+    Mistake("resolver compare --topic t --bootstrap-servers {closed}", _FAILED, _NOBODY),
+    Mistake("resolver --from-earliest --topic a/b", _USAGE, r"--topic 'a/b': letters, digits"),
+    Mistake("resolver --from-earliest --renew", _USAGE, r"--renew is for the resolver at work"),
     Mistake("resolver --geo /typo", _USAGE, r"/typo: there is no such index"),
     Mistake("resolver --geo {file}", _USAGE, r"file: not a geocoding index"),
     Mistake(
@@ -176,7 +240,9 @@ MISTAKES: Final = (
     Mistake("resolver --bootstrap-servers nonsense", _USAGE, _LIST),
     Mistake("bridge --mqtt nonsense", _USAGE, r"HOST:PORT is expected"),
     Mistake(
-        "bridge --mqtt {closed} --password-file /typo", _USAGE, r"--password-file /typo: No such"
+        "bridge --mqtt {closed} --user a --password-file /typo",
+        _USAGE,
+        r"--password-file /typo: No such",
     ),
     Mistake("bridge --mqtt {closed} --tls --tls-ca /typo", _USAGE, r"--tls-ca /typo: No such file"),
     Mistake(
@@ -188,7 +254,7 @@ MISTAKES: Final = (
         "bridge --mqtt {closed} --tls --tls-ca {file}", _USAGE, r"--tls-ca \S+: it is not in PEM"
     ),
     Mistake("geo serve --index /typo", _USAGE, r"/typo: there is no such index"),
-    Mistake("geo serve --listen {silent}", _FAILED, r"cannot listen on .*in use"),
+    Mistake("geo serve --listen {silent}", _USAGE, r"cannot listen on .*in use"),
     Mistake("geo import /typo.osm.pbf -o {new}", _FAILED, r"/typo.osm.pbf: there is no such file"),
     Mistake("geo reverse 95 0", _FAILED, r"latitude must be between -90 and 90"),
     Mistake("geo reverse --batch /typo", _FAILED, r"/typo: No such file"),
@@ -199,9 +265,15 @@ MISTAKES: Final = (
         _FAILED,
         r"127\.0\.0\.1:\d+: the log did not answer",
     ),
-    Mistake("history run --out ftp://x", _USAGE, r"ftp://x: cannot be opened"),
+    Mistake("history run --out ftp://x", _USAGE, r"--out ftp://x: a folder, or a URL that"),
     Mistake("history export --user ada --out /typo", _FAILED, r"/typo: there is no history"),
     Mistake("fleet heatmap --resolution 16", _USAGE, r"argument --resolution: 16: 0 to 15 is"),
+    Mistake(
+        "history export --user a --from 2026-05-02 --to 2026-05-01",
+        _USAGE,
+        r"--from 2026-05-02 is later than --to 2026-05-01",
+    ),
+    Mistake("fleet gaps --from 2026-05-02 --to 2026-05-01", _USAGE, r"is later than --to"),
     Mistake("fleet gaps --from typo", _USAGE, r"--from: typo: a date is expected, as in"),
     Mistake("places show --places /typo", _FAILED, r"/typo: there are no places yet"),
     Mistake("places run --once --history /typo --out {new}", _FAILED, r"/typo: there is no hist"),
@@ -248,6 +320,9 @@ MISTAKES: Final = (
     Mistake("consume t --bootstrap-servers {closed}", _FAILED, _NOBODY),
     Mistake("consume t --share s --from beginning", _USAGE, r"it goes without --from"),
     Mistake("groups list --bootstrap-servers {closed}", _FAILED, _NOBODY),
+    Mistake("cluster reassign --list t", _USAGE, r"--list goes without TOPIC\[:PARTITION\]"),
+    Mistake("cluster reassign --list --wait", _USAGE, r"--list goes without --wait"),
+    Mistake("cluster reassign --cancel t:0=1", _USAGE, r"--cancel takes TOPIC"),
     Mistake("cluster describe --bootstrap-servers {closed}", _FAILED, _NOBODY),
 )
 
@@ -301,6 +376,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     with socket.socket() as closed, socket.create_server(("127.0.0.1", 0)) as silent:
         closed.bind(("127.0.0.1", 0))  # taken, but not listening
         yield {
+            "free": f"127.0.0.1:{reserved_ports(1)[0]}",
             "closed": f"127.0.0.1:{closed.getsockname()[1]}",
             "silent": f"127.0.0.1:{silent.getsockname()[1]}",
             "file": str(folder / "file"),

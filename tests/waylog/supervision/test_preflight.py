@@ -7,10 +7,12 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+import trustme
 
 from tests.small_disk import small_disk
 from waylog.cli import CommandError, check_words
 from waylog.config import ConfigError, DataDirectory
+from waylog.history.storage_url import check_storage_url
 from waylog.supervision import preflight
 
 
@@ -61,7 +63,7 @@ def test_too_few_open_files_are_refused(
     "url", ["s3://bucket/x", "s3a://bucket/x", "webhdfs://h:1/x", "file:///tmp/x", "gs://b"]
 )
 def test_a_history_elsewhere_is_taken(url: str) -> None:
-    preflight.check_history(url)
+    check_storage_url("--history", url)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_a_history_elsewhere_is_taken(url: str) -> None:
 )
 def test_a_history_that_nothing_can_open_is_refused(url: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        preflight.check_history(url)
+        check_storage_url("--history", url)
 
 
 def test_an_index_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
@@ -112,6 +114,40 @@ def test_an_index_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ("gateway --tls-client-crl /none", "--tls-client-crl needs --tls-client-ca"),
         ("gateway --mqtt-keep-alive 0", "--mqtt-keep-alive must be 1 to 65535"),
         ("gateway --mqtt-map nonsense", "--mqtt-map: "),
+        ("gateway --mqtts :0 --tls-certificate {pem} --tls-key {key} --mqtt none", "needs --mqtt,"),
+        ("gateway --tls-certificate {pem} --tls-key {key}", "need --mqtts, the address"),
+        ("gateway --tls-client-ca {pem}", "--tls-client-ca needs --mqtts, --tls-cert"),
+        ("gateway --mqtt none --mqtt-keep-alive 9", "--mqtt-keep-alive needs --mqtt, which is"),
+        ("gateway --mqtt-other-server a:b", "--mqtt-other-server 'a:b': HOST or HOST:PORT"),
+        ("gateway --mqtt-moved-to=", "--mqtt-moved-to '': HOST or HOST:PORT"),
+        ("gateway --mqtt-moved-to a --mqtt-other-server b", "goes without --mqtt-other-server"),
+        ("gateway --append-timeout inf", "--append-timeout must be more than 0"),
+        ("gateway --geo-url nonsense", "--geo-url nonsense: http"),
+        ("gateway --history ftp://h/x", "gateway: --history ftp://h/x: a folder, or"),
+        ("gateway --places hdfs://h/x", "gateway: --places hdfs://h/x: say webhdfs"),
+        ("gateway --resolver-group=", "--resolver-group '': a name"),
+        ("gateway --relay /none/socket", "--relay /none/socket: there is no folder /none"),
+        ("gateway --edge /none/socket", "--edge /none/socket: there is no folder /none"),
+        ("gateway --edge {pem}", "--edge .*: it is a file, not a socket"),
+        ("bridge --mqtt h:1 --filter a/#/b", "--filter 'a/#/b' is not a topic filter"),
+        ("bridge --mqtt h:1 --share a/b", "--share 'a/b': a name without"),
+        ("bridge --mqtt h:1 --client-id=", "--client-id '': a name"),
+        ("bridge --mqtt h:0", "--mqtt h:0: the port of the cluster"),
+        ("bridge --mqtt h:1 --password-file {pem}", "--password-file needs --user"),
+        ("resolver --group=", "--group '': a name"),
+        ("resolver --movement-threshold inf", "--movement-threshold inf: a finite number"),
+        ("resolver --fallback-wait -1", "--fallback-wait is at least 0"),
+        ("resolver --fallback-rate 5", "--fallback-rate needs --fallback"),
+        ("resolver --restart", "--restart is for resolving again"),
+        ("resolver --fallback photo", "geopy has no such geocoder; it has .*, photon, "),
+        ("history run --trigger-seconds inf", "--trigger-seconds inf: a finite number"),
+        ("history run --out {folder} --batch-rows 0", "--batch-rows is at least 1"),
+        ("history run --out {pem}", "--out .*: nothing can be written there .*it is a file"),
+        ("history run --out {folder} --places ftp://x/y", "--places ftp://x/y: a folder, or"),
+        ("history run --out {folder} --master nonsense", "--master nonsense: local"),
+        ("history run --out {folder} --jars /none", "--jars /none: there is no such file"),
+        ("history run --out {folder} --packages a:b", "--packages a:b: GROUP:ARTIFACT:VER"),
+        ("history run --out {folder} --engine arrow --jars {pem}", "--jars is for --engine spark"),
         ("resolver --bootstrap-servers nonsense", "resolver: --bootstrap-servers nonsense"),
         ("resolver --movement-threshold -1", "--movement-threshold is at least 0"),
         ("resolver --resend-after 0", "--resend-after more than 0"),
@@ -131,7 +167,11 @@ def test_an_index_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_process_would_refuse_is_refused_before_the_first_one_starts(
-    words: str, reason: str
+    words: str, reason: str, tmp_path: Path
 ) -> None:
+    issued = trustme.CA().issue_cert("localhost")
+    names = {"folder": tmp_path / "folder", "pem": tmp_path / "pem", "key": tmp_path / "key"}
+    issued.cert_chain_pems[0].write_to_path(names["pem"])
+    issued.private_key_pem.write_to_path(names["key"])
     with pytest.raises((ConfigError, CommandError), match=reason):
-        check_words(words.split())
+        check_words(words.format_map(names).split())

@@ -331,6 +331,7 @@ async def test_what_a_process_has_said_ends_with_it(tmp_path: Path) -> None:
     supervisor.start(spec("one", program))
     await supervisor.wait_ready("one")
     await until(lambda: state(tmp_path, "one")["status"].startswith("not ready"))
+    assert state(tmp_path, "one")["ready"] is False
     os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
     await until(lambda: not state(tmp_path, "one")["status"])
     assert not state(tmp_path, "one")["ready"]

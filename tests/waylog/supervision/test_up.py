@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from waylog.cli import CommandError
 from waylog.config import ConfigError, DataDirectory, load_properties
+from waylog.extras import EXTRAS
 from waylog.network.free_ports import FreePorts
+from waylog.supervision.reserved_ports import ReservedPorts
 from waylog.supervision.up import _check, _Platform, add_arguments
 
 
@@ -74,10 +77,6 @@ def test_brokers_let_no_other_account_in_unless_it_is_named(
     [
         (("--local-accounts", "no-such"), "--local-accounts: this machine has no account no-such"),
         (("--local-accounts", ""), "--local-accounts: a list is expected"),
-        (
-            ("--local-accounts", "self", "--bootstrap-servers", "127.0.0.1:9"),
-            "it starts none with --bootstrap-servers",
-        ),
     ],
 )
 def test_a_wrong_list_of_accounts_is_refused_before_anything_starts(
@@ -85,3 +84,17 @@ def test_a_wrong_list_of_accounts_is_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         _check(options(*words), DataDirectory(tmp_path))
+
+
+def test_without_spark_the_other_engine_is_named_and_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXTRAS, "spark", ("no_such_module",))
+    data = DataDirectory(tmp_path)
+    with ReservedPorts() as ports:
+        platform = _Platform.plan(options("--data", str(tmp_path)), data, ports)
+        with pytest.raises(CommandError, match=r"waylog\[spark\]', or choose --engine arrow"):
+            platform.check(ports)
+    with ReservedPorts() as ports:
+        words = ("--data", str(tmp_path), "--history-options=--engine arrow")
+        _Platform.plan(options(*words), data, ports).check(ports)

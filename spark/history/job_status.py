@@ -1,0 +1,86 @@
+"""Tells the supervisor when the history cannot be written, and when it can again."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from waylog.process.notify import notify
+from waylog.process.storage_trouble import describe
+
+logger = logging.getLogger(__name__)
+
+#: Free bytes below which the next batch, its checkpoint or its staged files may not fit.
+ROOM_BYTES_MIN: Final = 1024 * 1024
+_LOOK_S: Final = 2.0
+#: Seconds that a stream has to run after a failure before it counts as well again.
+_WELL_AFTER_S: Final = 15.0
+
+
+class JobStatus:
+    """Reports trouble with `STATUS=not ready: ...` of sd_notify(3), each change in one line.
+
+    `folders` are those that the job writes to on this machine. Thread-safe.
+    """
+
+    def __init__(self, folders: Sequence[Path], tell: Callable[[str], None] = notify) -> None:
+        self._folders = folders
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._failure: str | None = None
+        self._running_since: float | None = None
+        self._told: str | None = None
+
+    def failed(self, reason: str) -> None:
+        """Note that the stream has ended with an error."""
+        with self._lock:
+            self._failure, self._running_since = reason, None
+            self._report()
+
+    def started(self) -> None:
+        """Note that the stream has started."""
+        with self._lock:
+            self._running_since = time.monotonic()
+
+    def committed(self) -> None:
+        """Note that a batch has been written."""
+        with self._lock:
+            self._failure = None
+            self._report()
+
+    def watch(self, stopping: threading.Event) -> None:
+        """Look at the folders until a stop: without new fixes nothing is written that may fail."""
+        while not stopping.wait(_LOOK_S):
+            with self._lock:
+                since = self._running_since
+                if since is not None and time.monotonic() - since > _WELL_AFTER_S:
+                    self._failure = None
+                self._report()
+
+    def _report(self) -> None:
+        reason = next(filter(None, map(_room_trouble, self._folders)), None) or self._failure
+        if (reason is None) == (self._told is None):
+            return
+        self._told = reason
+        if reason is None:
+            logger.warning("the history can be written again")
+            self._tell("STATUS=ready")
+        else:
+            logger.error("not ready: %s", reason)
+            self._tell(f"STATUS=not ready: {reason}")
+
+
+def _room_trouble(folder: Path) -> str | None:
+    try:
+        system = os.statvfs(folder)
+    except OSError as error:
+        return describe(folder, error)
+    if system.f_bavail * system.f_frsize >= ROOM_BYTES_MIN:
+        return None
+    return describe(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))

@@ -1,0 +1,161 @@
+"""Logs of which files are gone or damaged: what is said, and which offsets come next."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from broker_core.environment import SystemDisk
+from broker_core.errors import CorruptMessage, OffsetOutOfRange
+from broker_core.log.log import Log
+from broker_core.log.verification import Verified, verify_log
+from broker_core.protocol.records import scan_batches
+from tests.broker_core.log.support import NOW, Workbench
+
+RECORDS = 40
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Workbench:
+    """Give a log of several segments, closed cleanly."""
+    bench = Workbench(tmp_path, segment_bytes=1000, index_interval_bytes=200)
+    for number in range(RECORDS):
+        bench.append(b"%d" % number + b"x" * 50, timestamp=NOW + number)
+    assert len(bench.log.segments) > 4
+    bench.log.close()
+    return bench
+
+
+def remove(bench: Workbench, *numbers: int) -> None:
+    """Remove all files of some segments."""
+    segments = bench.files(".log")
+    for number in numbers:
+        stem = Path(segments[number]).stem
+        for path in bench.directory.glob(f"{stem}.*"):
+            path.unlink()
+
+
+def reopen(bench: Workbench) -> Log:
+    """Open the log as the only one that has its records."""
+    log = bench.open()
+    log.continue_behind_acknowledged()
+    return log
+
+
+def verified(bench: Workbench) -> Verified:
+    return verify_log(SystemDisk(), bench.directory, lambda _: None)
+
+
+def test_missing_first_segments_are_named_once_with_their_offsets(
+    filled: Workbench, caplog: pytest.LogCaptureFixture
+) -> None:
+    second = int(Path(filled.files(".log")[2]).stem)
+    remove(filled, 0, 1)
+    caplog.clear()
+    log = reopen(filled)
+    (said,) = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    assert said.startswith(f"location-0: offsets 0 to {second - 1} are lost: ")
+    assert f"{second:020d}.log" in said
+    assert (log.log_start_offset, log.log_end_offset) == (second, RECORDS)
+    assert [offset for offset, _ in filled.values()] == list(range(second, RECORDS))
+    with pytest.raises(OffsetOutOfRange):
+        log.read(0, 1000)
+    (damage,) = verified(filled).damage
+    assert f"offsets 0 to {second - 1} are lost" in damage.problem
+
+
+def test_what_retention_deletes_is_not_missed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Workbench(tmp_path, segment_bytes=1000, retention_bytes=2000)
+    for number in range(RECORDS):
+        bench.append(b"%d" % number + b"x" * 50)
+    assert bench.log.apply_retention(NOW) > 0
+    start = bench.log.log_start_offset
+    for clean in (True, False):
+        if clean:
+            bench.log.close()
+        assert reopen(bench).log_start_offset == start > 0
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert verified(bench).damage == ()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("missing", ["all", "last"])
+def test_offsets_never_begin_again_below_what_was_acknowledged(
+    filled: Workbench, caplog: pytest.LogCaptureFixture, missing: str, is_clean: bool
+) -> None:
+    names = filled.files(".log")
+    left = 0 if missing == "all" else int(Path(names[-1]).stem)
+    remove(filled, *(range(len(names)) if missing == "all" else [len(names) - 1]))
+    if not is_clean:
+        (filled.directory / "clean-shutdown").unlink()
+    log = reopen(filled)
+    assert log.log_end_offset == RECORDS
+    (said,) = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    assert said.startswith(f"location-0: offsets {left} to {RECORDS - 1} are lost: ")
+    assert str(filled.directory) in said
+    assert filled.append(b"new").base_offset == RECORDS
+    before = filled.values()
+    for clean in (False, True, False):
+        if clean:
+            filled.log.close()
+        assert reopen(filled).log_end_offset == RECORDS + 1
+        assert filled.values() == before
+    assert filled.log.high_watermark == RECORDS + 1
+
+
+def test_a_replica_is_left_to_get_again_what_it_has_lost(filled: Workbench) -> None:
+    remove(filled, *range(len(filled.files(".log"))))
+    log = filled.open()
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    log.truncate_to(0)
+    log.continue_behind_acknowledged()
+    assert log.log_end_offset == 0
+
+
+GARBAGE = [b"\0" * 100, b"\xff" * 100, bytes(range(100, 200)), b"\x00\x00\x00\x7f" * 25]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=["zeros", "ones", "numbers", "lengths"])
+@pytest.mark.parametrize("from_offset", ["before", "within"])
+def test_damage_in_the_middle_is_an_error_that_is_logged_once(
+    filled: Workbench, caplog: pytest.LogCaptureFixture, garbage: bytes, from_offset: str
+) -> None:
+    base, following = (int(Path(name).stem) for name in filled.files(".log")[1:3])
+    path = filled.directory / f"{base:020d}.log"
+    data = bytearray(path.read_bytes())
+    position = scan_batches(data)[0][3].position
+    data[position : position + len(garbage)] = garbage
+    path.write_bytes(data)
+    log = reopen(filled)
+    caplog.clear()
+    offset = base if from_offset == "before" else base + 3
+    for _ in range(3):
+        reached = offset
+        with pytest.raises(CorruptMessage):
+            while True:
+                read = log.read(reached, 100)
+                assert read
+                reached += 1
+        assert reached == base + 3
+    (said,) = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    assert said.startswith(f"{path}, byte {position}: ")
+    # What lies behind can be read.
+    assert log.read(following, 1000)
+    (damage,) = verified(filled).damage
+    assert (damage.file, damage.position, damage.harmless) == (path, position, False)
+
+
+def test_a_sound_log_and_a_torn_end_are_no_damage(filled: Workbench) -> None:
+    outcome = verified(filled)
+    assert outcome.damage == ()
+    assert (outcome.batches, outcome.segments) == (RECORDS, len(filled.files(".log")))
+    (filled.directory / "clean-shutdown").unlink()
+    last = filled.directory / filled.files(".log")[-1]
+    with last.open("ab") as file:
+        file.write(b"\0\0\0\0\0\0\0\x28\0\0\0\x50")
+    (damage,) = verified(filled).damage
+    assert damage.harmless
