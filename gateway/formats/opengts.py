@@ -50,9 +50,11 @@ def parse(body: bytes, context: Context) -> Parsed:
 
 
 def _place(values: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    # Another format's coordinates are a message of their own, too, though not one for this parser.
-    found = tuple(values.get(name) for name in ("gprmc", "lat", "lon"))
-    return (*found, None) if any(found) else None
+    if sentence := values.get("gprmc"):
+        return (sentence, None)
+    # Another format's coordinates are a message of their own, though not one for this parser.
+    place = tuple(values.get(name) for name in ("lat", "lon"))
+    return (place, None) if any(place) else None
 
 
 def _parse_item(members: Members, context: Context, parsed: Parsed) -> None:

@@ -107,10 +107,11 @@ def _without_credentials(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _differ(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
-    """Tell whether two positions are not the same; a time that is not given differs from none."""
+    """Tell whether two positions are not the same, nor parts of one."""
     assert one is not None
     assert other is not None
-    return one[:-1] != other[:-1] or (None not in (one[-1], other[-1]) and one[-1] != other[-1])
+    pairs = zip(one, other, strict=True)
+    return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
 def _first(values: Mapping[str, Any], names: tuple[str, ...]) -> Any:

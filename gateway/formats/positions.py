@@ -43,6 +43,8 @@ DEFAULT_DEVICE: Final = "default"
 #: Set by the gateway, whatever a client writes; `type` is that of frames of a WebSocket.
 _NOT_KEPT: Final = ("user", "received", "source")
 _FRAME_TYPE: Final = "fix"
+#: Coordinates as parameters of the URL, where our own JSON has none.
+COORDINATES: Final = frozenset(("lat", "lon", "lng", "latitude", "longitude"))
 
 _item_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -50,6 +52,9 @@ _item_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 def parse(body: bytes, context: Context) -> Parsed:
     """Parse fixes in the order of the batch. Each invalid item is rejected on its own."""
     parsed = Parsed()
+    if context.query and (beside := COORDINATES & context.query.keys()):
+        parsed.malformed = f"{', '.join(sorted(beside))} in the URL: send positions in the body"
+        return parsed
     start = body.lstrip()[:1]
     if not start:
         parsed.malformed = "the body is empty: send a position, an array or a line for each"

@@ -328,6 +328,18 @@ def test_url_and_body_complement_each_other_and_what_differs_is_kept(name: str) 
         assert attributes["body"] == {"both": "body"}
 
 
+@pytest.mark.parametrize("name", ["osmand", "gpslogger", "colota", "phonetrack"])
+def test_parts_of_a_position_in_url_and_body_are_one(name: str) -> None:
+    (fix,) = PARSERS[name](b"lon=2&alt=5", context({"lat": "1"})).fixes
+    assert (fix.lat, fix.lon) == (1, 2)
+
+
+def test_our_own_json_is_not_mixed_with_coordinates_in_the_url() -> None:
+    parsed = PARSERS["positions"](b'{"lat":3,"lon":4}', context({"lat": "1", "lon": "2"}))
+    assert not parsed.fixes
+    assert parsed.malformed == "lat, lon in the URL: send positions in the body"
+
+
 @pytest.mark.parametrize("name", ["owntracks", "overland", "traccar", "home_assistant"])
 def test_parameters_beside_a_json_body_are_kept(name: str) -> None:
     body = json.dumps(EXAMPLES[name]).encode()
