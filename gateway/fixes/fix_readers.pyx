@@ -298,4 +298,8 @@ cdef bint is_left_out(const Text* name) noexcept:
         or is_named(name, b"qos", 3)
         or is_named(name, b"retained", 8)
         or is_named(name, b"modeId", 6)
+        or is_named(name, b"token", 5)
+        or is_named(name, b"api_key", 7)
+        or is_named(name, b"access_token", 12)
+        or is_named(name, b"password", 8)
     )

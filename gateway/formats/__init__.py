@@ -48,8 +48,8 @@ class Parsed(msgspec.Struct):
     from_overland: bool = False
     #: The reason why nothing was parsed (a batch over the limit); None if the body was parsed.
     refused: str | None = None
-    #: The reason why the request as a whole is malformed: answered with 400 over HTTP. `rejected`
-    #: has it too, for protocols without error responses.
+    #: The reason why the request as a whole is malformed: answered with 400 over HTTP. If it has
+    #: anything in it, `rejected` has that too, for protocols without error responses.
     malformed: str | None = None
 
     @property

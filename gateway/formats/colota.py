@@ -6,9 +6,13 @@ serves whichever template the user has chosen.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from gateway.formats import Context, Parsed, overland, traccar
+from gateway.formats.members import Members
+from gateway.formats.parameters import NO_VALUES, place_named, query_and_body
 from gateway.formats.values import (
     Unacceptable,
     build_fix,
@@ -16,96 +20,68 @@ from gateway.formats.values import (
     decode_json,
     degrees,
     device_key,
+    is_no_charging_state,
     number,
-    other_members,
     percent,
     positive,
-    query_or_form,
     reject,
     time_ms,
 )
+from waylog.messages import Fix
 
 SOURCE: Final = "colota"
 
-_FIX_MEMBERS: Final = frozenset(
-    [
-        "lat",
-        "latitude",
-        "lon",
-        "longitude",
-        "acc",
-        "accuracy",
-        "alt",
-        "altitude",
-        "vel",
-        "speed",
-        "batt",
-        "battery",
-        "bs",
-        "charge",
-        "tst",
-        "timestamp",
-        "bear",
-        "cog",
-        "bearing",
-        "heading",
-        "id",
-        "device",
-        "device_id",
-        "_type",
-    ]
-)
+_LAT: Final = ("lat", "latitude")
+_LON: Final = ("lon", "longitude")
+_TIME: Final = ("tst", "timestamp", "time")
+_place = place_named(_LAT, _LON, _TIME)
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """Parse one fix, or the content of Colota's Overland and Traccar templates."""
+    """Parse the fixes of URL and body, or Colota's Overland and Traccar templates."""
     parsed = Parsed()
     raw = body
     try:
-        if body.lstrip()[:1] in (b"{", b"["):
+        if body.lstrip()[:1] == b"{":
             values = decode_json(body)
-            if not isinstance(values, dict):
-                raise Unacceptable("not a JSON object")
             if "locations" in values:
                 return overland.parse(body, context)
             if "location" in values and "lat" not in values:
                 return traccar.parse(body, context)
-            values = {**values, **(context.query or {})}
-        else:
-            form, raw = query_or_form(body, context)
-            values = dict(form)
-        if not values:
-            return parsed
-        parsed.fixes.append(_fix(values, context))
+        items, raw = query_and_body(body, context, _place, nested=True)
+        if not items:
+            return Parsed(malformed=NO_VALUES)
     except Unacceptable as reason:
-        reject(parsed, context, SOURCE, str(reason), raw)
+        return reject(parsed, context, SOURCE, str(reason), raw)
+    for index, item in enumerate(items):
+        try:
+            parsed.fixes.append(_fix(Members(item, ("_type",)), context))
+        except Unacceptable as reason:
+            own = raw if len(items) == 1 else msgspec.json.encode(item)
+            reject(parsed, context, SOURCE, str(reason), own, index)
     return parsed
 
 
-def _fix(values: dict[str, Any], context: Context) -> Any:
-    def first(*names: str) -> Any:
-        for name in names:
-            value = values.get(name)
-            if value is not None and value != "":
-                return value
-        return None
-
-    time_given = first("tst", "timestamp", "time")
+def _fix(members: Members, context: Context) -> Fix:
+    time_given = members.value(*_TIME)
     time = time_ms(time_given)
     if time is None and time_given is not None:
         raise Unacceptable("tst is not a time")
+    named = members.device(context.device, "device", "device_id", "id")
+    if named is None and context.device is None:
+        named = members.peek("tid")
     return build_fix(
         context,
         SOURCE,
-        device_key(context, first("device", "device_id", "id", "tid"), SOURCE),
-        first("lat", "latitude"),
-        first("lon", "longitude"),
+        device_key(context, named, SOURCE),
+        members.value(*_LAT),
+        members.value(*_LON),
         time,
-        accuracy=positive(first("acc", "accuracy")),
-        altitude=number(first("alt", "altitude")),
-        speed=positive(first("vel", "speed")),
-        course=degrees(first("bear", "cog", "bearing", "heading")),
-        battery=percent(first("batt", "battery")),
-        charging=charging_state(first("bs", "charge")),
-        attributes=other_members(values, _FIX_MEMBERS),
+        accuracy=members.read(positive, "acc", "accuracy"),
+        altitude=members.read(number, "alt", "altitude"),
+        speed=members.read(positive, "vel", "speed"),
+        course=members.read(degrees, "bear", "cog", "bearing", "heading"),
+        battery=members.read(percent, "batt", "battery"),
+        charging=members.read(charging_state, "bs", "charge", unknown=is_no_charging_state),
+        attributes=members.others(),
     )

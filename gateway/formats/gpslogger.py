@@ -7,103 +7,102 @@ form (`latitude`, `direction`, ...) are accepted as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from gateway.formats import Context, Parsed
+from gateway.formats.members import Members, add_member
+from gateway.formats.parameters import NO_VALUES, place_named, query_and_body
 from gateway.formats.values import (
     Unacceptable,
     boolean,
     build_fix,
-    decode_json,
     degrees,
     device_key,
     number,
-    other_members,
     percent,
     positive,
-    query_or_form,
     reject,
     text,
     time_ms,
 )
+from waylog.messages import Fix
 
 SOURCE: Final = "gpslogger"
 
-_NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "lat": ("lat", "latitude"),
-    "lon": ("lon", "lng", "longitude"),
-    "time": ("timestamp", "time", "timeoffset", "tst"),
-    "accuracy": ("acc", "accuracy"),
-    "altitude": ("alt", "altitude"),
-    "speed": ("spd", "speed"),
-    "speed_kmh": ("spd_kph",),
-    "course": ("dir", "direction", "bearing"),
-    "battery": ("batt", "battery"),
-    "charging": ("ischarging",),
-    "device": ("device", "ser", "aid", "id"),
-}
-_KNOWN: Final = frozenset(name for names in _NAMES.values() for name in names)
+_LAT: Final = ("lat", "latitude")
+_LON: Final = ("lon", "lng", "longitude")
+_TIME: Final = ("timestamp", "time", "timeoffset", "tst")
+_place = place_named(_LAT, _LON, _TIME)
+#: What the app leaves in place of a value that it does not have.
+_PLACEHOLDER: Final = re.compile(r"%[A-Za-z_]+")
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """Parse one fix from the URL, a form or JSON."""
+    """Parse the fixes of the URL, a form or JSON."""
     parsed = Parsed()
     raw = body
     try:
-        if body.lstrip()[:1] == b"{":
-            members = decode_json(body)
-            assert isinstance(members, dict)
-            values: dict[str, Any] = {**members, **(context.query or {})}
-        else:
-            values, raw = {}, body
-            form, raw = query_or_form(body, context)
-            values.update(form)
         # Placeholders are case-insensitive, and users may write parameter names in capitals, too.
-        values = {
-            name.lower(): value for name, value in values.items() if not _is_placeholder(value)
-        }
-        if not values:
-            return parsed
-        time_given = _value(values, "time")
-        time = time_ms(time_given)
-        if time is None and time_given is not None:
-            raise Unacceptable("timestamp is not a time")
-        speed = positive(_value(values, "speed"))
-        speed_kmh = positive(_value(values, "speed_kmh"))
-        if speed is None and speed_kmh is not None:
-            speed = round(speed_kmh / 3.6, 4)
-        parsed.fixes.append(
-            build_fix(
-                context,
-                SOURCE,
-                device_key(context, _value(values, "device"), SOURCE),
-                _value(values, "lat"),
-                _value(values, "lon"),
-                time,
-                trigger=text(values.get("desc"), 64),
-                # The app writes 0.0 when it does not know the accuracy.
-                accuracy=positive(_value(values, "accuracy")) or None,
-                altitude=number(_value(values, "altitude")),
-                speed=speed,
-                course=degrees(_value(values, "course")),
-                battery=percent(_value(values, "battery")),
-                charging=boolean(_value(values, "charging")),
-                attributes=other_members(values, _KNOWN),
-            )
-        )
+        query = _small_names(context.query or {})
+        in_small_letters = msgspec.structs.replace(context, query=query)
+        items, raw = query_and_body(body, in_small_letters, _place, nested=True)
     except Unacceptable as reason:
-        reject(parsed, context, SOURCE, str(reason), raw)
+        return reject(parsed, context, SOURCE, str(reason), raw)
+    known = [each for each in map(_known, items) if each]
+    if not known:
+        return Parsed(malformed=NO_VALUES)
+    for index, item in enumerate(known):
+        try:
+            parsed.fixes.append(_fix(Members(item), context))
+        except Unacceptable as reason:
+            own = raw if len(known) == 1 else msgspec.json.encode(item)
+            reject(parsed, context, SOURCE, str(reason), own, index)
     return parsed
 
 
-def _is_placeholder(value: object) -> bool:
-    return isinstance(value, str) and (value.startswith("%") or not value)
+def _fix(members: Members, context: Context) -> Fix:
+    time_given = members.value(*_TIME)
+    time = time_ms(time_given)
+    if time is None and time_given is not None:
+        raise Unacceptable("timestamp is not a time")
+    speed = members.read(positive, "spd", "speed")
+    if speed is None:
+        speed_kmh = members.read(positive, "spd_kph")
+        speed = None if speed_kmh is None else round(speed_kmh / 3.6, 4)
+    named = members.device(context.device, "device", "ser", "aid", "id")
+    return build_fix(
+        context,
+        SOURCE,
+        device_key(context, named, SOURCE),
+        members.value(*_LAT),
+        members.value(*_LON),
+        time,
+        trigger=text(members.peek("desc"), 64),
+        # The app writes 0.0 when it does not know the accuracy.
+        accuracy=members.read(positive, "acc", "accuracy") or None,
+        altitude=members.read(number, "alt", "altitude"),
+        speed=speed,
+        course=members.read(degrees, "dir", "direction", "bearing"),
+        battery=members.read(percent, "batt", "battery"),
+        charging=members.read(boolean, "ischarging"),
+        attributes=members.others(),
+    )
 
 
-def _value(values: Mapping[str, Any], member: str) -> Any:
-    for name in _NAMES[member]:
-        value = values.get(name)
-        if value is not None:
-            return value
-    return None
+def _known(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in _small_names(item).items()
+        if not (isinstance(value, str) and (not value or _PLACEHOLDER.fullmatch(value)))
+    }
+
+
+def _small_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    small: dict[str, Any] = {}
+    for name, value in values.items():
+        add_member(small, name.lower(), value)
+    return small

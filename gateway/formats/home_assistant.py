@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.formats import Context, Parsed
+from gateway.formats.beside_json import attach, with_query
+from gateway.formats.members import Members
+from gateway.formats.parameters import EMPTY_BODY
 from gateway.formats.secretbox import Undecryptable, decrypt
 from gateway.formats.values import (
     Unacceptable,
@@ -14,7 +17,6 @@ from gateway.formats.values import (
     degrees,
     device_key,
     number,
-    other_members,
     percent,
     positive,
     reject,
@@ -23,16 +25,14 @@ from gateway.formats.values import (
 
 SOURCE: Final = "home_assistant"
 
-_FIX_MEMBERS: Final = frozenset(
-    ["gps", "gps_accuracy", "battery", "speed", "altitude", "course", "vertical_accuracy"]
-)
+_ENVELOPE: Final = ("type", "data", "encrypted", "encrypted_data")
 
 
 def parse(body: bytes, context: Context) -> Parsed:
     """Parse a fix, or an event `location_name` if the phone sends a zone without coordinates."""
     parsed = Parsed()
     if not body.strip():
-        return parsed
+        return with_query(Parsed(malformed=EMPTY_BODY), context)
     try:
         envelope = decode_json(body)
         if not isinstance(envelope, dict):
@@ -46,10 +46,12 @@ def parse(body: bytes, context: Context) -> Parsed:
             raise Unacceptable(f"unknown type {str(kind)[:64]!r}")
         if not isinstance(data, dict):
             raise Unacceptable("`data` is missing or not an object")
-        _parse_data(data, context, parsed)
+        more = Members(envelope, _ENVELOPE).others()
+        _parse_data(Members(data), context, parsed)
+        attach(parsed, more)
     except Unacceptable as reason:
         reject(parsed, context, SOURCE, str(reason), body)
-    return parsed
+    return with_query(parsed, context)
 
 
 def _decrypted(envelope: dict[str, Any], context: Context) -> tuple[Any, Any]:
@@ -69,13 +71,12 @@ def _decrypted(envelope: dict[str, Any], context: Context) -> tuple[Any, Any]:
     return ("update_location" if kind == "encrypted" else kind), plain
 
 
-def _parse_data(data: dict[str, Any], context: Context, parsed: Parsed) -> None:
+def _parse_data(members: Members, context: Context, parsed: Parsed) -> None:
     device = device_key(context, None, SOURCE)
-    attributes = other_members(data, _FIX_MEMBERS)
-    gps = data.get("gps")
-    if gps is None and (name := text(data.get("location_name"))):
+    gps = members.value("gps")
+    if gps is None and (name := text(members.peek("location_name"))):
         parsed.events.append(
-            build_event(context, SOURCE, device, "location_name", None, attributes, name)
+            build_event(context, SOURCE, device, "location_name", None, members.others(), name)
         )
         return
     if not isinstance(gps, list) or len(gps) != 2:
@@ -88,12 +89,12 @@ def _parse_data(data: dict[str, Any], context: Context, parsed: Parsed) -> None:
             gps[0],
             gps[1],
             None,
-            accuracy=positive(data.get("gps_accuracy")),
-            altitude=number(data.get("altitude")),
-            vertical_accuracy=positive(data.get("vertical_accuracy")),
-            speed=positive(data.get("speed")),
-            course=degrees(data.get("course")),
-            battery=percent(data.get("battery")),
-            attributes=attributes,
+            accuracy=members.read(positive, "gps_accuracy"),
+            altitude=members.read(number, "altitude"),
+            vertical_accuracy=members.read(positive, "vertical_accuracy"),
+            speed=members.read(positive, "speed"),
+            course=members.read(degrees, "course"),
+            battery=members.read(percent, "battery"),
+            attributes=members.others(),
         )
     )

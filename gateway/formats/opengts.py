@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlencode
 
 from gateway.formats import Context, Parsed
+from gateway.formats.members import Members
+from gateway.formats.parameters import query_and_body
 from gateway.formats.values import (
     Unacceptable,
     build_event,
@@ -15,46 +18,51 @@ from gateway.formats.values import (
     degrees,
     device_key,
     number,
-    other_members,
     percent,
     positive,
-    query_or_form,
     reject,
 )
 
 SOURCE: Final = "opengts"
 
 _KNOT_METRES_PER_S: Final = 1852 / 3600
-_FIX_MEMBERS: Final = frozenset(("id", "dev", "acct", "alt", "batt", "gprmc", "device"))
+_CHECKSUM: Final = re.compile(r"[0-9A-Fa-f]{2}")
 _ANGLE = re.compile(r"(\d{1,3})(\d\d(?:\.\d+)?)")
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """Parse one fix, or an event `status` if the receiver has no valid position (status V)."""
+    """Parse the fixes of URL and form; an event `status` if the receiver has no position (V)."""
     parsed = Parsed()
     raw = body
     try:
-        values, raw = query_or_form(body, context)
-        if not values:
-            return parsed
-        device = device_key(
-            context, values.get("dev") or values.get("id") or values.get("device"), SOURCE
-        )
-        _parse_sentence(values, device, context, parsed)
+        items, raw = query_and_body(body, context, _place)
     except Unacceptable as reason:
-        reject(parsed, context, SOURCE, str(reason), raw)
+        return reject(parsed, context, SOURCE, str(reason), raw)
+    if not items:
+        return Parsed(malformed="the request has no values: send gprmc=$GPRMC,...")
+    for index, item in enumerate(items):
+        try:
+            _parse_item(Members(item, ("gprmc",)), context, parsed)
+        except Unacceptable as reason:
+            own = raw if len(items) == 1 else urlencode(item).encode()
+            reject(parsed, context, SOURCE, str(reason), own, index)
     return parsed
 
 
-def _parse_sentence(
-    values: Mapping[str, str], device: str, context: Context, parsed: Parsed
-) -> None:
-    fields = values.get("gprmc", "").partition("*")[0].strip().split(",")
-    if len(fields) < 10 or not fields[0].endswith("RMC"):
-        raise Unacceptable("gprmc is not an RMC sentence of NMEA 0183")
+def _place(values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    if sentence := values.get("gprmc"):
+        return (sentence, None)
+    # Another format's coordinates are a message of their own, though not one for this parser.
+    place = tuple(values.get(name) for name in ("lat", "lon"))
+    return (place, None) if any(place) else None
+
+
+def _parse_item(members: Members, context: Context, parsed: Parsed) -> None:
+    device = device_key(context, members.device(context.device, "dev", "id", "device"), SOURCE)
+    fields = _fields(str(members.peek("gprmc") or ""))
     time = _time(fields[1], fields[9])
-    attributes = other_members(values, _FIX_MEMBERS)
     if fields[2] != "A":
+        attributes = members.others() | _unread(fields, 10)
         parsed.events.append(build_event(context, SOURCE, device, "status", time, attributes))
         return
     speed = positive(fields[7])
@@ -66,13 +74,38 @@ def _parse_sentence(
             _angle(fields[3], fields[4], "S"),
             _angle(fields[5], fields[6], "W"),
             time,
-            altitude=number(values.get("alt")),
+            altitude=members.read(number, "alt"),
             speed=None if speed is None else round(speed * _KNOT_METRES_PER_S, 4),
             course=degrees(fields[8]),
-            battery=percent(values.get("batt")),
-            attributes=attributes,
+            battery=members.read(percent, "batt"),
+            attributes=members.others() | _unread(fields, 10),
         )
     )
+
+
+def _fields(sentence: str) -> list[str]:
+    """Return the fields of an RMC sentence. Raises Unacceptable, also for a wrong checksum."""
+    characters, _, checksum = sentence.strip().partition("*")
+    fields = characters.split(",")
+    if len(fields) < 10 or not fields[0].endswith("RMC"):
+        raise Unacceptable("gprmc is not an RMC sentence of NMEA 0183")
+    checksum = checksum.strip()
+    if checksum:  # many loggers send none
+        calculated = 0
+        for byte in characters.lstrip("$").encode():
+            calculated ^= byte
+        if not _CHECKSUM.fullmatch(checksum) or int(checksum, 16) != calculated:
+            raise Unacceptable(
+                f"gprmc has the checksum *{checksum[:8]}, but its characters give "
+                f"*{calculated:02X}: the sentence was changed on its way"
+            )
+    return fields
+
+
+def _unread(fields: list[str], known: int) -> dict[str, Any]:
+    """Return the fields after the date (magnetic variation, mode), if there is anything in them."""
+    more = fields[known:]
+    return {"gprmc_more": more} if any(more) else {}
 
 
 def _angle(text: str, hemisphere: str, negative: str) -> float | None:

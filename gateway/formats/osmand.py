@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from gateway.formats import Context, Parsed
+from gateway.formats.members import Members
+from gateway.formats.parameters import NO_VALUES, place_named, query_and_body
 from gateway.formats.values import (
     Unacceptable,
     boolean,
@@ -19,10 +22,8 @@ from gateway.formats.values import (
     degrees,
     device_key,
     number,
-    other_members,
     percent,
     positive,
-    query_or_form,
     reject,
     text,
     time_ms,
@@ -39,92 +40,90 @@ _METRES_PER_S: Final = {
     "m/s": 1.0,
 }
 
-_FIX_MEMBERS: Final = frozenset(
-    [
-        "id",
-        "deviceid",
-        "lat",
-        "lon",
-        "location",
-        "timestamp",
-        "speed",
-        "bearing",
-        "heading",
-        "altitude",
-        "accuracy",
-        "batt",
-        "charge",
-        "speed_unit",
-        "notificationToken",
-    ]
-)
+#: Settings of the URL, and a credential of Traccar's push service.
+_NOT_KEPT: Final = ("speed_unit", "notificationToken")
+
+_place = place_named(("lat",), ("lon",), ("timestamp",), "location")
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """Parse one fix, or an event `status` if there are no coordinates (a sign of life)."""
+    """Parse the fixes of URL and form; without coordinates an event `status`, a sign of life."""
     parsed = Parsed()
     raw = body
     try:
-        values, raw = query_or_form(body, context)
-        device = device_key(context, values.get("id") or values.get("deviceid"), SOURCE)
-        attributes = _attributes(values)
-        time_given = values.get("timestamp")
-        time = time_ms(time_given) if time_given else None
-        if time is None and time_given:
-            raise Unacceptable("timestamp is neither seconds, milliseconds nor ISO 8601")
-        lat, lon = _coordinates(values)
-        if lat is None and lon is None:
-            if body.lstrip()[:1] == b"{":
-                raise Unacceptable("no coordinates: the JSON has neither lat and lon nor location")
-            if values.keys() - {"speed_unit"}:
-                parsed.events.append(
-                    build_event(context, SOURCE, device, "status", time, attributes)
-                )
-            return parsed
-        parsed.fixes.append(
-            build_fix(
-                context,
-                SOURCE,
-                device,
-                lat,
-                lon,
-                time,
-                trigger=text(values.get("event") or values.get("alarm"), 64),
-                accuracy=positive(values.get("accuracy")),
-                altitude=number(values.get("altitude")),
-                speed=_speed(values),
-                course=degrees(values.get("bearing") or values.get("heading")),
-                battery=percent(values.get("batt")),
-                charging=_charging(values.get("charge")),
-                attributes=attributes,
-            )
-        )
+        items, raw = query_and_body(body, context, _place)
+        if not any(item.keys() - {"speed_unit"} for item in items):
+            return Parsed(malformed=NO_VALUES)
     except Unacceptable as reason:
-        reject(parsed, context, SOURCE, str(reason), raw)
+        return reject(parsed, context, SOURCE, str(reason), raw)
+    for index, item in enumerate(items):
+        try:
+            _parse_item(item, context, parsed, in_json=body.lstrip()[:1] == b"{")
+        except Unacceptable as reason:
+            own = raw if len(items) == 1 else urlencode(item).encode()
+            reject(parsed, context, SOURCE, str(reason), own, index)
     return parsed
 
 
-def _coordinates(values: Mapping[str, str]) -> tuple[str | None, str | None]:
-    lat, lon = values.get("lat"), values.get("lon")
-    if lat is None and lon is None and (location := values.get("location")):
-        lat, _, lon = location.partition(",")
-    return lat or None, lon or None
+def _parse_item(
+    values: Mapping[str, Any], context: Context, parsed: Parsed, *, in_json: bool
+) -> None:
+    members = Members(values, _NOT_KEPT)
+    named = members.device(context.device, "id", "deviceid")
+    device = device_key(context, named, SOURCE)
+    time_given = members.value("timestamp")
+    time = None if time_given is None else time_ms(time_given)
+    if time is None and time_given is not None:
+        raise Unacceptable("timestamp is neither seconds, milliseconds nor ISO 8601")
+    lat, lon = _coordinates(members)
+    if lat is None and lon is None:
+        if in_json:
+            raise Unacceptable("no coordinates: the JSON has neither lat and lon nor location")
+        attributes = _with_types(members.others())
+        parsed.events.append(build_event(context, SOURCE, device, "status", time, attributes))
+        return
+    parsed.fixes.append(
+        build_fix(
+            context,
+            SOURCE,
+            device,
+            lat,
+            lon,
+            time,
+            trigger=text(members.peek("event", "alarm"), 64),
+            accuracy=members.read(positive, "accuracy"),
+            altitude=members.read(number, "altitude"),
+            speed=_speed(members),
+            course=members.read(degrees, "bearing", "heading"),
+            battery=members.read(percent, "batt"),
+            charging=members.read(_charging, "charge"),
+            attributes=_with_types(members.others()),
+        )
+    )
 
 
-def _speed(values: Mapping[str, str]) -> float | None:
-    speed = positive(values.get("speed"))
-    factor = _METRES_PER_S.get(values.get("speed_unit", "kn").lower(), _METRES_PER_S["kn"])
+def _coordinates(members: Members) -> tuple[Any, Any]:
+    if members.peek("lat", "lon") is None and (location := members.value("location")):
+        lat, _, lon = str(location).partition(",")
+        return lat or None, lon or None
+    return members.value("lat"), members.value("lon")
+
+
+def _speed(members: Members) -> float | None:
+    unit = str(members.peek("speed_unit") or "kn").lower()
+    speed = members.read(positive, "speed")
+    factor = _METRES_PER_S.get(unit, _METRES_PER_S["kn"])
     return None if speed is None else round(speed * factor, 4)
 
 
-def _charging(value: str | None) -> bool | None:
+def _charging(value: object) -> bool | None:
     state = number(value)
     return boolean(value) if state is None else state > 0
 
 
-def _attributes(values: Mapping[str, str]) -> dict[str, Any]:
+def _with_types(others: dict[str, Any]) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
-    for name, value in other_members(values, _FIX_MEMBERS).items():
+    for name, value in others.items():
         if not isinstance(value, str):
             attributes[name] = value
         elif value in ("true", "false"):

@@ -11,6 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
+from gateway.formats.beside_json import attach, with_query
+from gateway.formats.members import Members, add_member, is_negative
+from gateway.formats.parameters import EMPTY_BODY
 from gateway.formats.values import (
     Unacceptable,
     build_event,
@@ -20,7 +23,6 @@ from gateway.formats.values import (
     degrees,
     device_key,
     number,
-    other_members,
     positive,
     reject,
     share,
@@ -30,27 +32,19 @@ from gateway.formats.values import (
 
 SOURCE: Final = "overland"
 
-_FIX_MEMBERS: Final = frozenset(
-    [
-        "timestamp",
-        "altitude",
-        "horizontal_accuracy",
-        "vertical_accuracy",
-        "speed",
-        "course",
-        "battery_state",
-        "battery_level",
-        "device_id",
-        "locations_in_payload",
-    ]
-)
 _CHARGING: Final = {"charging": True, "full": True, "unplugged": False}
+_ENVELOPE: Final = ("locations", "current", "trip")
 
 
 def parse(body: bytes, context: Context) -> Parsed:
     """Parse the features of `locations`, then `current`, then `trip`."""
+    return with_query(_parse(body, context), context)
+
+
+def _parse(body: bytes, context: Context) -> Parsed:
     parsed = Parsed()
     if not body.strip():
+        parsed.malformed = EMPTY_BODY
         return parsed
     try:
         envelope = decode_json(body)
@@ -68,7 +62,14 @@ def parse(body: bytes, context: Context) -> Parsed:
     trip = envelope.get("trip")
     if not locations and current is None and trip is None and "locations" not in envelope:
         return reject(parsed, context, SOURCE, "`locations` is missing", body)
-    device_of_envelope = text(envelope.get("device_id"), 1000)
+    others = Members(
+        envelope, _ENVELOPE[:2] if trip is not None and not isinstance(trip, dict) else _ENVELOPE
+    )
+    device_of_envelope = text(others.device(context.device, "device_id"), 1000)
+    try:
+        more = others.others()
+    except Unacceptable as reason:
+        return reject(parsed, context, SOURCE, str(reason), body)
     features = [*locations, current] if current is not None else locations
     for index, feature in enumerate(features):
         try:
@@ -79,10 +80,13 @@ def parse(body: bytes, context: Context) -> Parsed:
             parsed.rejected_at.append(index)
     if isinstance(trip, dict):
         try:
-            device = device_key(context, trip.get("device_id") or device_of_envelope, SOURCE)
-            _add_event("trip", trip, None, device, context, parsed)
+            members = Members(trip)
+            named = members.device(context.device, "device_id") or device_of_envelope
+            device = device_key(context, named, SOURCE)
+            _add_event("trip", members, {}, device, context, parsed)
         except Unacceptable as reason:
             reject(parsed, context, SOURCE, str(reason), msgspec.json.encode(trip), len(features))
+    attach(parsed, more)
     return parsed
 
 
@@ -94,30 +98,52 @@ def _parse_feature(
     properties = feature.get("properties")
     if not isinstance(properties, dict):
         raise Unacceptable("the feature has no properties")
+    members = Members(properties)
     geometry = feature.get("geometry")
     coordinates = geometry.get("coordinates") if isinstance(geometry, dict) else None
     place: list[Any] | None = coordinates if isinstance(coordinates, list) else None
-    named = text(properties.get("device_id"), 1000) or device_of_envelope
+    named = text(members.device(context.device, "device_id"), 1000) or device_of_envelope
     device = device_key(context, named, SOURCE)
+    # What stands beside the properties, where GeoJSON allows members of one's own.
+    beside = Members(feature, ("type", "geometry", "properties")).others()
+    if isinstance(geometry, dict):
+        beside |= Members(geometry, ("type", "coordinates")).others()
     action = text(properties.get("action"), 64)
     if action is not None or properties.get("type") == "trip":
         # Visits, trips and messages about the app itself are events, not fixes.
-        _add_event(action or "trip", properties, place, device, context, parsed)
+        if place is not None and len(place) >= 2:
+            beside |= {"lat": number(place[1]), "lon": number(place[0])}
+        _add_event(action or "trip", members, beside, device, context, parsed)
         return
     if place is None or len(place) < 2:
         raise Unacceptable("no coordinates: geometry.coordinates must be [lon, lat]")
-    timestamp = properties.get("timestamp")
+    timestamp = members.value("timestamp")
     time = time_ms(timestamp)
     if time is None and timestamp is not None:
         raise Unacceptable("properties.timestamp is not a time")
-    altitude = number(properties.get("altitude"))
-    if altitude is None and len(place) > 2:
-        altitude = number(place[2])
-    attributes = {
-        name: value
-        for name, value in other_members(properties, _FIX_MEMBERS).items()
-        if not (name in ("speed_accuracy", "course_accuracy") and positive(value) is None)
+    altitude = members.read(number, "altitude")
+    if len(place) > 2:
+        third = number(place[2])
+        altitude = third if altitude is None else altitude
+        if len(place) > 3 or altitude != third:
+            beside["coordinates"] = place
+    for name in ("speed_accuracy", "course_accuracy"):
+        if is_negative(members.peek(name)):
+            members.value(name)
+    state = members.peek("battery_state")
+    if state in _CHARGING or state == "unknown":
+        members.value("battery_state")
+    values: dict[str, Any] = {
+        "accuracy": members.read(positive, "horizontal_accuracy"),
+        "vertical_accuracy": members.read(positive, "vertical_accuracy"),
+        "speed": members.read(positive, "speed"),
+        "course": members.read(degrees, "course"),
+        "battery": members.read(share, "battery_level"),
+        "charging": _CHARGING.get(str(state)),
     }
+    attributes = members.others()
+    for name, value in beside.items():
+        add_member(attributes, name, value)
     parsed.fixes.append(
         build_fix(
             context,
@@ -126,13 +152,8 @@ def _parse_feature(
             place[1],
             place[0],
             time,
-            accuracy=positive(properties.get("horizontal_accuracy")),
             altitude=altitude,
-            vertical_accuracy=positive(properties.get("vertical_accuracy")),
-            speed=positive(properties.get("speed")),
-            course=degrees(properties.get("course")),
-            battery=share(properties.get("battery_level")),
-            charging=_CHARGING.get(str(properties.get("battery_state"))),
+            **values,
             attributes=attributes,
         )
     )
@@ -140,20 +161,22 @@ def _parse_feature(
 
 def _add_event(
     kind: str,
-    properties: dict[str, Any],
-    place: list[Any] | None,
+    members: Members,
+    beside: dict[str, Any],
     device: str,
     context: Context,
     parsed: Parsed,
 ) -> None:
-    attributes = other_members(properties, ("action", "device_id"))
-    if place is not None and len(place) >= 2:
-        attributes["lat"] = number(place[1])
-        attributes["lon"] = number(place[0])
-    time = time_ms(properties.get("timestamp"))
-    for name in ("departure_date", "arrival_date", "end", "start"):
-        time = time if time is not None else time_ms(properties.get(name))
-    identity = "\0".join(
-        str(properties.get(name, "")) for name in ("arrival_date", "departure_date", "start", "end")
+    times = ("timestamp", "departure_date", "arrival_date", "end", "start")
+    time = next(
+        (found for name in times if (found := time_ms(members.peek(name))) is not None), None
     )
+    identity = "\0".join(
+        str(members.peek(name) or "") for name in ("arrival_date", "departure_date", "start", "end")
+    )
+    attributes = members.others()
+    if attributes.get("action") == kind:
+        del attributes["action"]
+    for name, value in beside.items():
+        add_member(attributes, name, value)
     parsed.events.append(build_event(context, SOURCE, device, kind, time, attributes, identity))

@@ -11,6 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
+from gateway.formats.beside_json import with_query
+from gateway.formats.members import Members, without_secrets
 from gateway.formats.secretbox import Undecryptable, decrypt
 from gateway.formats.values import (
     Unacceptable,
@@ -20,8 +22,8 @@ from gateway.formats.values import (
     decode_json,
     degrees,
     device_key,
+    is_no_charging_state,
     number,
-    other_members,
     percent,
     positive,
     reject,
@@ -34,28 +36,11 @@ SOURCE: Final = "owntracks"
 #: Seconds from 1970-01-01 to 2001-01-01, the epoch of Overland's OwnTracks mode.
 _EPOCH_2001_S: Final = 978_307_200
 
-_FIX_MEMBERS: Final = frozenset(
-    [
-        "_type",
-        "_id",
-        "lat",
-        "lon",
-        "tst",
-        "acc",
-        "alt",
-        "vac",
-        "vel",
-        "cog",
-        "batt",
-        "bs",
-        "t",
-        "topic",
-        "source",
-        "qos",
-        "retained",
-        "modeId",
-    ]
-)
+#: Seconds; Overland does not keep a fix for longer than this before it is sent.
+_OVERLAND_AGE_MAX_S: Final = 366 * 86400
+
+#: What the app notes about the message itself, and the topic, which names the device.
+_NOT_KEPT: Final = ("_type", "topic", "source", "qos", "retained", "modeId")
 
 #: Stored in topic `event`. A waypoint is not a fix: storing it as one drew jumps in tracks.
 _EVENT_TYPES: Final = frozenset(
@@ -64,12 +49,17 @@ _EVENT_TYPES: Final = frozenset(
         *("request", "card", "cmd", "dump", "configuration"),
     )
 )
-#: Their content is a secret or a picture: only the fact that they came is stored.
-_WITHOUT_CONTENT: Final = frozenset(("dump", "configuration", "card", "cmd"))
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """Parse one message, or an array of them. An empty body is valid and stores nothing."""
+    """Parse one message, or an array of them.
+
+    An empty body is valid and stores nothing: the apps delete a contact with it.
+    """
+    return with_query(_parse(body, context), context)
+
+
+def _parse(body: bytes, context: Context) -> Parsed:
     parsed = Parsed()
     if not body.strip():
         return parsed
@@ -105,7 +95,8 @@ def _parse_message(message: Any, context: Context, parsed: Parsed) -> None:
     if kind == "location":
         _parse_location(message, device, context, parsed)
     elif kind in _EVENT_TYPES:
-        attributes = {} if kind in _WITHOUT_CONTENT else other_members(message, ("_type", "topic"))
+        # Settings have passwords in them (`dump`, `configuration`, `setConfiguration` of `cmd`).
+        attributes = without_secrets(Members(message, ("_type", "topic")).others())
         identity = "\0".join(
             str(message.get(name, "")) for name in ("event", "wtst", "desc", "rid", "uuid", "_id")
         )
@@ -146,54 +137,68 @@ def _named_device(message: dict[str, Any], context: Context) -> str | None:
 
 
 def _parse_location(message: dict[str, Any], device: str, context: Context, parsed: Parsed) -> None:
-    message_id = text(message.get("_id"), 64)
-    seconds = number(message.get("tst"))
-    if (
-        seconds is not None
-        and 0 < seconds < 1e9
-        and context.topic is None
-        and message_id is None
-        and "created_at" not in message
-    ):
-        seconds += _EPOCH_2001_S
+    members = Members(message, _NOT_KEPT)
+    message_id = members.read(_short_text, "_id")
+    time = members.read(time_ms, "tst", unknown=lambda _: False)
+    if _is_of_overland(message, message_id, context):
+        time = time_ms(float(message["tst"]) + _EPOCH_2001_S)
         parsed.from_overland = True
-    time = time_ms(message.get("tst")) if seconds is None else time_ms(seconds)
-    attributes = other_members(message, _FIX_MEMBERS)
+    trigger = members.trigger("t")
+    speed = _speed(members, context)
     parsed.fixes.append(
         build_fix(
             context,
             SOURCE,
             device,
-            message.get("lat"),
-            message.get("lon"),
+            members.value("lat"),
+            members.value("lon"),
             time,
             message_id=message_id,
-            trigger=text(message.get("t"), 64),
-            accuracy=positive(message.get("acc")),
-            altitude=number(message.get("alt")),
-            vertical_accuracy=positive(message.get("vac")),
-            speed=_speed(message, context),
-            course=degrees(message.get("cog")),
-            battery=percent(message.get("batt")),
-            charging=charging_state(message.get("bs")),
-            attributes=attributes,
+            trigger=trigger,
+            accuracy=members.read(positive, "acc"),
+            altitude=members.read(number, "alt"),
+            vertical_accuracy=members.read(positive, "vac"),
+            speed=speed,
+            course=members.read(degrees, "cog"),
+            battery=members.read(percent, "batt"),
+            charging=members.read(charging_state, "bs", unknown=is_no_charging_state),
+            attributes=members.others(),
         )
     )
 
 
-def _speed(message: dict[str, Any], context: Context) -> float | None:
+def _short_text(value: object) -> str | None:
+    return text(value, 64)
+
+
+def _is_of_overland(message: dict[str, Any], message_id: str | None, context: Context) -> bool:
+    """Tell whether `tst` counts from 2001, as in Overland's OwnTracks mode.
+
+    It does if the fix is then of the last year, and nothing in the message is OwnTracks' own. Any
+    other number is the Unix time that it says.
+    """
+    seconds = number(message.get("tst"))
+    if seconds is None or context.topic is not None or message_id is not None:
+        return False
+    if "created_at" in message:
+        return False
+    age_s = context.received / 1000 - (seconds + _EPOCH_2001_S)
+    return -86400 <= age_s <= _OVERLAND_AGE_MAX_S
+
+
+def _speed(members: Members, context: Context) -> float | None:
     """Return `vel` in m/s. OwnTracks sends km/h as an integer.
 
     Colota's OwnTracks template sends m/s. It is recognised by a fractional number and by the
     absence of `topic` and `_id`, which OwnTracks puts into HTTP bodies. `?speed_unit=` in the URL
     overrides the guess.
     """
-    value = message.get("vel")
-    speed = positive(value)
+    value = members.peek("vel")
+    speed = members.read(positive, "vel")
     if speed is None:
         return None
     unit = context.query.get("speed_unit") if context.query else None
     if unit is None:
-        foreign = context.topic is None and "topic" not in message and "_id" not in message
+        foreign = context.topic is None and members.peek("topic", "_id") is None
         unit = "ms" if foreign and isinstance(value, float) else "kmh"
     return speed if unit in ("ms", "m/s") else round(speed / 3.6, 4)

@@ -7,10 +7,15 @@ are in the path, and never reach this parser.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
+from gateway.formats.members import Members
+from gateway.formats.parameters import NO_VALUES, place_named, query_and_body
 from gateway.formats.values import (
     Unacceptable,
     build_fix,
@@ -19,13 +24,12 @@ from gateway.formats.values import (
     degrees,
     device_key,
     number,
-    other_members,
     percent,
     positive,
-    query_or_form,
     reject,
     time_ms,
 )
+from waylog.messages import Fix
 
 SOURCE: Final = "phonetrack"
 
@@ -33,43 +37,38 @@ SOURCE: Final = "phonetrack"
 _ROW: Final = (
     *("lat", "lon", "timestamp", "alt", "acc", "bat", "sat", "useragent", "speed", "bearing"),
 )
-_NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "lat": ("lat", "latitude"),
-    "lon": ("lon", "longitude"),
-    "time": ("timestamp", "time", "datetime"),
-    "accuracy": ("acc", "accuracy"),
-    "altitude": ("alt", "altitude"),
-    "speed": ("speed", "spd"),
-    "course": ("bearing", "dir"),
-    "battery": ("bat", "batt", "battery"),
-}
-_KNOWN: Final = frozenset(name for names in _NAMES.values() for name in names) | {"points"}
+_LAT: Final = ("lat", "latitude")
+_LON: Final = ("lon", "longitude")
+_TIME: Final = ("timestamp", "time", "datetime")
+_place = place_named(_LAT, _LON, _TIME, "points")
+#: What an app leaves in place of a value that it does not have.
+_PLACEHOLDER: Final = re.compile(r"%[A-Za-z_]+")
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """Parse one fix, or those of `points`."""
+    """Parse the fixes of URL and body, and those of `points`."""
     parsed = Parsed()
     raw = body
     try:
-        if body.lstrip()[:1] in (b"{", b"["):
-            members = decode_json(body)
-            if not isinstance(members, dict):
-                raise Unacceptable("not a JSON object")
-            values: dict[str, Any] = {**members, **(context.query or {})}
-        else:
-            form, raw = query_or_form(body, context)
-            values = dict(form)
-        points = values.get("points")
-        if points is not None:
-            _parse_points(points, context, parsed)
-        elif values:
-            parsed.fixes.append(_fix(values, context))
+        items, raw = query_and_body(body, context, _place, nested=True)
     except Unacceptable as reason:
-        reject(parsed, context, SOURCE, str(reason), raw)
+        return reject(parsed, context, SOURCE, str(reason), raw)
+    if not items:
+        return Parsed(malformed=NO_VALUES)
+    for index, item in enumerate(items):
+        try:
+            if item.get("points") is not None:
+                _parse_points(item, context, parsed)
+            else:
+                parsed.fixes.append(_fix(item, context))
+        except Unacceptable as reason:
+            own = raw if len(items) == 1 else msgspec.json.encode(item)
+            reject(parsed, context, SOURCE, str(reason), own, index)
     return parsed
 
 
-def _parse_points(points: object, context: Context, parsed: Parsed) -> None:
+def _parse_points(values: dict[str, Any], context: Context, parsed: Parsed) -> None:
+    points = values.pop("points")
     if isinstance(points, str):
         points = decode_json(points.encode())
     if not isinstance(points, list):
@@ -77,28 +76,41 @@ def _parse_points(points: object, context: Context, parsed: Parsed) -> None:
     if len(points) > BATCH_ITEMS_MAX:
         parsed.refused = f"{len(points)} points in one request; {BATCH_ITEMS_MAX} are allowed"
         return
+    if _place(values) is not None:
+        # A position beside the rows; what else stands there belongs to all of them.
+        parsed.fixes.append(_fix(values, context))
+        values = {}
     for index, point in enumerate(points):
         try:
-            values = dict(zip(_ROW, point, strict=False)) if isinstance(point, list) else point
-            if not isinstance(values, dict):
-                raise Unacceptable("a point is an array of lat, lon, timestamp, ...")
-            parsed.fixes.append(_fix(values, context))
+            row = _row(point)
+            parsed.fixes.append(_fix({**values, **row}, context))
         except Unacceptable as reason:
             rejected = build_rejected(context, SOURCE, str(reason), repr(point).encode())
             parsed.rejected.append(rejected)
             parsed.rejected_at.append(index)
 
 
-def _fix(values: Mapping[str, Any], context: Context) -> Any:
-    def first(member: str) -> Any:
-        for name in _NAMES[member]:
-            value = values.get(name)
-            # An app writes nothing for an unknown value, or leaves its placeholder in place.
-            if value is not None and value != "" and not str(value).startswith("%"):
-                return value
-        return None
+def _row(point: object) -> dict[str, Any]:
+    if isinstance(point, dict):
+        return point
+    if not isinstance(point, list):
+        raise Unacceptable("a point is an array of lat, lon, timestamp, ...")
+    row = dict(zip(_ROW, point, strict=False))
+    if len(point) > len(_ROW):
+        row["more"] = point[len(_ROW) :]
+    return row
 
-    time_given = first("time")
+
+def _fix(values: Mapping[str, Any], context: Context) -> Fix:
+    # An app writes nothing for an unknown value, or leaves its placeholder in place.
+    members = Members(
+        {
+            name: value
+            for name, value in values.items()
+            if not (isinstance(value, str) and _PLACEHOLDER.fullmatch(value))
+        }
+    )
+    time_given = members.value(*_TIME)
     time = time_ms(time_given)
     if time is None and time_given is not None:
         raise Unacceptable("timestamp is not a time")
@@ -106,13 +118,13 @@ def _fix(values: Mapping[str, Any], context: Context) -> Any:
         context,
         SOURCE,
         device_key(context, None, SOURCE),
-        first("lat"),
-        first("lon"),
+        members.value(*_LAT),
+        members.value(*_LON),
         time,
-        accuracy=positive(first("accuracy")),
-        altitude=number(first("altitude")),
-        speed=positive(first("speed")),
-        course=degrees(first("course")),
-        battery=percent(first("battery")),
-        attributes=other_members(values, _KNOWN),
+        accuracy=members.read(positive, "acc", "accuracy"),
+        altitude=members.read(number, "alt", "altitude"),
+        speed=members.read(positive, "speed", "spd"),
+        course=members.read(degrees, "bearing", "dir"),
+        battery=members.read(percent, "bat", "batt", "battery"),
+        attributes=members.others(),
     )

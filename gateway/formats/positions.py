@@ -12,16 +12,17 @@ from typing import Any, Final
 import msgspec
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
+from gateway.formats.members import Members, add_member, other_members
 from gateway.formats.values import (
     Malformed,
     Unacceptable,
     boolean,
     build_fix,
     build_rejected,
+    decode_json,
     degrees,
     device_key,
     number,
-    other_members,
     percent,
     positive,
     reject,
@@ -36,53 +37,27 @@ SOURCE: Final = "positions"
 #: ids) and becomes the fix's id. A shorter one is unique only together with device and time.
 UNIQUE_ID_CHARACTERS: Final = 16
 _ID_CHARACTERS_MAX: Final = 64
-_TRIGGER_MAX: Final = 64
 DEFAULT_DEVICE: Final = "default"
 
 
-class _Position(msgspec.Struct, gc=False):
-    # All members but the coordinates are parsed leniently: a bad battery level must not cost the
-    # position.
-    lat: Any = None
-    lon: Any = None
-    time: Any = None
-    id: Any = None
-    device: Any = None
-    accuracy: Any = None
-    speed: Any = None
-    course: Any = None
-    altitude: Any = None
-    battery: Any = None
-    vertical_accuracy: Any = None
-    charging: Any = None
-    trigger: Any = None
-    attributes: Any = None
-    # short names
-    t: Any = None
-    lng: Any = None
-    latitude: Any = None
-    longitude: Any = None
-    timestamp: Any = None
-    tst: Any = None
-    acc: Any = None
-    alt: Any = None
-    vac: Any = None
-    vel: Any = None
-    cog: Any = None
-    heading: Any = None
-    bearing: Any = None
-    batt: Any = None
+#: Set by the gateway, whatever a client writes; `type` is that of frames of a WebSocket.
+_NOT_KEPT: Final = ("user", "received", "source")
+_FRAME_TYPE: Final = "fix"
+#: Coordinates as parameters of the URL, where our own JSON has none.
+COORDINATES: Final = frozenset(("lat", "lon", "lng", "latitude", "longitude"))
 
-
-_position_decoder = msgspec.json.Decoder(_Position)
 _item_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def parse(body: bytes, context: Context) -> Parsed:
     """Parse fixes in the order of the batch. Each invalid item is rejected on its own."""
     parsed = Parsed()
+    if context.query and (beside := COORDINATES & context.query.keys()):
+        parsed.malformed = f"{', '.join(sorted(beside))} in the URL: send positions in the body"
+        return parsed
     start = body.lstrip()[:1]
     if not start:
+        parsed.malformed = "the body is empty: send a position, an array or a line for each"
         return parsed
     if start == b"[":
         try:
@@ -150,47 +125,56 @@ def _parse_item(
 def _read(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | None]:
     """Return the fix and the client's own id for it. Raises Unacceptable."""
     try:
-        position = _position_decoder.decode(item)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise Malformed(f"not a JSON object: {error}") from error
-    device = device_key(context, position.device, DEFAULT_DEVICE)
-    client_id = text(position.id, _ID_CHARACTERS_MAX + 1)
+        position = decode_json(item)
+    except Unacceptable as error:
+        raise Malformed(str(error)) from error
+    if not isinstance(position, dict):
+        raise Malformed("not a JSON object")
+    own_type = ("type",) if position.get("type") == _FRAME_TYPE else ()
+    members = Members(position, (*_NOT_KEPT, *own_type))
+    device = device_key(context, members.value("device"), DEFAULT_DEVICE)
+    client_id = members.read(_any_text, "id")
     if client_id is not None and len(client_id) > _ID_CHARACTERS_MAX:
         raise Unacceptable(f"the id is longer than {_ID_CHARACTERS_MAX} characters")
-    time_given = _first(position.time, position.t, position.timestamp, position.tst)
+    time_given = members.value("time", "t", "timestamp", "tst")
     time = time_ms(time_given)
     if time is None and time_given is not None:
         raise Unacceptable("time is neither milliseconds, seconds nor ISO 8601")
-    attributes = position.attributes
-    if attributes is not None:
-        if not isinstance(attributes, dict):
-            raise Unacceptable("attributes must be an object")
-        attributes = other_members(attributes, ())
+    # All members but the coordinates are read leniently: a bad battery level must not cost the
+    # position.
     fix = build_fix(
         context,
         SOURCE,
         device,
-        _first(position.lat, position.latitude),
-        _first(position.lon, position.lng, position.longitude),
+        members.value("lat", "latitude"),
+        members.value("lon", "lng", "longitude"),
         time,
         message_id=client_id,
-        trigger=text(position.trigger, _TRIGGER_MAX),
-        accuracy=positive(_first(position.accuracy, position.acc)),
-        altitude=number(_first(position.altitude, position.alt)),
-        vertical_accuracy=positive(_first(position.vertical_accuracy, position.vac)),
-        speed=positive(_first(position.speed, position.vel)),
-        course=degrees(_first(position.course, position.cog, position.heading, position.bearing)),
-        battery=percent(_first(position.battery, position.batt)),
-        charging=boolean(position.charging),
-        attributes=attributes,
+        trigger=members.trigger("trigger"),
+        accuracy=members.read(positive, "accuracy", "acc"),
+        altitude=members.read(number, "altitude", "alt"),
+        vertical_accuracy=members.read(positive, "vertical_accuracy", "vac"),
+        speed=members.read(positive, "speed", "vel"),
+        course=members.read(degrees, "course", "cog", "heading", "bearing"),
+        battery=members.read(percent, "battery", "batt"),
+        charging=members.read(boolean, "charging"),
+        attributes=_attributes(members),
     )
     if client_id is not None and len(client_id) >= UNIQUE_ID_CHARACTERS:
         fix.id = client_id
     return fix, client_id
 
 
-def _first(*values: Any) -> Any:
-    for value in values:
-        if value is not None:
-            return value
-    return None
+def _attributes(members: Members) -> dict[str, Any]:
+    """Return `attributes`, and beside them all members that have no meaning here."""
+    own = members.value("attributes")
+    if own is not None and not isinstance(own, dict):
+        raise Unacceptable("attributes must be an object")
+    attributes = other_members(own or {}, ())
+    for name, value in members.others().items():
+        add_member(attributes, name, value)
+    return attributes
+
+
+def _any_text(value: object) -> str | None:
+    return text(value, _ID_CHARACTERS_MAX + 1)

@@ -10,6 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed, osmand
+from gateway.formats.beside_json import attach, with_query
+from gateway.formats.members import Members, add_member
 from gateway.formats.values import (
     Unacceptable,
     boolean,
@@ -19,7 +21,6 @@ from gateway.formats.values import (
     degrees,
     device_key,
     number,
-    other_members,
     positive,
     reject,
     share,
@@ -29,44 +30,34 @@ from gateway.formats.values import (
 
 SOURCE: Final = "traccar"
 
-_FIX_MEMBERS: Final = frozenset(
-    [
-        "timestamp",
-        "coords",
-        "battery",
-        "event",
-        "_",
-        "latitude",
-        "longitude",
-        "accuracy",
-        "altitude",
-        "altitude_accuracy",
-        "speed",
-        "heading",
-        "activity",
-    ]
-)
+#: The position once more, for servers that read the body as a form.
+_NOT_KEPT: Final = ("_",)
 
 
 def parse(body: bytes, context: Context) -> Parsed:
     """Parse a fix, or an event if there are no coordinates (heartbeat)."""
     start = body.lstrip()[:1]
-    if start != b"{" and (context.query or b"=" in body[:256]):
+    if start != b"{" and (not start or context.query or b"=" in body[:256]):
         return osmand.parse(body, context)
+    return with_query(_parse_json(body, context), context)
+
+
+def _parse_json(body: bytes, context: Context) -> Parsed:
     parsed = Parsed()
-    if not start:
-        return parsed
     try:
-        envelope = decode_json(body)
-        if not isinstance(envelope, dict):
+        members = decode_json(body)
+        if not isinstance(members, dict):
             raise Unacceptable("not a JSON object")
-        device = device_key(context, envelope.get("device_id"), SOURCE)
-        locations = envelope.get("location")
+        envelope = Members(members)
+        named = envelope.device(context.device, "device_id")
+        device = device_key(context, named, SOURCE)
+        locations = envelope.value("location")
         if not isinstance(locations, list):
             locations = [locations]
         if len(locations) > BATCH_ITEMS_MAX:
             parsed.refused = f"{len(locations)} locations; {BATCH_ITEMS_MAX} are allowed"
             return parsed
+        more = envelope.others()
     except Unacceptable as reason:
         return reject(parsed, context, SOURCE, str(reason), body)
     for index, location in enumerate(locations):
@@ -77,55 +68,94 @@ def parse(body: bytes, context: Context) -> Parsed:
             if len(locations) > 1:
                 # A location of a batch is kept with its own bytes, not with those of the whole
                 # batch.
-                named = text(envelope.get("device_id"), 200)
-                raw = msgspec.json.encode({"device_id": named, "location": location})
+                raw = msgspec.json.encode(
+                    {"device_id": text(members.get("device_id"), 200), "location": location}
+                )
             reject(parsed, context, SOURCE, str(reason), raw, index)
+    attach(parsed, more)
     return parsed
 
 
 def _parse_location(location: Any, device: str, context: Context, parsed: Parsed) -> None:
     if not isinstance(location, dict):
         raise Unacceptable("`location` is missing or not an object")
-    timestamp = location.get("timestamp")
+    members = Members(location, _NOT_KEPT)
+    timestamp = members.value("timestamp")
     time = time_ms(timestamp)
     if time is None and timestamp is not None:
         raise Unacceptable("location.timestamp is not a time")
-    trigger = text(location.get("event"), 64)
-    attributes = other_members(location, _FIX_MEMBERS)
-    if attributes.get("extras") == {}:
-        del attributes["extras"]
-    activity = location.get("activity")
-    if isinstance(activity, dict) and (kind := text(activity.get("type"), 64)):
-        attributes["activity"] = kind
-    coordinates = location.get("coords")
-    if coordinates is None and "latitude" in location:
-        coordinates = location  # flat, as Dawarich accepts it
-    if coordinates is None:
+    trigger = members.trigger("event")
+    nested = _nested(members, "activity")
+    coordinates = members.value("coords")
+    if coordinates is None and "latitude" not in location:
+        attributes = _without_empty(members.others())
+        _add_nested(attributes, "activity", nested, kind="type")
         parsed.events.append(
             build_event(context, SOURCE, device, trigger or "heartbeat", time, attributes)
         )
         return
-    if not isinstance(coordinates, dict):
-        raise Unacceptable("location.coords is not an object")
-    battery = location.get("battery")
-    if not isinstance(battery, dict):
-        battery = {"level": battery}
+    # Flat, as Dawarich accepts it, or in an object of its own.
+    place = members if coordinates is None else _object(coordinates, "location.coords")
+    level = members.peek("battery")
+    battery = _nested(members, "battery") or Members({} if level is None else {"level": level})
+    members.value("battery")
+    values: dict[str, Any] = {
+        "accuracy": place.read(positive, "accuracy"),
+        "altitude": place.read(number, "altitude"),
+        "vertical_accuracy": place.read(positive, "altitude_accuracy"),
+        "speed": place.read(positive, "speed"),
+        "course": place.read(degrees, "heading"),
+        "battery": battery.read(share, "level"),
+        "charging": battery.read(boolean, "is_charging"),
+    }
+    lat, lon = place.value("latitude"), place.value("longitude")
+    attributes = _without_empty(members.others())
+    if place is not members:
+        for name, value in place.others().items():
+            if positive(value) is not None or not (name.endswith("_accuracy") and number(value)):
+                add_member(attributes, name, value)
+    _add_nested(attributes, "battery", battery)
+    _add_nested(attributes, "activity", nested, kind="type")
     parsed.fixes.append(
         build_fix(
             context,
             SOURCE,
             device,
-            coordinates.get("latitude"),
-            coordinates.get("longitude"),
+            lat,
+            lon,
             time,
             trigger=trigger,
-            accuracy=positive(coordinates.get("accuracy")),
-            altitude=number(coordinates.get("altitude")),
-            vertical_accuracy=positive(coordinates.get("altitude_accuracy")),
-            speed=positive(coordinates.get("speed")),
-            course=degrees(coordinates.get("heading")),
-            battery=share(battery.get("level")),
-            charging=boolean(battery.get("is_charging")),
+            **values,
             attributes=attributes,
         )
     )
+
+
+def _object(value: object, name: str) -> Members:
+    if not isinstance(value, dict):
+        raise Unacceptable(f"{name} is not an object")
+    return Members(value)
+
+
+def _nested(members: Members, name: str) -> Members | None:
+    """Return the members of an object in the location; None if there is none of this name."""
+    value = members.peek(name)
+    return Members(members.value(name)) if isinstance(value, dict) else None
+
+
+def _add_nested(
+    attributes: dict[str, Any], name: str, members: Members | None, kind: str = ""
+) -> None:
+    """Add what an object in the location has: its kind under its name, all else after that."""
+    if members is None:
+        return
+    if kind and (found := members.value(kind)) is not None:
+        add_member(attributes, name, found)
+    for member, value in members.others().items():
+        add_member(attributes, f"{name}_{member}", value)
+
+
+def _without_empty(attributes: dict[str, Any]) -> dict[str, Any]:
+    if attributes.get("extras") == {}:
+        del attributes["extras"]
+    return attributes

@@ -7,9 +7,12 @@ gateway.http.ingest.ulogger_sessions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlencode
 
 from gateway.formats import Context, Parsed
+from gateway.formats.members import Members
+from gateway.formats.parameters import place_named, query_and_body
 from gateway.formats.values import (
     Unacceptable,
     build_event,
@@ -17,24 +20,24 @@ from gateway.formats.values import (
     degrees,
     device_key,
     number,
-    other_members,
     positive,
-    query_or_form,
     reject,
     time_ms,
 )
 
 SOURCE: Final = "ulogger"
 
-_SECRETS: Final = frozenset(("action", "user", "pass"))
-_FIX_MEMBERS: Final = _SECRETS | {
-    *("lat", "lon", "time", "altitude", "speed", "bearing", "accuracy", "image"),
-}
+_SECRETS: Final = ("action", "user", "pass")
+#: A picture comes as a file, which is not kept.
+_NOT_KEPT: Final = (*_SECRETS, "image")
+
+_place = place_named(("lat",), ("lon",), ("time",))
 
 
 def form_of(body: bytes, context: Context) -> dict[str, str]:
-    """Return the members of the form. Raises Unacceptable."""
-    return query_or_form(body, context)[0]
+    """Return the members of the form, or of the URL. Raises Unacceptable."""
+    items, _ = query_and_body(body, context, _place)
+    return items[-1] if items else {}
 
 
 def track_id(received: int) -> int:
@@ -43,30 +46,44 @@ def track_id(received: int) -> int:
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """Parse the fix of `addpos`, or an event `track` from `addtrack`."""
+    """Parse the fixes of `addpos`, or an event `track` from `addtrack`."""
     parsed = Parsed()
     try:
-        values = form_of(body, context) if body.strip() else {}
-        action = values.get("action", "")
-        if action == "auth" or not body.strip():
-            return parsed
-        device = device_key(context, None, SOURCE)
-        if action == "addtrack":
-            attributes = {"track": values.get("track", ""), "trackid": track_id(context.received)}
-            parsed.events.append(build_event(context, SOURCE, device, "track", None, attributes))
-        elif action == "addpos":
-            _add_position(values, device, context, parsed)
-        else:
-            raise Unacceptable(f"unknown action {action[:64]!r}")
+        items, _ = query_and_body(body, context, _place)
     except Unacceptable as reason:
-        # The raw body has no password: only `action=auth` has `pass`, and returns above.
-        reject(parsed, context, SOURCE, str(reason), body)
+        return reject(parsed, context, SOURCE, str(reason), body)
+    if not items and not body.strip():
+        return Parsed(malformed="the form is empty: send action=addpos, lat, lon and time")
+    items = items or [{}]
+    for index, item in enumerate(items):
+        # Of two positions the one in the URL may have no action of its own.
+        action = item.get("action") or items[-1].get("action", "")
+        try:
+            _parse_item(action, item, context, parsed)
+        except Unacceptable as reason:
+            # `pass` is in `action=auth` only, which makes nothing; elsewhere it is not kept.
+            raw = body if body.strip() and index == len(items) - 1 else urlencode(item).encode()
+            reject(parsed, context, SOURCE, str(reason), raw, index)
     return parsed
 
 
-def _add_position(values: Mapping[str, str], device: str, context: Context, parsed: Parsed) -> None:
-    time_given = values.get("time")
-    time = time_ms(time_given)
+def _parse_item(action: str, values: Mapping[str, Any], context: Context, parsed: Parsed) -> None:
+    if action == "auth":
+        return
+    members = Members(values, _NOT_KEPT)
+    device = device_key(context, None, SOURCE)
+    if action == "addtrack":
+        track = {"track": values.get("track", ""), "trackid": track_id(context.received)}
+        attributes = members.others() | track
+        parsed.events.append(build_event(context, SOURCE, device, "track", None, attributes))
+    elif action == "addpos":
+        _add_position(members, device, context, parsed)
+    else:
+        raise Unacceptable(f"unknown action {action[:64]!r}")
+
+
+def _add_position(members: Members, device: str, context: Context, parsed: Parsed) -> None:
+    time = time_ms(members.value("time"))
     if time is None:
         raise Unacceptable("time is not a time")
     parsed.fixes.append(
@@ -74,13 +91,13 @@ def _add_position(values: Mapping[str, str], device: str, context: Context, pars
             context,
             SOURCE,
             device,
-            values.get("lat"),
-            values.get("lon"),
+            members.value("lat"),
+            members.value("lon"),
             time,
-            accuracy=positive(values.get("accuracy")),
-            altitude=number(values.get("altitude")),
-            speed=positive(values.get("speed")),
-            course=degrees(values.get("bearing")),
-            attributes=other_members(values, _FIX_MEMBERS),
+            accuracy=members.read(positive, "accuracy"),
+            altitude=members.read(number, "altitude"),
+            speed=members.read(positive, "speed"),
+            course=members.read(degrees, "bearing"),
+            attributes=members.others(),
         )
     )

@@ -6,14 +6,12 @@ The rules that hold for every app are here, once.
 
 from __future__ import annotations
 
-import email
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
@@ -29,12 +27,6 @@ _YEAR_9999_MS: Final = 253_402_300_799_999
 #: Bytes of a rejected item that are kept; as base64 they must fit into one record of 1 MB.
 RAW_BYTES_MAX: Final = 256 * 1024
 DEVICE_CHARACTERS_MAX: Final = 128
-ATTRIBUTES_MAX: Final = 64
-#: Bytes of the names and values of all attributes of one fix. Attributes beyond it (pictures) are
-#: left out, and their names are listed.
-ATTRIBUTE_BYTES_MAX: Final = 16 * 1024
-NESTING_MAX: Final = 16
-_FORM_FIELDS_MAX: Final = 1000
 
 #: Parameters of URLs and forms that are credentials and are never stored.
 SECRET_PARAMETERS: Final = frozenset(("token", "api_key", "access_token", "password"))
@@ -47,7 +39,7 @@ _FORBIDDEN = re.compile(f"[{FORBIDDEN_IN_NAMES}]")
 
 _SECRET_FIELD = re.compile(
     rb"""((?:^|[&\s{,"'])(?:%b)["']?\s*[=:]\s*)(?:"[^"]*"?|[^&\s,}"]+)"""
-    % "|".join(sorted((*SECRET_PARAMETERS, "pass"))).encode()
+    % "|".join(sorted((*SECRET_PARAMETERS, "pass", "passphrase", "encryptionKey"))).encode()
 )
 
 
@@ -169,6 +161,12 @@ def charging_state(value: object) -> bool | None:
     return None if state is None else {1.0: False, 2.0: True, 3.0: True}.get(state)
 
 
+def is_no_charging_state(value: object) -> bool:
+    """Tell whether a value is OwnTracks' `bs` for "unknown"."""
+    state = number(value)
+    return state is not None and state <= 0
+
+
 def iso_time(value: str) -> int | None:
     """Return ISO 8601 or `yyyy-MM-dd HH:mm:ss` as ms since 1970. The default time zone is UTC."""
     try:
@@ -206,65 +204,6 @@ def parameters(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     for name, value in pairs:
         result[name] = f"{result[name]};{value}" if name in result else value
     return result
-
-
-def query_or_form(body: bytes, context: Context) -> tuple[dict[str, str], bytes]:
-    """Return the parameters of the URL merged with the form in the body, and both urlencoded.
-
-    The URL takes precedence. A flat JSON object counts as a form. Raises Unacceptable for any other
-    body.
-    """
-    form: dict[str, str] = {}
-    if body.strip():
-        pairs = _fields(body, context)
-        if not pairs:
-            raise Unacceptable("the body is neither a form nor a JSON object")
-        form = parameters(pair for pair in pairs if pair[0] not in SECRET_PARAMETERS)
-    query = dict(context.query or {})
-    # A URL may hold only settings (speed_unit, device) beside a form.
-    merged = form | query
-    return merged, urlencode(merged).encode()
-
-
-def _fields(body: bytes, context: Context) -> list[tuple[str, str]]:
-    if body.lstrip()[:1] == b"{":
-        return _scalar_members(decode_json(body))
-    pairs = _multipart(body, context)
-    return _urlencoded(body) if pairs is None else pairs
-
-
-def _scalar_members(members: Mapping[str, Any]) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for name, value in members.items():
-        if isinstance(value, dict | list):
-            raise Unacceptable(f"{name[:64]!r} is not a number or a text")
-        if value is not None:
-            pairs.append((name, value if isinstance(value, str) else str(value).lower()))
-    return pairs
-
-
-def _urlencoded(body: bytes) -> list[tuple[str, str]]:
-    try:
-        return parse_qsl(body.decode(), max_num_fields=_FORM_FIELDS_MAX, errors="replace")
-    except ValueError as error:
-        raise Unacceptable(f"not a form: {error}") from error
-
-
-def _multipart(body: bytes, context: Context) -> list[tuple[str, str]] | None:
-    """Return the text fields of a multipart form (RFC 7578), no files; None for other bodies."""
-    content_type = (context.headers or {}).get("Content-Type", "")
-    if not content_type.lower().startswith("multipart/form-data"):
-        return None
-    message = email.message_from_bytes(b"Content-Type: " + content_type.encode() + b"\n\n" + body)
-    if not message.is_multipart():
-        raise Unacceptable("not a form: multipart/form-data without its parts")
-    pairs: list[tuple[str, str]] = []
-    for part in list(message.walk())[1 : 1 + _FORM_FIELDS_MAX]:
-        name = part.get_param("name", header="Content-Disposition")
-        value = part.get_payload(decode=True)
-        if isinstance(name, str) and isinstance(value, bytes) and part.get_filename() is None:
-            pairs.append((name, value.decode("utf-8", "replace")))
-    return pairs
 
 
 def device_key(context: Context, named: object, default: str) -> str:
@@ -415,46 +354,3 @@ def reject(
     parsed.rejected.append(build_rejected(context, source, reason, raw))
     parsed.rejected_at.append(index)
     return parsed
-
-
-def other_members(members: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Return the members that a format does not map, within limits, so that no data is lost.
-
-    Members that are too large (pictures) are named in `omitted`. Raises Unacceptable for nesting
-    that is too deep.
-    """
-    others: dict[str, Any] = {}
-    omitted: list[str] = []
-    room = ATTRIBUTE_BYTES_MAX
-    for name, value in members.items():
-        if name in known or value is None or value == "":
-            continue
-        size = len(name) + _size(value)
-        if len(others) >= ATTRIBUTES_MAX or size > room:
-            omitted.append(name[:100])
-        else:
-            room -= size
-            others[name] = value
-    if omitted:
-        others["omitted"] = omitted[:ATTRIBUTES_MAX]
-    return others
-
-
-def _size(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict | list):
-        if _depth_exceeds(value, NESTING_MAX):
-            raise Unacceptable(f"nested more than {NESTING_MAX} levels deep")
-        return len(msgspec.json.encode(value))
-    return 8
-
-
-def _depth_exceeds(value: Any, levels: int) -> bool:
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list):
-        return False
-    if levels == 0:
-        return True
-    return any(_depth_exceeds(item, levels - 1) for item in value)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Final
-from xml.sax.saxutils import escape
 
 import msgspec
 
@@ -24,33 +23,27 @@ from gateway.tracks.track_points import (
     measured,
     merged,
 )
+from waylog.track_elements import (
+    GPX_HEAD,
+    KML_HEAD,
+    Place,
+    geojson_feature,
+    gpx_point,
+    gpx_track,
+    kml_track,
+    xml_text,
+)
 
 
 def _geojson(device: str, points: Points) -> bytes:
-    """Encode one LineString with its times in `coordTimes`, as other tools do.
-
-    A single point is encoded as a Point: a line has at least two (RFC 7946, section 3.1.4).
-    """
+    """Encode one feature with its times in `coordTimes`, as other tools do."""
     coordinates = _coordinates(points)
-    geometry: dict[str, object] | None = None
-    if len(coordinates) == 1:
-        geometry = {"type": "Point", "coordinates": coordinates[0]}
-    elif coordinates:
-        geometry = {"type": "LineString", "coordinates": coordinates}
-    feature = {
-        "type": "Feature",
-        "geometry": geometry,
-        "properties": {
-            "device": device,
-            "coordTimes": iso_times(points),
-            "times": points["time"].tolist(),
-            "speeds": measured(points, "speed"),
-            "accuracies": measured(points, "accuracy"),
-        },
-    }
-    return msgspec.json.encode(
-        {"type": "FeatureCollection", "features": [feature] if coordinates else []}
-    )
+    features = []
+    if coordinates:
+        feature = geojson_feature(device, iso_times(points), coordinates, _more(points))
+        feature["properties"]["times"] = points["time"].tolist()
+        features = [feature]
+    return msgspec.json.encode({"type": "FeatureCollection", "features": features})
 
 
 def _coordinates(points: Points) -> list[list[float]]:
@@ -64,54 +57,38 @@ def _coordinates(points: Points) -> list[list[float]]:
     ]
 
 
+def _more(points: Points) -> dict[str, list[float | None]]:
+    """Return what was measured beside the altitude, which is a coordinate."""
+    return {name: measured(points, name) for name in MEASURED if name != "altitude"}
+
+
+def _places(points: Points) -> Iterator[Place]:
+    return zip(
+        degrees(points, "lat"), degrees(points, "lon"), measured(points, "altitude"), strict=True
+    )
+
+
 def _gpx(device: str, points: Points) -> bytes:
-    """Encode one track with one segment; speed and course in Garmin's TrackPointExtension v2."""
+    """Encode one track with one segment."""
+    more = _more(points)
+    rows = zip(iso_times(points), _places(points), *more.values(), strict=True)
     lines = [
-        '<?xml version="1.0" encoding="UTF-8"?>',
-        '<gpx version="1.1" creator="Waylog" xmlns="http://www.topografix.com/GPX/1/1" '
-        'xmlns:gpxtpx="http://www.garmin.com/xmlschemas/TrackPointExtension/v2">',
-        f"<trk><name>{escape(device)}</name><trkseg>",
+        gpx_point(time, place, dict(zip(more, values, strict=True)))
+        for time, place, *values in rows
     ]
-    names = ("altitude", "speed", "course")
-    columns = [iso_times(points), degrees(points, "lat"), degrees(points, "lon")]
-    rows = zip(*columns, *(measured(points, name) for name in names), strict=True)
-    for time, lat, lon, altitude, speed, course in rows:
-        elevation = "" if altitude is None else f"<ele>{altitude:g}</ele>"
-        more = "".join(
-            f"<gpxtpx:{name}>{value:g}</gpxtpx:{name}>"
-            for name, value in (("speed", speed), ("course", course))
-            if value is not None
-        )
-        extensions = (
-            "<extensions><gpxtpx:TrackPointExtension>"
-            f"{more}</gpxtpx:TrackPointExtension></extensions>"
-            if more
-            else ""
-        )
-        lines.append(
-            f'<trkpt lat="{lat:.7f}" lon="{lon:.7f}">'
-            f"{elevation}<time>{time}</time>{extensions}</trkpt>"
-        )
-    lines.append("</trkseg></trk></gpx>\n")
-    return "\n".join(lines).encode()
+    return "\n".join(
+        [f"{GPX_HEAD}{gpx_track(device)}<trkseg>", *lines, "</trkseg></trk></gpx>\n"]
+    ).encode()
 
 
 def _kml(device: str, points: Points) -> bytes:
-    """Encode one gx:Track: all times first, then all positions."""
-    positions = degrees(points, "lon"), degrees(points, "lat"), measured(points, "altitude")
-    lines = [
-        '<?xml version="1.0" encoding="UTF-8"?>',
-        '<kml xmlns="http://www.opengis.net/kml/2.2" '
-        'xmlns:gx="http://www.google.com/kml/ext/2.2"><Document>',
-        f"<name>{escape(device)}</name><Placemark><name>{escape(device)}</name><gx:Track>",
-        *(f"<when>{time}</when>" for time in iso_times(points)),
-        *(
-            f"<gx:coord>{lon:.7f} {lat:.7f} {altitude or 0:g}</gx:coord>"
-            for lon, lat, altitude in zip(*positions, strict=True)
-        ),
-        "</gx:Track></Placemark></Document></kml>\n",
-    ]
-    return "\n".join(lines).encode()
+    """Encode one gx:Track."""
+    name = xml_text(device)
+    track = kml_track(device, iso_times(points), list(_places(points)), _more(points))
+    return (
+        f"{KML_HEAD}<name>{name}</name><Placemark><name>{name}</name>{track}"
+        "</Placemark></Document></kml>\n"
+    ).encode()
 
 
 def _comma_separated(device: str, points: Points) -> bytes:

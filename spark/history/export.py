@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import IO, Any, Final, Protocol
-from xml.sax.saxutils import escape
 
 import msgspec
 import numpy as np
@@ -22,6 +21,17 @@ import pyarrow.parquet as pq
 
 from spark.fixes.schema import DAY_MS, HISTORY_SCHEMA
 from waylog.history.history_reader import HistoryReader, device_runs
+from waylog.track_elements import (
+    GPX_HEAD,
+    KML_HEAD,
+    PLURALS,
+    Place,
+    geojson_feature,
+    gpx_point,
+    gpx_track,
+    kml_track,
+    xml_text,
+)
 
 _ATTEMPTS: Final = 3
 
@@ -110,45 +120,44 @@ def _iso(time_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class GpxWriter:
-    """GPX 1.1: one track per device, one segment per day.
+def _more(rows: pa.Table) -> dict[str, list[Any]]:
+    """Return what the fixes have beyond place, time and altitude, by column."""
+    more: dict[str, list[Any]] = {name: rows[name].to_pylist() for name in PLURALS}
+    more["attributes"] = [
+        None if text is None else msgspec.json.decode(text) for text in more["attributes"]
+    ]
+    return more
 
-    Speed and course are in TrackPointExtension v2.
-    """
+
+def _places(rows: pa.Table) -> list[Place]:
+    columns = (rows[name].to_pylist() for name in ("lat", "lon", "altitude"))
+    return list(zip(*columns, strict=True))
+
+
+def _times(rows: pa.Table) -> list[str]:
+    return [_iso(time) for time in rows["time"].to_pylist()]
+
+
+class GpxWriter:
+    """GPX 1.1: one track per device, one segment per day."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._write = stream.write
-        self._write(
-            b'<?xml version="1.0" encoding="UTF-8"?>\n'
-            b'<gpx version="1.1" creator="Waylog" xmlns="http://www.topografix.com/GPX/1/1" '
-            b'xmlns:gpxtpx="http://www.garmin.com/xmlschemas/TrackPointExtension/v2">\n'
-        )
+        self._write(GPX_HEAD.encode())
 
     def begin(self, device: str) -> None:
         """Open the device's track."""
-        self._write(f"<trk><name>{escape(device)}</name>\n".encode())
+        self._write(f"{gpx_track(device)}\n".encode())
 
     def day(self, rows: pa.Table) -> None:
         """Write one segment."""
-        lines = ["<trkseg>"]
-        for row in rows.select(["time", "lat", "lon", "altitude", "speed", "course"]).to_pylist():
-            elevation = "" if row["altitude"] is None else f"<ele>{row['altitude']:g}</ele>"
-            measured = "".join(
-                f"<gpxtpx:{name}>{row[name]:g}</gpxtpx:{name}>"
-                for name in ("speed", "course")
-                if row[name] is not None
-            )
-            if measured:
-                measured = (
-                    "<extensions><gpxtpx:TrackPointExtension>"
-                    f"{measured}</gpxtpx:TrackPointExtension></extensions>"
-                )
-            lines.append(
-                f'<trkpt lat="{row["lat"]:.7f}" lon="{row["lon"]:.7f}">'
-                f"{elevation}<time>{_iso(row['time'])}</time>{measured}</trkpt>"
-            )
-        lines.append("</trkseg>\n")
-        self._write("\n".join(lines).encode())
+        more = _more(rows)
+        each = zip(_times(rows), _places(rows), *more.values(), strict=True)
+        points = [
+            gpx_point(time, place, dict(zip(more, values, strict=True)))
+            for time, place, *values in each
+        ]
+        self._write("\n".join(["<trkseg>", *points, "</trkseg>\n"]).encode())
 
     def end(self) -> None:
         """Close the track."""
@@ -164,29 +173,19 @@ class KmlWriter:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._write = stream.write
-        self._write(
-            b'<?xml version="1.0" encoding="UTF-8"?>\n'
-            b'<kml xmlns="http://www.opengis.net/kml/2.2" '
-            b'xmlns:gx="http://www.google.com/kml/ext/2.2"><Document>\n'
-        )
+        self._device = ""
+        self._write(KML_HEAD.encode())
 
     def begin(self, device: str) -> None:
         """Open the device's folder."""
-        self._write(f"<Folder><name>{escape(device)}</name>\n".encode())
+        self._device = device
+        self._write(f"<Folder><name>{xml_text(device)}</name>\n".encode())
 
     def day(self, rows: pa.Table) -> None:
         """Write one track."""
-        times = rows["time"].to_pylist()
-        lines = [f"<Placemark><name>{_iso(times[0])[:10]}</name><gx:Track>"]
-        lines += [f"<when>{_iso(time)}</when>" for time in times]
-        lines += [
-            f"<gx:coord>{lon:.7f} {lat:.7f} {altitude or 0:g}</gx:coord>"
-            for lat, lon, altitude in zip(
-                *(rows[name].to_pylist() for name in ("lat", "lon", "altitude")), strict=True
-            )
-        ]
-        lines.append("</gx:Track></Placemark>\n")
-        self._write("\n".join(lines).encode())
+        times = _times(rows)
+        track = kml_track(self._device, times, _places(rows), _more(rows))
+        self._write(f"<Placemark><name>{times[0][:10]}</name>{track}</Placemark>\n".encode())
 
     def end(self) -> None:
         """Close the folder."""
@@ -211,26 +210,12 @@ class GeoJsonWriter:
         self._device = device
 
     def day(self, rows: pa.Table) -> None:
-        """Write one feature; a single point is a Point (section 3.1.4)."""
-        values = (rows[name].to_pylist() for name in ("lat", "lon", "altitude"))
+        """Write one feature."""
         coordinates = [
             [lon, lat] if altitude is None else [lon, lat, altitude]
-            for lat, lon, altitude in zip(*values, strict=True)
+            for lat, lon, altitude in _places(rows)
         ]
-        single = len(coordinates) == 1
-        feature: dict[str, Any] = {
-            "type": "Feature",
-            "geometry": {
-                "type": "Point" if single else "LineString",
-                "coordinates": coordinates[0] if single else coordinates,
-            },
-            "properties": {
-                "device": self._device,
-                "coordTimes": [_iso(time) for time in rows["time"].to_pylist()],
-                "accuracies": rows["accuracy"].to_pylist(),
-                "speeds": rows["speed"].to_pylist(),
-            },
-        }
+        feature = geojson_feature(self._device, _times(rows), coordinates, _more(rows))
         self._write(self._separator + msgspec.json.encode(feature))
         self._separator = b",\n"
 

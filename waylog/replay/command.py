@@ -37,8 +37,8 @@ examples:
 
 Files are told apart by their content: GPX, KML and KMZ, GeoJSON, CSV with a header, Google
 Timeline (Records, Semantic Location History, exports of Android and iOS), OwnTracks .rec, Overland;
-plain, gzip or zip. Fixes are sent in the order of their time and sent again until acknowledged;
-what is in the platform already is acknowledged, and not stored twice.
+plain, gzip or zip, in any encoding of Unicode. Fixes are sent in the order of their time and sent
+again until acknowledged; what is in the platform already is acknowledged, and not stored twice.
 """
 
 
@@ -112,7 +112,11 @@ def run(arguments: argparse.Namespace) -> int:
     tally = Tally(arguments.acknowledged)
     try:
         fixes = read_files(
-            arguments.files, device=arguments.device, limit=arguments.limit, skipped=skipped
+            arguments.files,
+            device=arguments.device,
+            limit=arguments.limit,
+            skipped=skipped,
+            user=user,
         )
         # Without --speed the recorded gaps do not matter, so that devices that were recorded years
         # apart are sent side by side.

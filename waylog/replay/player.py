@@ -26,21 +26,32 @@ class Sender(Protocol):
 
 
 def read_files(
-    paths: Iterable[Path], *, device: str | None, limit: int | None, skipped: Skipped
+    paths: Iterable[Path],
+    *,
+    device: str | None,
+    limit: int | None,
+    skipped: Skipped,
+    user: str | None = None,
 ) -> Iterator[RecordedFix]:
     """Yield the fixes of all files, at most `limit`, each with the name of its device.
 
-    That is `device` if given, else what the file says, else the file's name. Raises CommandError.
+    That is `device` if given, else what the file says, else the file's name. Our exports say
+    `user/device`; for the same user that is the device. Raises CommandError.
     """
-    fixes = itertools.chain.from_iterable(_read_file(path, device, skipped) for path in paths)
+    fixes = itertools.chain.from_iterable(_read_file(path, device, skipped, user) for path in paths)
     return itertools.islice(fixes, limit)
 
 
-def _read_file(path: Path, device: str | None, skipped: Skipped) -> Iterator[RecordedFix]:
+def _read_file(
+    path: Path, device: str | None, skipped: Skipped, user: str | None
+) -> Iterator[RecordedFix]:
     source = Source(path)
     try:
         for fix in reader_of(source)(source, skipped):
-            fix.device = device_name(device or fix.device or source.name)
+            named = fix.device or ""
+            if user is not None:
+                named = named.removeprefix(f"{user}/")
+            fix.device = device_name(device or named or source.name)
             yield fix
     except UnreadableTrack as error:
         raise CommandError(str(error)) from error

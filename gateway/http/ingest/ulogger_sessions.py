@@ -21,7 +21,12 @@ from gateway.formats import Context, ulogger
 from gateway.formats.values import Unacceptable
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.ingest.paths import PHONETRACK_ROOTS
-from gateway.http.requests.authentication import Credentials, credentials_of, verify
+from gateway.http.requests.authentication import (
+    Credentials,
+    credentials_of,
+    parameters_without_secrets,
+    verify,
+)
 from gateway.http.requests.responses import Refused, json_answer, unavailable
 from gateway.http.requests.services import Services
 from gateway.limits.bounds import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_WAY
@@ -56,7 +61,11 @@ class UloggerSessions:
         body = await self._ingest.receive_body(request)
         # A large body has a picture in it; a sign-in is never large.
         large = len(body) > READ_HERE_BYTES_MAX
-        context = Context("", None, now_ms(), headers={"Content-Type": _content_type(request)})
+        context = Context(
+            *("", None, now_ms()),
+            query=parameters_without_secrets(request),
+            headers={"Content-Type": _content_type(request)},
+        )
         form: dict[str, str] = {}
         with suppress(Unacceptable):  # parsed again below, and then kept in topic `error`
             form = {} if large else ulogger.form_of(bytes(body), context)
@@ -84,6 +93,8 @@ class UloggerSessions:
                 raise unavailable(str(error)) from error
         else:
             parsed = ulogger.parse(bytes(body), context)
+        if parsed.malformed is not None:
+            return _failure(parsed.malformed, 400)
         try:
             hold = Hold(
                 self._services.under_way,

@@ -505,7 +505,9 @@ class PlainConnection(asyncio.Protocol):
             encryption_key=identity.rights.encryption_key,
         )
         admission = self.server.services.admission
-        if head.format.name == positions.SOURCE and not admission.is_metered(identity):
+        mixed = positions.COORDINATES & query.keys()  # which the complete parser refuses
+        ours = head.format.name == positions.SOURCE and not mixed
+        if ours and not admission.is_metered(identity):
             admits = partial(admission.admits_device, identity)
             self._plain = PlainPositions(context.user, context.device, admits)
         return context

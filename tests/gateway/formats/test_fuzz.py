@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gateway.formats import (
     Context,
     Parsed,
+    by_name,
     colota,
     gpslogger,
     home_assistant,
@@ -30,6 +31,8 @@ PARSERS = [
     *(overland.parse, owntracks.parse, positions.parse, traccar.parse),
     *(opengts.parse, phonetrack.parse, ulogger.parse),
 ]
+
+PATH_PARSERS = list(by_name.PARSERS.values())
 
 RECEIVED = 1_761_994_812_000
 CONTEXT = Context("mika", None, RECEIVED, encryption_key="a passphrase")
@@ -114,6 +117,22 @@ def test_any_parameters(query: dict[str, str], body: bytes) -> None:
     query = {name: value.encode("utf-8", "replace").decode() for name, value in query.items()}
     for parser in PARSERS:
         check(parser(body, Context("mika", None, RECEIVED, query=query)))
+
+
+@given(
+    query=st.dictionaries(names | st.just("lat"), scalars.map(str), max_size=8),
+    message=messages | located,
+)
+@settings(max_examples=200)
+def test_any_json_beside_any_parameters(query: dict[str, str], message: Any) -> None:
+    query = {name: value.encode("utf-8", "replace").decode() for name, value in query.items()}
+    context = Context("mika", None, RECEIVED, query=query)
+    bodies = [message, {"location": message}, {"locations": [{"properties": message}]}]
+    for parser in PATH_PARSERS:
+        for body in bodies:
+            parsed = parser(json.dumps(body).encode(), context)
+            check(parsed)
+            assert parsed.count or parsed.malformed is not None or parsed.refused is not None
 
 
 @given(message=located)

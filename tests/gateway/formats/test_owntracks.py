@@ -112,7 +112,27 @@ def test_whole_kmh_are_owntracks_and_fractions_without_topic_and_id_are_colota()
 
 def test_overlands_owntracks_mode_counts_from_2001() -> None:
     message = {"_type": "location", "lat": 1.5, "lon": 2.5, "tst": 1761994805 - 978307200}
-    assert parse_one(message, HTTP).time == 1761994805000
+    parsed = owntracks.parse(json.dumps(message).encode(), HTTP)
+    assert parsed.fixes[0].time == 1761994805000
+    assert parsed.from_overland
+
+
+@pytest.mark.parametrize("tst", [0, 1, 86400, 500_000_000, 946_684_799, 999_999_999])
+def test_an_old_unix_time_is_read_as_what_it_is(tst: int) -> None:
+    body = json.dumps({"_type": "location", "lat": 1.5, "lon": 2.5, "tst": tst}).encode()
+    parsed = owntracks.parse(body, HTTP)
+    (fix,) = parsed.fixes
+    assert fix.time == tst * 1000
+    suspect = {"time_suspect": "past"} if tst < 946_684_800 else None
+    assert fix.attributes == suspect
+    assert not parsed.from_overland
+
+
+@pytest.mark.parametrize("tst", ["noon", True, [1]])
+def test_what_is_no_time_is_kept_and_the_fix_has_its_arrivals_time(tst: Any) -> None:
+    fix = parse_one(LOCATION | {"tst": tst})
+    assert fix.time == RECEIVED
+    assert (fix.attributes or {})["tst"] == tst
 
 
 @pytest.mark.parametrize(
@@ -172,10 +192,55 @@ def test_a_repeated_event_has_the_same_id_and_another_event_another() -> None:
     assert event_id(event="enter") != event_id(event="leave")
 
 
-def test_settings_are_not_kept_since_they_hold_secrets() -> None:
-    dump = {"_type": "dump", "configuration": {"password": "hunter2"}}
-    (event,) = owntracks.parse(json.dumps(dump).encode(), MQTT).events
-    assert event.attributes is None
+@pytest.mark.parametrize("context", [HTTP, MQTT])
+@pytest.mark.parametrize("kind", ["dump", "configuration", "cmd", "card", "lwt", "status", "steps"])
+def test_what_is_not_a_fix_keeps_its_members_without_passwords(kind: str, context: Context) -> None:
+    settings = {
+        "tst": 1761994805,
+        "name": "Mika",
+        "face": "aGVsbG8=",
+        "password": "hunter2",
+        "action": "setConfiguration",
+        "configuration": {
+            "_type": "configuration",
+            "host": "example.org",
+            "url": "https://mika:hunter2@example.org/pub?token=hunter2&d=phone",
+            "password": "hunter2",
+            "encryptionKey": "hunter2",
+            "tlsClientCrtPassword": "hunter2",
+            "httpHeaders": "X-Key: hunter2",
+            "usePassword": True,
+            "waypoints": [{"desc": "Home", "secret": ["hunter2"]}],
+            "link": "https://example.org/owntracks/wl_" + "q" * 43,
+        },
+    }
+    body = json.dumps({"_type": kind, **settings}).encode()
+    (event,) = owntracks.parse(body, context).events
+    assert event.type == kind
+    assert event.attributes == {
+        "tst": 1761994805,
+        "name": "Mika",
+        "face": "aGVsbG8=",
+        "action": "setConfiguration",
+        "configuration": {
+            "_type": "configuration",
+            "host": "example.org",
+            "url": "https://[secret]@example.org/pub?token=[secret]&d=phone",
+            "password": "[secret]",
+            "encryptionKey": "[secret]",
+            "tlsClientCrtPassword": "[secret]",
+            "httpHeaders": "[secret]",
+            "usePassword": True,
+            "waypoints": [{"desc": "Home", "secret": "[secret]"}],
+            "link": "https://example.org/owntracks/[token]",
+        },
+    }
+
+
+def test_a_large_picture_of_a_card_is_named_and_not_kept() -> None:
+    body = json.dumps({"_type": "card", "name": "Mika", "face": "A" * 20_000}).encode()
+    (event,) = owntracks.parse(body, HTTP).events
+    assert event.attributes == {"name": "Mika", "omitted": ["face"]}
 
 
 def test_encrypted_messages_are_kept_as_they_came() -> None:

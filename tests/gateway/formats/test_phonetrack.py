@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 from urllib.parse import parse_qsl
 
 import pytest
@@ -78,7 +80,15 @@ def test_what_is_no_point_is_rejected(body: bytes) -> None:
 
 # --- OpenGTS ------------------------------------------------------------------------------------
 
-SENTENCE = "$GPRMC,110005.00,A,5044.0046,N,00705.8866,W,12.4,141.0,011125,,*0A"
+BARE = "$GPRMC,110005.00,A,5044.0046,N,00705.8866,W,12.4,141.0,011125,,"
+
+
+def summed(sentence: str) -> str:
+    """Return a sentence with its checksum: all characters after the $, combined by XOR."""
+    return f"{sentence}*{functools.reduce(operator.xor, sentence[1:].encode()):02X}"
+
+
+SENTENCE = summed(BARE)
 
 
 def test_a_gprmc_sentence_is_degrees_minutes_knots_and_utc() -> None:
@@ -91,20 +101,34 @@ def test_a_gprmc_sentence_is_degrees_minutes_knots_and_utc() -> None:
 
 
 def test_without_satellites_it_is_no_fix() -> None:
-    parsed = opengts.parse(b"", query(f"gprmc={SENTENCE.replace(',A,', ',V,')}"))
+    parsed = opengts.parse(b"", query(f"gprmc={summed(BARE.replace(',A,', ',V,'))}"))
     assert not parsed.fixes
     assert [event.type for event in parsed.events] == ["status"]
 
 
 @pytest.mark.parametrize(
     "sentence",
-    ["", "$GPGGA,1", SENTENCE.replace("5044", "x"), SENTENCE.replace("011125", "991325"),
-     SENTENCE.replace("110005.00", "")],
+    ["", "$GPGGA,1", BARE.replace("5044", "x"), BARE.replace("011125", "991325"),
+     BARE.replace("110005.00", "")],
 )  # fmt: skip
 def test_other_sentences_are_rejected(sentence: str) -> None:
     parsed = opengts.parse(b"", query(f"id=x&gprmc={sentence}"))
     assert not parsed.fixes
     assert len(parsed.rejected) == 1
+
+
+@pytest.mark.parametrize("checksum", ["*00", "*0", "*ZZ", "*000"])
+def test_a_sentence_with_a_wrong_checksum_is_refused_and_one_without_any_is_not(
+    checksum: str,
+) -> None:
+    parsed = opengts.parse(b"", query(f"id=x&gprmc={BARE}{checksum}"))
+    assert not parsed.fixes
+    (rejected,) = parsed.rejected
+    assert rejected.reason.startswith(f"gprmc has the checksum {checksum}")
+    assert SENTENCE[-3:] in rejected.reason
+    assert len(opengts.parse(b"", query(f"id=x&gprmc={BARE}")).fixes) == 1
+    small = SENTENCE[:-2] + SENTENCE[-2:].lower()
+    assert len(opengts.parse(b"", query(f"id=x&gprmc={small}")).fixes) == 1
 
 
 # --- uLogger ------------------------------------------------------------------------------------

@@ -10,10 +10,21 @@ import csv
 import io
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from waylog.replay.readers.recorded import RecordedFix, Skipped, not_negative, on_earth
+from waylog.replay.readers.recorded import (
+    RecordedFix,
+    Skipped,
+    attributes_of,
+    charging_of,
+    id_of,
+    not_negative,
+    on_earth,
+    others_of,
+    trigger_of,
+    typed,
+)
 from waylog.replay.readers.source import Source, UnreadableTrack
 from waylog.replay.readers.times import parse_time
 
@@ -38,7 +49,12 @@ _ALIASES: Final[dict[str, tuple[str, ...]]] = {
     "speed_knots": ("speed_knots", "sog"),
     "course": ("course", "bearing", "cog", "heading", "direction"),
     "battery": ("batt", "battery"),
+    "charging": ("charging",),
+    "trigger": ("trigger",),
 }
+#: Columns of our own export beyond these. The gateway sets `user`, `received` and `source` itself.
+_OF_OWN_EXPORT: Final = frozenset(("id", "device", "user", "received", "attributes"))
+_SET_BY_GATEWAY: Final = frozenset(("user", "received", "source"))
 _ROW_NUMBER_NAMES: Final = ("id",)
 _ROWS_LOOKED_AT: Final = 200
 _LINE_CHARACTERS_MAX: Final = 1024 * 1024
@@ -49,6 +65,7 @@ class _Columns(NamedTuple):
     lon: int
     time: int
     optional: dict[str, int]
+    others: dict[str, int]
 
 
 def has_header(head: bytes) -> bool:
@@ -107,7 +124,19 @@ def _columns(names: list[str]) -> _Columns | None:
             found["time"] = normal.index(similar[0])
     if not {"lat", "lon", "time"} <= found.keys():
         return None
-    return _Columns(found.pop("lat"), found.pop("lon"), found.pop("time"), found)
+    if normal.count("attributes") == 1:
+        found["attributes"] = normal.index("attributes")
+    not_others = {"id"}
+    if {*normal} >= _OF_OWN_EXPORT:
+        found["id"] = normal.index("id")
+        not_others |= _SET_BY_GATEWAY
+    read = set(found.values())
+    others = {
+        name.strip(): index
+        for index, name in enumerate(names)
+        if index not in read and normal[index] not in not_others and name.strip()
+    }
+    return _Columns(found.pop("lat"), found.pop("lon"), found.pop("time"), found, others)
 
 
 def _use_id_as_device(columns: _Columns, names: list[str], rows: list[list[str]]) -> None:
@@ -141,12 +170,19 @@ def _fix(row: list[str], columns: _Columns, skipped: Skipped) -> RecordedFix | N
     for meaning, column in columns.optional.items():
         if column < len(row) and row[column]:
             _set(fix, meaning, row[column])
+    others = {
+        name: typed(_plain(row[column].strip()))
+        for name, column in columns.others.items()
+        if column < len(row)
+    }
+    if others and (found := others_of(others, ())):
+        fix.attributes = found | (fix.attributes or {})
     return fix
 
 
 def _set(fix: RecordedFix, meaning: str, text: str) -> None:
-    if meaning == "device":
-        fix.device = text.strip() or None
+    if meaning in _TEXTS:
+        setattr(fix, meaning, _TEXTS[meaning](_plain(text.strip())))
         return
     value = _number(text)
     if meaning == "altitude":
@@ -162,6 +198,21 @@ def _set(fix: RecordedFix, meaning: str, text: str) -> None:
         fix.speed = round(value * _KNOT, 3)
     else:
         setattr(fix, meaning, value)
+
+
+def _plain(text: str) -> str:
+    """Return text without the mark that our exports put before what is no formula."""
+    return text[1:] if text[:1] == "'" and text[1:2] in _FORMULA_BEGINS else text
+
+
+_FORMULA_BEGINS: Final = frozenset("=+-@")
+_TEXTS: Final[dict[str, Callable[[str], object]]] = {
+    "device": lambda text: text or None,
+    "charging": charging_of,
+    "trigger": trigger_of,
+    "id": id_of,
+    "attributes": attributes_of,
+}
 
 
 def _number(text: str) -> float | None:

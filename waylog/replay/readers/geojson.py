@@ -12,9 +12,20 @@ from typing import Any, Final
 import msgspec
 
 from waylog.replay.readers.json import lines, mapping, number, objects, sequence
-from waylog.replay.readers.recorded import RecordedFix, Skipped, not_negative, on_earth
+from waylog.replay.readers.recorded import (
+    RecordedFix,
+    Skipped,
+    attributes_of,
+    charging_of,
+    id_of,
+    not_negative,
+    on_earth,
+    others_of,
+    trigger_of,
+)
 from waylog.replay.readers.source import Source
 from waylog.replay.readers.times import parse_time
+from waylog.track_elements import PLURALS
 
 _TIME: Final = ("timestamp", "time", "tst", "datetime", "date", "fixTime", "recorded_at")
 _DEVICE: Final = ("device_id", "device", "tid", "uid")
@@ -23,6 +34,15 @@ _ALTITUDE: Final = ("altitude", "alt", "ele")
 _SPEED: Final = ("speed", "velocity")
 _COURSE: Final = ("course", "bearing", "heading", "cog")
 _BATTERY: Final = ("battery", "batt")
+_KNOWN: Final = frozenset(
+    (
+        *(*_TIME, *_DEVICE, *_ACCURACY, *_ALTITUDE, *_SPEED, *_COURSE, *_BATTERY),
+        *("vertical_accuracy", "battery_level", "battery_state", "charging", "trigger", "id"),
+        *("attributes", "geometry", "properties", "lat", "lon"),
+    )
+)
+_LINE_TIMES: Final = ("coordTimes", "times", "coordinateProperties")
+_SINGULARS: Final = {plural: singular for singular, plural in PLURALS.items()}
 
 
 def read_collection(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
@@ -59,7 +79,10 @@ def _feature(feature: dict[str, Any], skipped: Skipped) -> Iterator[RecordedFix]
     properties = mapping(feature.get("properties"))
     coordinates = sequence(geometry.get("coordinates"))
     kind = geometry.get("type")
-    if kind == "Point":
+    if kind == "Point" and _first(properties, _TIME) is None and _line_times(properties):
+        # A line of one point, as our own exports have it.
+        yield from _line([coordinates], _line_times(properties), properties, skipped)
+    elif kind == "Point":
         yield from _point(coordinates, properties, skipped)
     elif kind in ("LineString", "MultiPoint"):
         yield from _line(coordinates, _line_times(properties), properties, skipped)
@@ -80,9 +103,32 @@ def _line_times(properties: dict[str, Any]) -> list[Any]:
 def _line(
     coordinates: list[Any], times: list[Any], properties: dict[str, Any], skipped: Skipped
 ) -> Iterator[RecordedFix]:
+    """Yield the points of a line with what its properties say about each of them.
+
+    Lists with a value for each point describe the points; all else describes the line, and is kept
+    with its first point.
+    """
+    everything = properties | mapping(properties.get("coordinateProperties"))
+    lists = {
+        _SINGULARS.get(name, name): values
+        for name, values in everything.items()
+        if isinstance(values, list) and name not in _LINE_TIMES and len(values) == len(coordinates)
+    }
+    of_line = {
+        name: value
+        for name, value in everything.items()
+        if name not in (*_DEVICE, *_LINE_TIMES) and _SINGULARS.get(name, name) not in lists
+    }
     device = {name: properties[name] for name in _DEVICE if name in properties}
     for index, place in enumerate(coordinates):
-        yield from _point(sequence(place), device | {"time": _at(times, index)}, skipped)
+        described = {name: values[index] for name, values in lists.items()}
+        if index == 0:
+            described = of_line | described
+        for name in _TIME:
+            described.pop(name, None)
+        yield from _point(
+            sequence(place), described | device | {"time": _at(times, index)}, skipped
+        )
 
 
 def _point(
@@ -100,6 +146,7 @@ def _point(
     device = _first(properties, _DEVICE)
     level = not_negative(number(properties.get("battery_level")))  # 0..1 in Overland
     altitude = number(_first(properties, _ALTITUDE))
+    charging = charging_of(properties.get("charging"))
     yield RecordedFix(
         time=time,
         lat=lat,
@@ -113,8 +160,19 @@ def _point(
         battery=(
             not_negative(number(_first(properties, _BATTERY))) if level is None else level * 100
         ),
-        charging=_CHARGING.get(str(properties.get("battery_state"))),
+        charging=(
+            _CHARGING.get(str(properties.get("battery_state"))) if charging is None else charging
+        ),
+        trigger=trigger_of(properties.get("trigger")),
+        id=id_of(properties.get("id")),
+        attributes=_attributes(properties),
     )
+
+
+def _attributes(properties: dict[str, Any]) -> dict[str, Any] | None:
+    own = attributes_of(properties.get("attributes"))
+    others = others_of(properties, _KNOWN)
+    return {**(others or {}), **own} if own else others
 
 
 _CHARGING: Final = {"charging": True, "full": True, "unplugged": False}

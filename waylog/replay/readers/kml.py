@@ -1,6 +1,7 @@
 """Reads KML and KMZ: `gx:Track` (pairs of `when` and `gx:coord`) and placemarks with a time.
 
-Lines without times do not say when a device was there; their points are counted as skipped.
+The arrays of a track's SchemaData, and the data of a placemark, describe their fixes. Lines without
+times do not say when a device was there; their points are counted as skipped.
 """
 
 from __future__ import annotations
@@ -8,10 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from waylog.replay.readers.recorded import RecordedFix, Skipped, on_earth
+from waylog.replay.readers.recorded import (
+    RecordedFix,
+    Skipped,
+    attributes_of,
+    charging_of,
+    id_of,
+    not_negative,
+    on_earth,
+    others_of,
+    trigger_of,
+    typed,
+)
 from waylog.replay.readers.source import Source
 from waylog.replay.readers.times import parse_time
 from waylog.replay.readers.xml import elements, number
+from waylog.track_elements import PLURALS
 
 
 def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
@@ -28,10 +41,47 @@ def _track(track: Any, skipped: Skipped) -> Iterator[RecordedFix]:
     times = [element.text for element in track.iterfind("{*}when")]
     places = [(element.text or "").split() for element in track.iterfind("{*}coord")]
     skipped["no time"] += max(0, len(places) - len(times))
-    for time, place in zip(times, places, strict=False):
+    device = _data(track).get("device")
+    arrays = {
+        array.get("name") or "": [value.text for value in array.iterfind("{*}value")]
+        for array in track.iterfind(".//{*}SimpleArrayData")
+    }
+    for index, (time, place) in enumerate(zip(times, places, strict=False)):
         fix = _fix(time, place, skipped)
         if fix is not None:
+            fix.device = device
+            _describe(
+                fix,
+                {
+                    name: values[index].strip()
+                    for name, values in arrays.items()
+                    if index < len(values) and values[index]
+                },
+            )
             yield fix
+
+
+def _data(element: Any) -> dict[str, str]:
+    """Return the named values of an element's ExtendedData."""
+    return {
+        data.get("name"): text.strip()
+        for data in element.iterfind("{*}ExtendedData/{*}Data")
+        if data.get("name") and (text := data.findtext("{*}value"))
+    }
+
+
+def _describe(fix: RecordedFix, values: dict[str, str]) -> None:
+    """Set the members that the file has beside place and time; all others become attributes."""
+    fix.speed = not_negative(number(values.get("speed")))
+    fix.course = not_negative(number(values.get("course")))
+    fix.accuracy = not_negative(number(values.get("accuracy")))
+    fix.vertical_accuracy = not_negative(number(values.get("vertical_accuracy")))
+    fix.battery = not_negative(number(values.get("battery")))
+    fix.charging = charging_of(values.get("charging"))
+    fix.trigger = trigger_of(values.get("trigger"))
+    fix.id = id_of(values.get("id"))
+    others = {name: typed(text) for name, text in values.items()}
+    fix.attributes = attributes_of(values.get("attributes")) or others_of(others, PLURALS)
 
 
 def _placemark(placemark: Any, skipped: Skipped) -> Iterator[RecordedFix]:
@@ -43,6 +93,14 @@ def _placemark(placemark: Any, skipped: Skipped) -> Iterator[RecordedFix]:
         place = (point.text or "").strip().replace(",", " ").split()
         fix = _fix(None if when is None else when.text, place, skipped)
         if fix is not None:
+            values = _data(placemark)
+            values |= {
+                name: text.strip()
+                for name in ("name", "description")
+                if (text := placemark.findtext(f"{{*}}{name}"))
+            }
+            fix.device = values.pop("device", None)
+            _describe(fix, values)
             yield fix
     for line in placemark.iterfind(".//{*}LineString/{*}coordinates"):
         skipped["no time"] += len((line.text or "").split())

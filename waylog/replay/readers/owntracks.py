@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from waylog.replay.readers.json import lines, mapping, number
-from waylog.replay.readers.recorded import RecordedFix, Skipped, not_negative, on_earth
+from waylog.replay.readers.recorded import (
+    RecordedFix,
+    Skipped,
+    not_negative,
+    on_earth,
+    others_of,
+    trigger_of,
+)
 from waylog.replay.readers.source import Source
 from waylog.replay.readers.times import parse_time
 
 _KMH = 3.6
+_KNOWN: Final = frozenset(
+    (
+        *("_type", "_id", "lat", "lon", "tst", "acc", "alt", "vac", "vel", "cog", "batt", "bs"),
+        *("t", "topic", "source", "qos", "retained", "modeId"),
+    )
+)
 _CHARGING = {1: False, 2: True, 3: True}
 
 
@@ -56,6 +69,8 @@ def _fix(message: dict[str, Any], skipped: Skipped) -> RecordedFix | None:
         course=not_negative(number(message.get("cog"))),
         battery=not_negative(number(message.get("batt"))),
         charging=_CHARGING.get(state) if isinstance(state, int) else None,
+        trigger=trigger_of(message.get("t")),
+        attributes=others_of(message, _KNOWN),
     )
 
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from waylog.replay.readers.source import Source
+
+#: Bytes of the attributes of one fix, as the gateway takes them.
+_ATTRIBUTE_BYTES_MAX: Final = 16 * 1024
+_NESTING_MAX: Final = 8
+_TRIGGER_CHARACTERS_MAX: Final = 64
+_OWN_ID: Final = re.compile(r"[0-9A-Za-z]{16,64}")
 
 
 class RecordedFix(msgspec.Struct, gc=False, array_like=True):
@@ -24,6 +34,9 @@ class RecordedFix(msgspec.Struct, gc=False, array_like=True):
     course: float | None = None  # degrees from true north
     battery: float | None = None  # percent
     charging: bool | None = None
+    trigger: str | None = None  # why the app reported
+    id: str | None = None  # the platform's own, in a file that it has exported
+    attributes: dict[str, Any] | None = None  # what else the file says about the fix
 
 
 #: Counts, by reason, the entries of a file that are not sent.
@@ -40,3 +53,77 @@ def on_earth(lat: float, lon: float) -> bool:
 def not_negative(value: float | None) -> float | None:
     """Replace NaN and negative numbers, which apps write for unknown values, by None."""
     return value if value is not None and value >= 0 else None
+
+
+def charging_of(value: object) -> bool | None:
+    """Return a charging state that is written as true or false, also as text."""
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else None
+
+
+def trigger_of(value: object) -> str | None:
+    """Return a trigger as the platform has it."""
+    text = value.strip()[:_TRIGGER_CHARACTERS_MAX] if isinstance(value, str) else ""
+    return text or None
+
+
+def id_of(value: object) -> str | None:
+    """Return the platform's own id of a fix; None for anything that may not be one."""
+    return value if isinstance(value, str) and _OWN_ID.fullmatch(value) else None
+
+
+def attributes_of(value: object) -> dict[str, Any] | None:
+    """Return attributes as an export has them: an object, or its JSON as text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return others_of(value, ()) if isinstance(value, dict) else None
+
+
+def others_of(members: Mapping[str, Any], known: Collection[str]) -> dict[str, Any] | None:
+    """Return the members that are not `known` and say something, within the gateway's limits."""
+    others: dict[str, Any] = {}
+    room = _ATTRIBUTE_BYTES_MAX
+    for name, value in members.items():
+        if name in known or value is None or value == "":
+            continue
+        storable = _storable(value, _NESTING_MAX)
+        room -= len(name) + len(msgspec.json.encode(storable))
+        if room < 0:
+            break
+        others[_text(name)] = storable
+    return others or None
+
+
+def typed(text: str) -> Any:
+    """Return a number or a truth value that is written as text, if it can be nothing else."""
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    # 0049 and 1e5 may be names.
+    return value if math.isfinite(value) and repr(value).removesuffix(".0") == text else text
+
+
+def _storable(value: Any, levels: int) -> Any:
+    """Return a JSON value that every encoding can hold."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else str(value)
+    if isinstance(value, dict) and levels:
+        return {_text(name): _storable(each, levels - 1) for name, each in value.items()}
+    if isinstance(value, list) and levels:
+        return [_storable(each, levels - 1) for each in value]
+    return None if value is None else _text(str(value)[:_TRIGGER_CHARACTERS_MAX])
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "replace").decode()

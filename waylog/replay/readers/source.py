@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import zipfile
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _ZIP_MAGIC: Final = b"PK\x03\x04"
+_READ_BYTES: Final = 64 * 1024
 
 #: Suffixes of the compression, not of the format.
 _PACKING: Final = frozenset({".gz", ".zip"})
@@ -48,10 +50,20 @@ class Source:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Yield a stream of the uncompressed bytes.
+        """Yield a stream of the uncompressed bytes; text in UTF-16 or UTF-32 becomes UTF-8.
 
         Raises OSError, and UnreadableTrack for damage that shows only while reading.
         """
+        with self._open_raw() as stream:
+            encoding = _wide_encoding(stream.read(4))
+        with self._open_raw() as stream:
+            if encoding is None:
+                yield stream
+            else:
+                yield cast("IO[bytes]", io.BufferedReader(_Transcoded(stream, encoding)))
+
+    @contextmanager
+    def _open_raw(self) -> Iterator[IO[bytes]]:
         with self.path.open("rb") as raw:
             magic = raw.read(4)
             raw.seek(0)
@@ -70,10 +82,73 @@ class Source:
                 # zipfile raises these for archives that are encrypted or packed unusually.
                 raise UnreadableTrack(f"{self.path}: {error}") from error
 
+    def is_transcoded(self) -> bool:
+        """Tell whether the file is in UTF-16 or UTF-32, so that `open` yields it as UTF-8."""
+        with self._open_raw() as stream:
+            return _wide_encoding(stream.read(4)) is not None
+
     def head(self) -> bytes:
         """Return the first bytes, for detection."""
         with self.open() as stream:
             return stream.read(self.HEAD_BYTES)
+
+
+class _Transcoded(io.RawIOBase):
+    """Text of another encoding, read as UTF-8 without a byte order mark."""
+
+    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+        self._rest = b""
+        self._place = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True; it goes back to the beginning only."""
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go back to the beginning; another place raises io.UnsupportedOperation."""
+        if whence == 1 and not offset:
+            return self._place
+        if whence or offset:
+            raise io.UnsupportedOperation("seek")
+        self._stream.seek(0)
+        self._decoder.reset()
+        self._rest = b""
+        self._place = 0
+        return 0
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with text in UTF-8; return 0 at the end."""
+        while not self._rest:
+            read = self._stream.read(_READ_BYTES)
+            text = self._decoder.decode(read, final=not read)
+            self._rest = text.removeprefix("\ufeff").encode("utf-8", "replace")
+            if not read:
+                break
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        self._place += size
+        return size
+
+
+def _wide_encoding(begin: bytes) -> str | None:
+    """Return the encoding of text with 16 or 32 bits a unit; None for all other files."""
+    if begin.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    # Without a mark: every format here begins with a character of ASCII.
+    if len(begin) == 4 and begin[1] == begin[3] == 0 != begin[0] and begin[2]:
+        return "utf-16-le"
+    if len(begin) == 4 and begin[0] == begin[2] == 0 != begin[1] and begin[3]:
+        return "utf-16-be"
+    return None
 
 
 def _member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:

@@ -10,7 +10,7 @@ from waylog.replay.readers.source import Source, UnreadableTrack
 
 
 def elements(source: Source, *names: str) -> Iterator[Any]:
-    """Yield each complete element with one of these local names, in any namespace.
+    """Yield each complete element with one of these names: local ones, or `{namespace}name`.
 
     Entities are not resolved and nothing external is loaded. Raises UnreadableTrack.
     """
@@ -21,7 +21,9 @@ def elements(source: Source, *names: str) -> Iterator[Any]:
             events = etree.iterparse(
                 stream,
                 events=("end",),
-                tag=[f"{{*}}{name}" for name in names],
+                tag=[name if name.startswith("{") else f"{{*}}{name}" for name in names],
+                # A source in UTF-16 is read as UTF-8, whatever its declaration says.
+                encoding="utf-8" if source.is_transcoded() else None,
                 resolve_entities=False,
                 no_network=True,
                 huge_tree=True,

@@ -31,6 +31,15 @@ _SECONDS_BELOW: Final = 2**32
 _OVERLAND_SECONDS_BELOW: Final = 10**9
 
 
+#: Parameters of the OsmAnd protocol that mean something else than an attribute of this name.
+_OF_OSMAND: Final = (
+    *("id", "deviceid", "device", "d", "lat", "lon", "location", "timestamp", "speed", "bearing"),
+    *("heading", "altitude", "accuracy", "batt", "charge", "event", "alarm", "speed_unit"),
+    *("token", "api_key", "access_token", "password", "notificationToken"),
+)
+_QUERY_BYTES_MAX: Final = 4096
+
+
 class Outgoing(NamedTuple):
     """A fix to send, with the time and id that the platform will give it."""
 
@@ -53,17 +62,23 @@ def outgoing(recorded: RecordedFix, user: str, name: str, wire_format: str) -> O
     if wire_format == "owntracks":
         time = time // 1000 * 1000
     device = f"{user}/{name}"
+    # Overland's JSON has no trigger, and only our own format has room for an id.
+    trigger = None if wire_format == "overland" else recorded.trigger
+    own = recorded.id if wire_format == "positions" else None
     return Outgoing(
-        device, name, user, time, fix_id(device, time, recorded.lat, recorded.lon), recorded
+        *(device, name, user, time),
+        own or fix_id(device, time, recorded.lat, recorded.lon, trigger),
+        recorded,
     )
 
 
 def owntracks(fix: Outgoing) -> bytes:
-    """Encode as `_type: location`, without `_id` and `t`, so that the id is that of `outgoing`."""
+    """Encode as `_type: location`, without `_id`, so that the id is that of `outgoing`."""
     recorded = fix.recorded
     seconds = fix.time // 1000
     return msgspec.json.encode(
-        _known(
+        _others(recorded, ("_id", "t", "topic", "vel", "bs"))
+        | _known(
             _type="location",
             tid=fix.name[-2:],
             lat=recorded.lat,
@@ -77,6 +92,7 @@ def owntracks(fix: Outgoing) -> bytes:
             cog=_rounded(recorded.course),
             batt=_rounded(recorded.battery),
             bs=None if recorded.charging is None else 1 + recorded.charging,
+            t=recorded.trigger,
         )
     )
 
@@ -100,7 +116,12 @@ def osmand_query(fix: Outgoing) -> str:
     """Encode a query of Traccar's OsmAnd protocol: speed in knots, time in s or as ISO 8601."""
     recorded = fix.recorded
     seconds, milliseconds = divmod(fix.time, 1000)
-    return urlencode(
+    others = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in _others(recorded, _OF_OSMAND).items()
+        if not isinstance(value, dict | list)
+    }
+    query = urlencode(
         _known(
             id=fix.name,
             lat=repr(recorded.lat),
@@ -112,8 +133,12 @@ def osmand_query(fix: Outgoing) -> str:
             accuracy=recorded.accuracy,
             batt=recorded.battery,
             charge=None if recorded.charging is None else str(recorded.charging).lower(),
+            event=recorded.trigger,
         )
     )
+    more = urlencode(others)
+    # A server takes URLs of some kilobytes only.
+    return f"{query}&{more}" if more and len(query) + len(more) <= _QUERY_BYTES_MAX else query
 
 
 def message(fix: Outgoing, received: int) -> Fix:
@@ -134,7 +159,9 @@ def message(fix: Outgoing, received: int) -> Fix:
         course=recorded.course,
         battery=recorded.battery,
         charging=recorded.charging,
+        trigger=recorded.trigger,
         source="replay",
+        attributes=recorded.attributes,
     )
 
 
@@ -155,6 +182,7 @@ def mqtt_topic(fix: Outgoing, wire_format: str) -> str:
 def _position(fix: Outgoing) -> dict[str, Any]:
     recorded = fix.recorded
     return _known(
+        id=recorded.id,
         device=fix.name,
         lat=recorded.lat,
         lon=recorded.lon,
@@ -166,6 +194,8 @@ def _position(fix: Outgoing) -> dict[str, Any]:
         course=recorded.course,
         battery=recorded.battery,
         charging=recorded.charging,
+        trigger=recorded.trigger,
+        attributes=recorded.attributes,
     )
 
 
@@ -175,7 +205,8 @@ def _feature(fix: Outgoing) -> dict[str, Any]:
     return {
         "type": "Feature",
         "geometry": {"type": "Point", "coordinates": [recorded.lon, recorded.lat]},
-        "properties": _known(
+        "properties": _others(recorded, ("action", "type", "device_id"))
+        | _known(
             timestamp=format_time(fix.time),
             device_id=fix.name,
             horizontal_accuracy=recorded.accuracy,
@@ -187,6 +218,12 @@ def _feature(fix: Outgoing) -> dict[str, Any]:
             battery_state=state,
         ),
     }
+
+
+def _others(recorded: RecordedFix, reserved: tuple[str, ...]) -> dict[str, Any]:
+    """Return the attributes that a format can carry as members beside its own."""
+    attributes = recorded.attributes or {}
+    return {name: value for name, value in attributes.items() if name not in reserved}
 
 
 def _rounded(value: float | None) -> int | None:

@@ -172,6 +172,16 @@ async def test_a_program_learns_that_its_json_is_malformed(
             assert "JSON" in (await json_of(answer, 400))["error"]
 
 
+async def test_coordinates_in_the_url_of_our_own_json_are_refused(
+    gateway: Gateway, user: Login
+) -> None:
+    async with gateway.client(user) as client:
+        for headers in ({}, {"Cookie": "x=y"}):  # the fast path for plain requests, and aiohttp's
+            for body in (b'{"lat":3,"lon":4}', b""):
+                answer = await client.post(f"{PROGRAMS}?lat=1&lon=2", data=body, headers=headers)
+                assert "lat, lon in the URL" in (await json_of(answer, 400))["error"]
+
+
 async def test_a_good_line_beside_a_broken_one_is_stored_and_the_broken_one_named(
     gateway: Gateway, user: Login
 ) -> None:

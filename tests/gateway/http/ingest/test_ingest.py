@@ -164,6 +164,86 @@ async def test_what_can_never_be_accepted_is_answered_with_success_and_kept(
     assert "not JSON" in rejected.reason
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/osmand?id=x&lat=1&lon=2", "id=x&lat=3&lon=4"),
+        ("/?id=x&lat=1&lon=2", "id=x&lat=3&lon=4"),
+        ("/traccar?id=x&lat=1&lon=2", "id=x&lat=3&lon=4"),
+        ("/traccar?id=x&lat=1&lon=2", '{"device_id":"x","location":{"latitude":3,"longitude":4}}'),
+        ("/osmand?id=x&lat=1&lon=2", '{"device_id":"x","location":{"latitude":3,"longitude":4}}'),
+        ("/gpslogger?device=x&lat=1&lon=2", "lat=3&lon=4"),
+        ("/gpslogger?device=x&lat=1&lon=2", '{"lat":3,"lon":4}'),
+        ("/colota?device=x&lat=1&lon=2", '{"lat":3,"lon":4}'),
+        ("/owntracks?d=x&lat=1&lon=2", '{"_type":"location","lat":3,"lon":4}'),
+        ("/overland?d=x&lat=1&lon=2", '{"locations":[{"geometry":{"coordinates":[4,3]},'
+         '"properties":{}}]}'),
+        ("/ulogger/TOKEN/client/index.php?action=addpos&lat=1&lon=2&time=5",
+         "action=addpos&lat=3&lon=4&time=6"),
+    ],
+)  # fmt: skip
+async def test_a_fix_in_the_url_and_one_in_the_body_are_both_stored(
+    gateway: Gateway, user: Login, path: str, body: str
+) -> None:
+    async with gateway.client(user) as client:
+        answer = await client.post(path.replace("TOKEN", user.token), data=body)
+        assert answer.status == 200, await answer.text()
+    assert sorted(fix.lat for fix in stored(gateway, user)) == [1, 3]
+    assert len({fix.device for fix in stored(gateway, user)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/osmand", 400),
+        ("GET", "/osmand/TOKEN", 400),
+        ("GET", "/osmand?speed_unit=ms", 400),
+        ("GET", "/gpslogger?lat=%25LAT&lon=%25LON", 400),
+        ("GET", "/opengts", 400),
+        ("POST", "/", 400),
+        *(("POST", path, 400) for path in ("/traccar", "/colota", "/overland", "/gpslogger")),
+        ("GET", "/apps/phonetrack/logGet/TOKEN/phone", 400),
+        ("POST", "/api/webhook/TOKEN", 400),
+        ("POST", "/v1/positions", 400),
+        ("POST", "/ulogger/TOKEN/client/index.php", 400),
+        ("POST", "/owntracks", 200),  # the app deletes a contact with an empty message
+    ],
+)
+async def test_a_request_with_nothing_in_it_is_refused_with_a_message(
+    gateway: Gateway, user: Login, method: str, path: str, status: int
+) -> None:
+    async with gateway.client(user) as client:
+        answer = await client.request(method, path.replace("TOKEN", user.token))
+        assert answer.status == status
+        if status == 400:
+            said = await answer.json()
+            assert "send" in (said.get("message") or said["error"])
+
+
+async def test_an_old_time_is_answered_in_the_format_of_its_path(
+    gateway: Gateway, user: Login
+) -> None:
+    message = {"_type": "location", "lat": 1, "lon": 2, "tst": 86400}
+    async with gateway.client(user) as client:
+        assert await json_of(await client.post("/owntracks", json=message)) == []
+    (fix,) = stored(gateway, user)
+    assert (fix.time, fix.attributes) == (86_400_000, {"time_suspect": "past"})
+
+
+async def test_settings_come_into_the_log_without_their_passwords(
+    gateway: Gateway, user: Login
+) -> None:
+    message = {"_type": "configuration", "host": "h", "password": "hush", "encryptionKey": "hush"}
+    message["waypoints"] = "kept"
+    async with gateway.client(user) as client:
+        assert await json_of(await client.post("/owntracks", json=message)) == []
+    events = [decode_event(value) for _, value in gateway.records("event")]
+    (event,) = [each for each in events if each.user == user.name]
+    assert event.attributes == {"host": "h", "encryptionKey": "[secret]", "waypoints": "kept"}
+    everything = [v for topic in ("event", "error", "log") for _, v in gateway.records(topic)]
+    assert b"hush" not in b"".join(everything)
+
+
 async def test_an_unknown_user_gets_401_and_the_request_is_kept_without_credentials(
     gateway: Gateway,
 ) -> None:

@@ -70,8 +70,67 @@ def test_gpx_keeps_zone_extensions_and_leaves_out_points_without_time(tmp_path: 
         <time>2025-06-01T10:00:00Z</time></trkpt></trkseg></trk></gpx>""",
     )
     fixes, skipped = read(path)
-    assert fixes == [RecordedFix(time=1748764800500, lat=47.1, lon=9.5, altitude=455.5, speed=2.5)]
+    assert fixes == [
+        RecordedFix(time=1735689600000, lat=1.0, lon=2.0),
+        RecordedFix(time=1748764800500, lat=47.1, lon=9.5, altitude=455.5, speed=2.5),
+    ]
     assert skipped == {"no time": 1, "no coordinates": 1}
+
+
+GPX = """<?xml version="1.0" encoding="{encoding}"?><gpx xmlns="http://www.topografix.com/GPX/1/1">
+<wpt lat="1" lon="2"><time>2025-06-01T10:00:00Z</time><name>Café ☕</name><sym>Flag</sym></wpt>
+<wpt lat="5" lon="6"><name>without a time</name></wpt>
+<rte><name>Way</name><rtept lat="3" lon="4"><time>2025-06-01T10:00:05Z</time></rtept></rte>
+<trk><trkseg><trkpt lat="7" lon="8"><time>2025-06-01T10:00:10Z</time><sat>9</sat><extensions>
+<hr>71</hr><name2>0049</name2></extensions></trkpt></trkseg></trk></gpx>"""
+
+
+def test_gpx_has_waypoints_and_routes_with_times_and_what_describes_them(tmp_path: Path) -> None:
+    fixes, skipped = read(written(tmp_path, GPX.format(encoding="UTF-8")))
+    assert [(fix.lat, fix.lon, fix.time, fix.attributes) for fix in fixes] == [
+        (1, 2, 1748772000000, {"name": "Café ☕", "sym": "Flag"}),
+        (3, 4, 1748772005000, None),
+        (7, 8, 1748772010000, {"sat": 9, "hr": 71, "name2": "0049"}),
+    ]
+    assert skipped == {"no time": 1}
+
+
+CSV_TEXT = "time;lat;lon;Ort\n2025-06-01 10:00:00;47,1;9,5;Café ☕\n"
+JSON_TEXT = (
+    '{"type":"FeatureCollection","features":[{"type":"Feature","geometry":{"type":"Point",'
+    '"coordinates":[9.5,47.1]},"properties":{"time":1748772000,"Ort":"Café ☕"}}]}'
+)
+RECORD_TEXT = '{"_type":"location","lat":47.1,"lon":9.5,"tst":1748772000,"Ort":"Café ☕"}\n'
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("text", [GPX, CSV_TEXT, JSON_TEXT, RECORD_TEXT])
+def test_text_may_be_in_any_unicode_encoding(
+    tmp_path: Path, text: str, encoding: str, zipped: bool
+) -> None:
+    declared = text.format(encoding=encoding[:6].upper()) if text == GPX else text
+    content = declared.encode(encoding)
+    fixes, _ = read(written(tmp_path, gzip.compress(content) if zipped else content))
+    described = [fix.attributes for fix in fixes]
+    name = "name" if text == GPX else "Ort"
+    assert described[0] is not None
+    assert described[0][name] == "Café ☕"
+    assert len(fixes) == (3 if text == GPX else 1)
+
+
+def test_what_a_file_says_beside_the_fix_becomes_its_attributes(tmp_path: Path) -> None:
+    collection = """{"type":"FeatureCollection","features":[
+        {"type":"Feature","geometry":{"type":"LineString","coordinates":[[9.6,47.2],[9.7,47.3]]},
+         "properties":{"coordTimes":["2025-06-01T10:00:05Z","2025-06-01T10:00:06Z"],
+          "speeds":[1.5,null],"heart":[71,72],"name":"Walk"}}]}"""
+    fixes, _ = read(written(tmp_path, collection))
+    assert [(fix.speed, fix.attributes) for fix in fixes] == [
+        (1.5, {"heart": 71, "name": "Walk"}),
+        (None, {"heart": 72}),
+    ]
+    fixes, _ = read(written(tmp_path, "time,lat,lon,steps,note\n1748772000,47,9,12,'=A1\n"))
+    assert fixes[0].attributes == {"steps": 12, "note": "=A1"}
 
 
 def test_gpx_does_not_resolve_entities(tmp_path: Path) -> None:

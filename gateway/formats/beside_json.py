@@ -1,0 +1,84 @@
+"""What a request carries beside the items of its JSON body: members of the envelope, and the URL.
+
+The apps that send JSON have no parameters of their own in the URL, but users type URLs, and some
+apps fill placeholders in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gateway.formats import Context, Parsed, Parser, osmand
+from gateway.formats.members import Members, add_member
+from gateway.formats.parameters import EMPTY_BODY
+
+#: Parameters that say how to read the body, or whose it is.
+_SETTINGS: Final = ("u", "speed_unit")
+#: Parameters that name a device, if the path has no other names for it.
+_DEVICE: Final = frozenset(("id", "deviceid"))
+#: Degrees; apps round the numbers that they put into a URL.
+_SAME_PLACE_WITHIN: Final = 1e-4
+
+
+def attach(parsed: Parsed, members: Mapping[str, Any]) -> None:
+    """Add members that belong to no single item to the last one, once: a batch may be large."""
+    items = parsed.fixes or parsed.events
+    if items:
+        last = items[-1]
+        last.attributes = {} if last.attributes is None else last.attributes
+        for name, value in members.items():
+            add_member(last.attributes, name, value)
+
+
+def settings_of(context: Context) -> Context:
+    """Return the context with only those parameters of the URL that say how to read the body."""
+    query = {name: value for name, value in (context.query or {}).items() if name in _SETTINGS}
+    return msgspec.structs.replace(context, query=query)
+
+
+def with_query(parsed: Parsed, context: Context, of_url: Parser = osmand.parse) -> Parsed:
+    """Return `parsed` with the values of the URL: a fix of its own, or beside the last item's.
+
+    `of_url` reads a fix from the URL.
+    """
+    if not context.query or parsed.refused is not None:
+        return parsed
+    query = Members(context.query, _SETTINGS).others()
+    alone = context
+    if parsed.fixes and context.device is None and not query.keys() & _DEVICE:
+        alone = msgspec.structs.replace(context, device=parsed.fixes[-1].device)
+    found = of_url(b"", alone)
+    no_position = bool(found.events) or found.malformed is not None
+    if query and not no_position and not _repeats(found, parsed):
+        first = max(parsed.rejected_at, default=-1) + 1
+        parsed.fixes += found.fixes
+        parsed.rejected += found.rejected
+        parsed.rejected_at += [first + index for index in found.rejected_at]
+        parsed.malformed = None
+        return parsed
+    if parsed.fixes or parsed.events:
+        device = (parsed.fixes or parsed.events)[-1].device
+        for name in _DEVICE:
+            if query.get(name) in (device, device.partition("/")[2]):
+                del query[name]
+    if query and not parsed.count:
+        parsed.malformed = EMPTY_BODY
+    elif query:
+        attach(parsed, {"query": query})
+    return parsed
+
+
+def _repeats(of_url: Parsed, parsed: Parsed) -> bool:
+    """Tell whether the body has the position that is in the URL, as apps repeat their newest."""
+    return bool(of_url.fixes) and all(
+        any(
+            abs(fix.lat - other.lat) < _SAME_PLACE_WITHIN
+            and abs(fix.lon - other.lon) < _SAME_PLACE_WITHIN
+            and (fix.time == fix.received or fix.time // 1000 == other.time // 1000)
+            for other in parsed.fixes
+        )
+        for fix in of_url.fixes
+    )
