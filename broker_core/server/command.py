@@ -86,8 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
         logger.warning("%s: properties %s", arguments.config, warning)
     if arguments.add_scram:
         return _add_users(config, arguments.add_scram)
-<<<<<<< HEAD
     try:
+        _check_listening(config)
         return uvloop.run(_serve(config))
     except ConfigError as error:
         raise _of_file(arguments, error) from None
@@ -97,10 +97,6 @@ def _of_file(arguments: argparse.Namespace, error: ConfigError) -> ConfigError:
     """Name the property file in an error about a property."""
     more = " with --override" if arguments.override else ""
     return ConfigError(f"{arguments.config}{more}: {error}")
-=======
-    _check_listening(config)
-    return uvloop.run(_serve(config))
->>>>>>> bc402ba7a219ddc1013e37e0a99fc17bd90b1d49
 
 
 def _check_listening(config: BrokerConfig) -> None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
+from waylog.os_errors import describe_os_error
 from waylog.process.background import spawn
 from waylog.process.child_process import ChildProcess
 from waylog.process.storage_trouble import StorageTrouble
@@ -175,8 +176,10 @@ class _Process:
         self.status = ""
         try:
             status = await self._run_once()
-        except (OSError, subprocess.SubprocessError) as error:
-            return _FAILED_STATUS, f"could not be started: {_reason(error)}"
+        except OSError as error:
+            return _FAILED_STATUS, f"could not be started: {describe_os_error(error)}"
+        except subprocess.SubprocessError as error:
+            return _FAILED_STATUS, f"could not be started: {error}"
         except Exception:
             logger.exception("%s: its supervision failed", self.spec.name)
             return _FAILED_STATUS, "could not be supervised"
@@ -357,13 +360,6 @@ def _owned(descriptor: int) -> IO[bytes]:
     except BaseException:
         os.close(descriptor)
         raise
-
-
-def _reason(error: OSError | subprocess.SubprocessError) -> str:
-    if not isinstance(error, OSError):
-        return str(error)
-    file = f" ({error.filename})" if error.filename else ""
-    return f"{error.strerror or error}{file}"
 
 
 def _signal_name(number: int) -> str:

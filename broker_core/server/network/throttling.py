@@ -70,16 +70,20 @@ class Throttling:
             request.throttle(min(wait_ms, _THROTTLE_MS_MAX))
 
     def _mutations(self, request: AnyRequest) -> int:
-        """Return the partitions that a request creates (KIP-599); a deleted topic counts as one."""
+        """Return the partitions that a request creates or deletes (KIP-599)."""
         key = request.header.api.key
         if key == DELETE_TOPICS.key:
             deleted: DeleteTopicsRequest = request.body
-            return len(deleted["topics"]) or len(deleted["topic_names"])
+            # A topic may be named by its id alone.
+            names = deleted["topic_names"] or [each["name"] for each in deleted["topics"]]
+            return sum(1 if each is None else self._partition_count(each) or 0 for each in names)
         if key == CREATE_PARTITIONS.key:
             grown: CreatePartitionsRequest = request.body
             return sum(self._added(each["name"], each["count"]) for each in grown["topics"])
         created: CreateTopicsRequest = request.body
-        return sum(max(each["num_partitions"], 1) for each in created["topics"])
+        return sum(
+            len(each["assignments"]) or max(each["num_partitions"], 1) for each in created["topics"]
+        )
 
     def _added(self, name: str, count: int) -> int:
         """Return how many partitions a topic gets, 0 if the request will be refused."""

@@ -13,18 +13,12 @@ from tests.consumers.running import Process
 
 #: Each command, with the message by which it reports that no broker answers.
 SERVICES = (
-<<<<<<< HEAD
-    (("gateway", "--http", "127.0.0.1:0", "--mqtt", "none"), "no Kafka broker answers at"),
-    (("bridge", "--mqtt", "{closed}"), "no Kafka broker answers at"),
-    (("resolver",), "no Kafka broker answers at .*; waiting for a broker"),
-=======
     (
         ("gateway", "--open", "--http", "127.0.0.1:0", "--mqtt", "none"),
-        "no broker can be reached at",
+        "no Kafka broker answers at",
     ),
-    (("bridge", "--mqtt", "{closed}"), "no broker can be reached at"),
-    (("resolver",), "no broker can be reached; waiting for one"),
->>>>>>> bc402ba7a219ddc1013e37e0a99fc17bd90b1d49
+    (("bridge", "--mqtt", "{closed}"), "no Kafka broker answers at"),
+    (("resolver",), "no Kafka broker answers at .*; waiting for a broker"),
     (("history", "run", "--out", "history"), "the log did not answer within .*; waiting"),
 )
 

@@ -11,6 +11,8 @@ from broker_core.protocol.definitions import (
     ALTER_CLIENT_QUOTAS,
     API_VERSIONS,
     CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
     FETCH,
     METADATA,
     PRODUCE,
@@ -93,6 +95,39 @@ async def test_only_partitions_that_are_added_are_charged(start: Start, connect:
     code, throttle_time_ms = await grow("t", 61)
     assert code == errors.NONE
     assert throttle_time_ms > 0
+
+
+async def test_a_topic_is_charged_with_the_partitions_that_it_is_assigned(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(quota_window_num="2", quota_window_size_seconds="1")
+    client = await connect(broker)
+    await limit(client, "controller_mutation_rate", 10, user="ANONYMOUS")
+    assigned = [{"partition_index": index, "broker_ids": [0]} for index in range(30)]
+    topic = {"name": "t", "num_partitions": -1, "replication_factor": -1, "configs": []}
+    topics = [topic | {"assignments": assigned}]
+    body = {"topics": topics, "timeout_ms": 1000, "validate_only": False}
+    answer = await client.call(CREATE_TOPICS, 4, body)
+    assert answer["topics"][0]["error_code"] == 0
+    assert answer["throttle_time_ms"] > 0
+
+
+async def test_a_deleted_topic_is_charged_with_its_partitions(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(quota_window_num="2", quota_window_size_seconds="1")
+    broker.create_topic("one", 1, {})
+    broker.create_topic("many", 30, {})
+    client = await connect(broker)
+    await limit(client, "controller_mutation_rate", 10, user="ANONYMOUS")
+
+    async def throttle_ms(name: str) -> int:
+        body = {"topic_names": [name], "timeout_ms": 1000}
+        return int((await client.call(DELETE_TOPICS, 4, body))["throttle_time_ms"])
+
+    assert await throttle_ms("one") == 0
+    assert await throttle_ms("unknown") == 0
+    assert await throttle_ms("many") > 0
 
 
 async def test_who_keeps_the_broker_busy_waits(start: Start, connect: Connect) -> None:
