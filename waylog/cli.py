@@ -25,6 +25,8 @@ from waylog.private_files import create_private_files
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+#: Imported by name, as the commands are: they stand above this module.
+_CLIENTS_SECURITY = "waylog.kafka.connection.security"
 
 
 class Command(NamedTuple):
@@ -268,10 +270,8 @@ def _run(command: Command | None, words: Sequence[str]) -> int:
         os.environ.setdefault(*ARROW_MEMORY_POOL)
     try:
         if hasattr(arguments, "bootstrap_servers") and os.environ.get("WAYLOG_KAFKA_CONFIG"):
-            from waylog.kafka.connection.security import check_configured_security
-
             # Each client of the command would meet the mistake, and not each would end by it.
-            check_configured_security()
+            importlib.import_module(_CLIENTS_SECURITY).check_configured_security()
         return _load(command).run(arguments)
     except ConfigError as error:
         print(f"waylog {command.name}: {error}", file=sys.stderr)

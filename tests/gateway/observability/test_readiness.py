@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from gateway.mqtt.packets.packets import ReasonCode
-from gateway.observability.readiness import HOPELESS_S, Ask, Readiness
+from gateway.observability.readiness import HOPELESS_S, Ask, Readiness, reader_trouble
 from tests.contract.broker_process import BrokerProcess
 from tests.gateway.mqtt.in_memory import PahoClient
 from tests.gateway.running import Gateway, Login
 from tests.ports import reserved_ports
 from tests.small_disk import SmallDisk, small_disk
+from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import ensure_topics
 
 POSITION = '{"lat":47,"lon":9,"time":17000000%d}'
@@ -170,3 +171,21 @@ async def test_a_history_without_room_is_named_and_keeps_no_request_from_being_s
         assert await readiness(gateway) == (200, {"status": "ready"})
     finally:
         gateway.close()
+
+
+async def test_a_reader_that_hears_nothing_says_why() -> None:
+    (port,) = reserved_ports(1)
+    loop = asyncio.get_running_loop()
+    reader = BatchReader(f"127.0.0.1:{port}", "test", "location", loop, on_records=print)
+    ask = reader_trouble(reader, lambda: reader.heard_at + 60)
+    reader.start()
+    try:
+        async with asyncio.timeout(60):
+            while reader.trouble is None:
+                await asyncio.sleep(0.01)
+        told = ask()
+        assert told is not None
+        assert told.startswith("nothing heard from the log for 60 s: ")
+        assert f"127.0.0.1:{port}: connection refused" in told
+    finally:
+        await reader.close()
