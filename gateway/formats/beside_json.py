@@ -61,7 +61,7 @@ def with_query(parsed: Parsed, context: Context, of_url: Parser = osmand.parse) 
         return parsed
     if parsed.fixes or parsed.events:
         device = (parsed.fixes or parsed.events)[-1].device
-        for name in _DEVICE:
+        for name in (*_DEVICE, "d", "device"):
             if query.get(name) in (device, device.partition("/")[2]):
                 del query[name]
     if query and not parsed.count:

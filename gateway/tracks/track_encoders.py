@@ -117,7 +117,7 @@ def encode_track(
 ) -> bytes:
     """Return a track in one of the FORMATS, merged from several.
 
-    `circles` hides homes from users other than the owner. Takes about 1 us per point.
+    `circles` hides homes from users other than the owner. Takes 1 to 7 us per point.
     """
     points = merged(*tracks)
     if circles is not None:

@@ -345,6 +345,8 @@ def test_parameters_beside_a_json_body_are_kept(name: str) -> None:
     body = json.dumps(EXAMPLES[name]).encode()
     (fix,) = PARSERS[name](body, context({"u": "mika", "battery": "7", "token": "hush"})).fixes
     assert (fix.attributes or {})["query"] == {"battery": "7"}
+    (fix,) = PARSERS[name](body, context({"d": "watch", "id": "x"}, "watch")).fixes
+    assert (fix.attributes or {})["query"] == {"id": "x"}
     repeated = {"lat": "50.70001", "lon": "7.1"}
     (fix,) = PARSERS[name](body, context(repeated)).fixes
     assert (fix.attributes or {})["query"] == repeated
