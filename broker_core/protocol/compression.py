@@ -1,12 +1,12 @@
-"""The codecs of record batches (waylog.kafka.compression) with the errors that a broker sends."""
+"""The codecs of waylog.kafka.protocol.compression with the errors that a broker sends."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from broker_core.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
-from waylog.kafka import compression
-from waylog.kafka.compression import Buffer, Compression
+from waylog.kafka.protocol import compression
+from waylog.kafka.protocol.compression import Buffer, Compression
 
 __all__ = ["EXPANDED_BYTES_MAX", "Compression", "codec_named", "compress", "decompress"]
 

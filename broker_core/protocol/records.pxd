@@ -1,4 +1,4 @@
-# The header class for other modules; waylog/kafka/record_format.pxd has the layout.
+# The header class for other modules; waylog/kafka/protocol/record_format.pxd has the layout.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 

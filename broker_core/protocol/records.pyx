@@ -23,7 +23,7 @@ from broker_core.protocol.crc32c cimport (
     crc32c_extend_by_table,
     crc32c_initialise,
 )
-from waylog.kafka.record_format cimport (
+from waylog.kafka.protocol.record_format cimport (
     AT_ATTRIBUTES,
     AT_BASE_SEQUENCE,
     AT_BASE_TIMESTAMP,

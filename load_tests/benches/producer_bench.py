@@ -30,7 +30,7 @@ import uvloop
 from waylog.config import save_properties
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import ensure_topics
-from waylog.kafka.properties import ENVIRONMENT
+from waylog.kafka.connection.properties import ENVIRONMENT
 from waylog.kafka.topics import Topic
 from waylog.network.free_ports import free_ports
 

@@ -14,9 +14,9 @@ import google_crc32c
 
 from waylog.kafka.fetched_records import AbortedTransactions, read_batches
 
-with atheris.instrument_imports(include=["waylog.kafka.requests"]):
-    from waylog.kafka import requests as kafka_requests
-    from waylog.kafka.requests import MalformedAnswer
+with atheris.instrument_imports(include=["waylog.kafka.protocol.requests"]):
+    from waylog.kafka.protocol import requests as kafka_requests
+    from waylog.kafka.protocol.requests import MalformedAnswer
 
 _READERS = (
     kafka_requests.read_metadata,

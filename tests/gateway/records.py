@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from waylog.kafka.clients import AppendError, DeliveryCallback, RecordHeaders
-from waylog.kafka.error_codes import ErrorCode
+from waylog.kafka.protocol.error_codes import ErrorCode
 from waylog.messages import Address, Fix, encode
 
 NOW = 1_761_994_812_000

@@ -24,10 +24,17 @@ from waylog.console.cluster_state import ClusterState
 from waylog.console.common import add_bootstrap, add_json, connect, print_rows, say
 from waylog.console.placement import plan_moves
 from waylog.console.throttle import throttled
-from waylog.kafka.cluster_requests import PREFERRED, UNCLEAN, Members, PartitionState, Place, Quorum
-from waylog.kafka.error_codes import ErrorCode, reason_of
 from waylog.kafka.errors import error_text
-from waylog.kafka.requests import MalformedAnswer
+from waylog.kafka.protocol.cluster_requests import (
+    PREFERRED,
+    UNCLEAN,
+    Members,
+    PartitionState,
+    Place,
+    Quorum,
+)
+from waylog.kafka.protocol.error_codes import ErrorCode, reason_of
+from waylog.kafka.protocol.requests import MalformedAnswer
 
 _EXAMPLES: Final = """examples:
   waylog cluster describe

@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from waylog.console.common import security
-from waylog.kafka import cluster_requests, requests
-from waylog.kafka.cluster_requests import (
+from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
+from waylog.kafka.connection.properties import configured_properties
+from waylog.kafka.connection.security import ConnectionSecurity, connection_security
+from waylog.kafka.protocol import cluster_requests, requests
+from waylog.kafka.protocol.cluster_requests import (
     Answer,
     Members,
     Moving,
@@ -19,11 +22,8 @@ from waylog.kafka.cluster_requests import (
     Place,
     Quorum,
 )
-from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
-from waylog.kafka.connection.security import ConnectionSecurity, connection_security
-from waylog.kafka.error_codes import ErrorCode, reason_of
-from waylog.kafka.properties import configured_properties
-from waylog.kafka.requests import Broker, MalformedAnswer
+from waylog.kafka.protocol.error_codes import ErrorCode, reason_of
+from waylog.kafka.protocol.requests import Broker, MalformedAnswer
 
 T = TypeVar("T")
 

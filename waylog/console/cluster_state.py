@@ -23,9 +23,9 @@ from waylog.console.cluster_admin import (
     refusal,
 )
 from waylog.console.common import connect
-from waylog.kafka.cluster_requests import Members, PartitionState, Place, Quorum
 from waylog.kafka.connection.broker_connection import addresses
-from waylog.kafka.requests import Broker
+from waylog.kafka.protocol.cluster_requests import Members, PartitionState, Place, Quorum
+from waylog.kafka.protocol.requests import Broker
 
 _CONNECT_S: Final = 1.5
 _REQUEST_S: Final = 2.0

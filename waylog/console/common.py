@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient
 from waylog.cli import CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
 from waylog.kafka.clients import LogUnreachable, consumer_config
+from waylog.kafka.connection.properties import load_client_properties, sourced_properties
 from waylog.kafka.errors import error_text
-from waylog.kafka.properties import load_client_properties, sourced_properties
 from waylog.kafka.reach import connect_admin
 
 TIMEOUT_S: Final = 10.0

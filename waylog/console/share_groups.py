@@ -11,7 +11,7 @@ from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsu
 
 from waylog.console.cluster_admin import FAILURES, cluster_admin
 from waylog.console.common import TIMEOUT_S, security
-from waylog.kafka.properties import configured_properties
+from waylog.kafka.connection.properties import configured_properties
 
 
 def list_share_groups(arguments: argparse.Namespace) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from waylog.kafka.error_codes import ErrorCode
+from waylog.kafka.protocol.error_codes import ErrorCode
 
 #: Refusals for longer than this are trouble: a leader whose disk failed is replaced in less time;
 #: without another replica it goes on refusing.

@@ -13,11 +13,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from waylog.kafka import cluster_requests, config_requests, requests
-from waylog.kafka.cluster_requests import PartitionState, Place
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
 from waylog.kafka.connection.security import ConnectionSecurity, configured_security
-from waylog.kafka.requests import Broker, MalformedAnswer
+from waylog.kafka.protocol import cluster_requests, config_requests, requests
+from waylog.kafka.protocol.cluster_requests import PartitionState, Place
+from waylog.kafka.protocol.requests import Broker, MalformedAnswer
 from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)

@@ -20,15 +20,15 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
-from waylog.kafka import requests
 from waylog.kafka.append_refusals import AppendRefusals
 from waylog.kafka.clients import LINGER_MS, Headers, RecordPosition, append_with
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses, refusal
 from waylog.kafka.connection.reach_trouble import ReachTrouble
 from waylog.kafka.connection.security import ConnectionSecurity, configured_security
-from waylog.kafka.error_codes import ErrorCode, reason_of
+from waylog.kafka.protocol import requests
+from waylog.kafka.protocol.error_codes import ErrorCode, reason_of
+from waylog.kafka.protocol.requests import Broker, MalformedAnswer
 from waylog.kafka.record_batch import Partition, RecordAccumulator, RecordBatch, monotonic_ms
-from waylog.kafka.requests import Broker, MalformedAnswer
 from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class BatchProducer:
         out, but a waylog.kafka.record_batch.Delivery waits for the log's answer.
 
         Without `security` the file of the environment says how connections are secured
-        (waylog.kafka.properties); raises ConfigError if it cannot be read or understood.
+        (waylog.kafka.connection.properties); raises ConfigError if it cannot be read or understood.
         """
         self._loop = loop
         self._security = configured_security() if security is None else security

@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any, Final
 
 from waylog.config import ConfigError
-from waylog.kafka import requests
 from waylog.kafka.clients import FETCH_MIN_BYTES, FETCH_WAIT_MS, LogUnreachable
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
 from waylog.kafka.connection.reach_trouble import ReachTrouble
 from waylog.kafka.connection.security import ConnectionSecurity, configured_security
-from waylog.kafka.error_codes import ErrorCode, reason_of
 from waylog.kafka.fetched_records import AbortedTransactions, FetchedRecord, read_batches
-from waylog.kafka.requests import EARLIEST, LATEST, Broker, MalformedAnswer
+from waylog.kafka.protocol import requests
+from waylog.kafka.protocol.error_codes import ErrorCode, reason_of
+from waylog.kafka.protocol.requests import EARLIEST, LATEST, Broker, MalformedAnswer
 from waylog.process.background import spawn
 from waylog.process.log_throttle import LogThrottle
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from waylog.kafka.error_codes import reason_of
-from waylog.kafka.properties import configured_properties
+from waylog.kafka.connection.properties import configured_properties
+from waylog.kafka.protocol.error_codes import reason_of
 from waylog.kafka.topic_settings import update_topic_settings
 from waylog.kafka.topics import TOPICS, Topic
 
@@ -71,7 +71,7 @@ def client_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[s
     """Return the properties that all clients have; names of `more` have `_` for Kafka's dots.
 
     The properties for logging in are in the file that `WAYLOG_KAFKA_CONFIG` names
-    (waylog.kafka.properties).
+    (waylog.kafka.connection.properties).
     """
     return (
         {

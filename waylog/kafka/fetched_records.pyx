@@ -3,7 +3,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t
 
-from waylog.kafka.record_format cimport (
+from waylog.kafka.protocol.record_format cimport (
     AT_ATTRIBUTES,
     AT_BASE_TIMESTAMP,
     AT_CRC,
@@ -28,8 +28,8 @@ from waylog.kafka.record_format cimport (
 
 import google_crc32c
 
-from waylog.kafka.compression import CompressionError, decompress
-from waylog.kafka.requests import MalformedAnswer
+from waylog.kafka.protocol.compression import CompressionError, decompress
+from waylog.kafka.protocol.requests import MalformedAnswer
 
 cdef const unsigned char* read_varint(
     const unsigned char* at, const unsigned char* end, int64_t* value

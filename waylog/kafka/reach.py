@@ -16,14 +16,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from waylog.config import ConfigError, check_bootstrap_servers, parse_endpoint
-from waylog.kafka import requests
 from waylog.kafka.clients import LogUnreachable, client_config
 from waylog.kafka.connection.broker_connection import BrokerConnection
 from waylog.kafka.connection.mismatch import explain_all
+from waylog.kafka.connection.properties import UnsupportedProperty, configured_properties
 from waylog.kafka.connection.security import ConnectionSecurity, connection_security
 from waylog.kafka.errors import error_text
-from waylog.kafka.properties import UnsupportedProperty, configured_properties
-from waylog.kafka.requests import Broker, MalformedAnswer
+from waylog.kafka.protocol import requests
+from waylog.kafka.protocol.requests import Broker, MalformedAnswer
 
 #: Seconds to wait for a cluster that librdkafka asks; the message about a failed start comes within
 #: five seconds.

@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
-from waylog.kafka.record_format cimport (
+from waylog.kafka.protocol.record_format cimport (
     HEADER_SIZE,
     LZ4,
     MAGIC,

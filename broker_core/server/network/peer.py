@@ -30,7 +30,7 @@ from waylog.kafka.connection.sasl import (
     client_exchange,
 )
 from waylog.kafka.connection.security import ConnectionSecurity
-from waylog.kafka.requests import Broker
+from waylog.kafka.protocol.requests import Broker
 from waylog.process.background import spawn
 
 if TYPE_CHECKING:

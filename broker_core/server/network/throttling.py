@@ -74,8 +74,9 @@ class Throttling:
         key = request.header.api.key
         if key == DELETE_TOPICS.key:
             deleted: DeleteTopicsRequest = request.body
+            names: list[str | None] = [*deleted["topic_names"]]
+            names += (each["name"] for each in deleted["topics"])
             # A topic may be named by its id alone.
-            names = deleted["topic_names"] or [each["name"] for each in deleted["topics"]]
             return sum(1 if each is None else self._partition_count(each) or 0 for each in names)
         if key == CREATE_PARTITIONS.key:
             grown: CreatePartitionsRequest = request.body

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from waylog.kafka.append_refusals import AppendRefusals
-from waylog.kafka.error_codes import ErrorCode
+from waylog.kafka.protocol.error_codes import ErrorCode
 
 FEW = "fewer replicas are in sync than min.insync.replicas asks for"
 

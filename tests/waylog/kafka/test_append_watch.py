@@ -13,8 +13,8 @@ import pytest
 from tests.contract.cluster_processes import ClusterProcesses
 from waylog.kafka.append_watch import AppendWatch, shortfall
 from waylog.kafka.clients import ensure_topics
-from waylog.kafka.cluster_requests import PartitionState
-from waylog.kafka.config_requests import read_topics
+from waylog.kafka.protocol.cluster_requests import PartitionState
+from waylog.kafka.protocol.config_requests import read_topics
 from waylog.kafka.topics import EVENT, LOCATION
 
 ALL = [1, 2, 3]

@@ -20,7 +20,7 @@ from tests.ports import reserved_ports
 from tests.tcp_server import tcp_server
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import AppendError, AppendQueueFull
-from waylog.kafka.error_codes import ErrorCode
+from waylog.kafka.protocol.error_codes import ErrorCode
 from waylog.kafka.record_batch import partition_of
 
 PARTITIONS = 4

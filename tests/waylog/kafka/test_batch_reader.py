@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from broker_core.server.runtime import Broker
 from tests.waylog.kafka.test_batch_producer import PARTITIONS, create_topic, started
 from waylog.kafka.batch_reader import BatchReader
-from waylog.kafka.compression import EXPANDED_BYTES_MAX
 from waylog.kafka.fetched_records import AbortedTransactions, FetchedRecord, read_batches
+from waylog.kafka.protocol.compression import EXPANDED_BYTES_MAX
+from waylog.kafka.protocol.requests import MalformedAnswer
 from waylog.kafka.record_batch import RecordAccumulator
-from waylog.kafka.requests import MalformedAnswer
 
 
 @pytest.fixture

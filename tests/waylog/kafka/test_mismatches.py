@@ -12,8 +12,8 @@ import pytest
 
 from tests.broker_core.server.certificates import Certificates
 from tests.waylog.kafka.conftest import PASSWORD, USER, StartBroker, login, over_tls
+from waylog.kafka.connection.properties import client_properties
 from waylog.kafka.connection.security import connection_security
-from waylog.kafka.properties import client_properties
 from waylog.kafka.reach import reach
 
 PROTOCOLS = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

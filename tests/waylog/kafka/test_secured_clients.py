@@ -20,9 +20,9 @@ from waylog.config import ConfigError
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import AppendError, RecordPosition
+from waylog.kafka.connection.properties import client_properties
 from waylog.kafka.connection.security import connection_security
 from waylog.kafka.fetched_records import FetchedRecord
-from waylog.kafka.properties import client_properties
 from waylog.sealing.sealed_log import SealedLog
 from waylog.sealing.sealing import MAGIC
 from waylog.sealing.value_keys import KeyRing

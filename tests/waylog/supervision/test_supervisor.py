@@ -239,7 +239,7 @@ async def test_a_supervisor_that_may_not_fork_starts_its_process_when_it_may(
 async def test_a_first_start_without_executable_fails_with_the_reason(tmp_path: Path) -> None:
     supervisor = Supervisor(tmp_path, tmp_path / "logs")
     supervisor.start(ProcessSpec("one", [str(tmp_path / "nowhere")]))
-    with pytest.raises(StartError, match="one cannot start: .*nowhere: No such file"):
+    with pytest.raises(StartError, match=r"one cannot start: .*nowhere: No such file"):
         await supervisor.wait_ready("one")
     await supervisor.stop()
 

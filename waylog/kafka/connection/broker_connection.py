@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, cast
 from waylog.kafka.connection.login import log_in
 from waylog.kafka.connection.sasl import LoginRefused
 from waylog.kafka.connection.security import PLAINTEXT, ConnectionSecurity
-from waylog.kafka.requests import Broker, MalformedAnswer, request
+from waylog.kafka.protocol.requests import Broker, MalformedAnswer, request
 
 logger = logging.getLogger(__name__)
 

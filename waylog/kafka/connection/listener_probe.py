@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from waylog.kafka.connection.sasl import readable
-from waylog.kafka.error_codes import ErrorCode
-from waylog.kafka.requests import (
+from waylog.kafka.protocol.error_codes import ErrorCode
+from waylog.kafka.protocol.requests import (
     SASL_HANDSHAKE,
     Broker,
     MalformedAnswer,

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from waylog.kafka import requests
 from waylog.kafka.connection.sasl import (
     OAUTHBEARER,
     BearerClient,
@@ -18,8 +17,9 @@ from waylog.kafka.connection.sasl import (
     client_exchange,
     readable,
 )
-from waylog.kafka.error_codes import ErrorCode, reason_of
-from waylog.kafka.requests import MalformedAnswer
+from waylog.kafka.protocol import requests
+from waylog.kafka.protocol.error_codes import ErrorCode, reason_of
+from waylog.kafka.protocol.requests import MalformedAnswer
 
 if TYPE_CHECKING:
     from waylog.kafka.connection.access_tokens import TokenSource

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from waylog.kafka.connection.listener_probe import ATTEMPT_S, Listener, Silence, probe
 from waylog.kafka.connection.sasl import LoginRefused, LoginUnwanted
 from waylog.kafka.connection.security import ConnectionSecurity
-from waylog.kafka.requests import Broker
+from waylog.kafka.protocol.requests import Broker
 
 #: Brokers that are asked at the same time.
 _AT_ONCE_MAX: Final = 8

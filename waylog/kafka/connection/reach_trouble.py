@@ -9,7 +9,7 @@ from typing import Final
 
 from waylog.kafka.connection.mismatch import explain_all
 from waylog.kafka.connection.security import ConnectionSecurity
-from waylog.kafka.requests import Broker
+from waylog.kafka.protocol.requests import Broker
 
 logger = logging.getLogger(__name__)
 

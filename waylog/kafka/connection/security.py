@@ -12,9 +12,13 @@ from urllib.parse import urlsplit
 
 from waylog.config import ConfigError
 from waylog.kafka.connection.login import Login, PasswordLogin, TokenLogin
+from waylog.kafka.connection.properties import (
+    ENVIRONMENT,
+    UnsupportedProperty,
+    configured_properties,
+)
 from waylog.kafka.connection.sasl import OAUTHBEARER, PLAIN, SCRAM_DIGESTS, SaslCredentials
 from waylog.kafka.connection.tls import authorities_context, client_context
-from waylog.kafka.properties import ENVIRONMENT, UnsupportedProperty, configured_properties
 
 if TYPE_CHECKING:
     from waylog.kafka.connection.access_tokens import TokenEndpoint

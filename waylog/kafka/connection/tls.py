@@ -1,7 +1,7 @@
 """TLS of a client: converts `ssl.*` properties to a context of Python's ssl module.
 
-The names are librdkafka's, which waylog.kafka.properties makes of Java's. Keys and certificates are
-PEM, in files or in the properties themselves (KIP-651).
+The names are librdkafka's, which waylog.kafka.connection.properties makes of Java's. Keys and
+certificates are PEM, in files or in the properties themselves (KIP-651).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from waylog.config import ConfigError
-from waylog.kafka.properties import UnsupportedProperty
+from waylog.kafka.connection.properties import UnsupportedProperty
 
 _HOSTNAME_CHECKS: Final = {"https": True, "none": False}
 _TRUTHS: Final = {"true": True, "false": False}

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tcp_server import Serve, tcp_server
-from waylog.kafka import requests
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
-from waylog.kafka.requests import Broker, MalformedAnswer
+from waylog.kafka.protocol import requests
+from waylog.kafka.protocol.requests import Broker, MalformedAnswer
 
 
 @asynccontextmanager

@@ -19,13 +19,13 @@ from tests.broker_core.server.certificates import Certificates
 from tests.tcp_server import tcp_server
 from tests.waylog.kafka.conftest import MECHANISMS, USER, StartBroker, login, over_tls
 from waylog.config import ConfigError
-from waylog.kafka import requests
 from waylog.kafka.connection import broker_connection
 from waylog.kafka.connection.broker_connection import BrokerConnection, refusal
+from waylog.kafka.connection.properties import client_properties
 from waylog.kafka.connection.sasl import LoginRefused
 from waylog.kafka.connection.security import connection_security
-from waylog.kafka.properties import client_properties
-from waylog.kafka.requests import Broker
+from waylog.kafka.protocol import requests
+from waylog.kafka.protocol.requests import Broker
 
 LOGIN = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
 

@@ -19,12 +19,12 @@ from tests.broker_core.server.certificates import Certificates
 from tests.tcp_server import tcp_server
 from tests.waylog.kafka.conftest import StartBroker
 from waylog.config import ConfigError
-from waylog.kafka import requests
 from waylog.kafka.connection import broker_connection
 from waylog.kafka.connection.broker_connection import BrokerConnection, refusal
+from waylog.kafka.connection.properties import client_properties
 from waylog.kafka.connection.security import configured_security, connection_security
-from waylog.kafka.properties import client_properties
-from waylog.kafka.requests import Broker, Metadata
+from waylog.kafka.protocol import requests
+from waylog.kafka.protocol.requests import Broker, Metadata
 
 TLS = {"listeners": "SSL://127.0.0.1:0"}
 

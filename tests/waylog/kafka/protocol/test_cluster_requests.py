@@ -22,8 +22,8 @@ from broker_core.protocol.definitions import (
 )
 from broker_core.protocol.schema import AnyApi
 from tests.broker_core.server.raw_client import request_frame
-from waylog.kafka import cluster_requests, requests
-from waylog.kafka.cluster_requests import (
+from waylog.kafka.protocol import cluster_requests, requests
+from waylog.kafka.protocol.cluster_requests import (
     ClusterBroker,
     Members,
     Moving,
@@ -32,7 +32,7 @@ from waylog.kafka.cluster_requests import (
     Quorum,
     QuorumReplica,
 )
-from waylog.kafka.requests import Broker, MalformedAnswer
+from waylog.kafka.protocol.requests import Broker, MalformedAnswer
 
 MOVES = {("trips", 0): [2, 3], ("trips", 1): None, ("x" * 200, 300): [1] * 140}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from broker_core.errors import BrokerError
-from waylog.kafka.error_codes import ErrorCode, reason_of
+from waylog.kafka.protocol.error_codes import ErrorCode, reason_of
 
 
 def test_names_and_numbers_are_those_of_the_broker() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from waylog.config import ConfigError
 from waylog.kafka.clients import client_config
-from waylog.kafka.properties import client_properties
+from waylog.kafka.connection.properties import client_properties
 
 
 def test_a_file_for_kafkas_own_tools_serves() -> None:

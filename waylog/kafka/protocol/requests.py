@@ -28,8 +28,8 @@ DESCRIBE_CLUSTER: Final = 60
 _VERSIONS: Final = {
     PRODUCE: 7, FETCH: 4, LIST_OFFSETS: 2, METADATA: 7, SASL_HANDSHAKE: 1, INIT_PRODUCER_ID: 1,
     SASL_AUTHENTICATE: 1,
-    DESCRIBE_CONFIGS: 1,  # waylog.kafka.config_requests
-    # For commands that show and change a cluster (waylog.kafka.cluster_requests).
+    DESCRIBE_CONFIGS: 1,  # waylog.kafka.protocol.config_requests
+    # For commands that show and change a cluster (waylog.kafka.protocol.cluster_requests).
     LIST_GROUPS: 5, ELECT_LEADERS: 1, ALTER_PARTITION_REASSIGNMENTS: 0,
     LIST_PARTITION_REASSIGNMENTS: 0, DESCRIBE_QUORUM: 1, DESCRIBE_CLUSTER: 0,
 }  # fmt: skip

@@ -10,7 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from waylog.kafka.requests import INT16, INT32, INT64, Broker, MalformedAnswer, Reader, text
+from waylog.kafka.protocol.requests import (
+    INT16,
+    INT32,
+    INT64,
+    Broker,
+    MalformedAnswer,
+    Reader,
+    text,
+)
 
 #: A topic and a partition of it.
 Place = tuple[str, int]

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from waylog.kafka.requests import INT16, INT32, Reader, text
+from waylog.kafka.protocol.requests import INT16, INT32, Reader, text
 
 _TOPIC: Final = struct.pack(">b", 2)
 _NO_SYNONYMS: Final = b"\0"
