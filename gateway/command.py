@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import math
 import os
 import sqlite3
@@ -37,6 +38,8 @@ from waylog.supervision.listening_check import ListeningCheck
 
 if TYPE_CHECKING:
     from gateway.process.gateway_process import GatewaySettings
+
+logger = logging.getLogger(__name__)
 
 #: sockaddr_un.sun_path of Linux, without the byte that ends it (unix(7)).
 _SOCKET_PATH_BYTES_MAX: Final = 107
@@ -255,11 +258,6 @@ def _check_machine(arguments: argparse.Namespace, settings: GatewaySettings) -> 
 
     `waylog up` does not call it: it makes the users and holds the ports itself.
     """
-    if not settings.open_mode and not settings.users.is_file():
-        raise ConfigError(
-            f"there is no database of users {settings.users}: --users or --data names it, and "
-            f"`waylog user add NAME --create --users {settings.users}` makes one"
-        )
     check_folder(settings.users.parent, "--users" if arguments.users else "--data")
     if settings.views is not None:
         check_folder(settings.views, "--views")
@@ -309,6 +307,12 @@ def run(arguments: argparse.Namespace) -> int:
     )
     _check_machine(arguments, settings)
     configure_logging()
+    if not settings.open_mode and not settings.users.is_file():
+        logger.warning(
+            "there is no database of users %s; a new one is made. Nobody can sign in before "
+            "`waylog user add NAME --users %s`",
+            *(settings.users, settings.users),
+        )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if arguments.edge is not None:

@@ -8,11 +8,14 @@ import logging
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +31,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_MASTER: Final = "local[2]"
 DEFAULT_DRIVER_MEMORY: Final = "768m"
 
+_DAEMONS_END_S: Final = 1.0
 _JVM_END_S: Final = 10.0
 _LOOK_S: Final = 0.1
 
@@ -169,7 +173,6 @@ def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict
         # the secret that Spark generates; Python's processes use Unix sockets instead of ports.
         settings["spark.authenticate"] = "true"
         settings["spark.network.crypto.enabled"] = "true"
-        settings["spark.python.daemon.module"] = "spark.runtime.python_daemon"
         settings["spark.python.unix.domain.socket.enabled"] = "true"
         settings["spark.python.unix.domain.socket.dir"] = str(_socket_folder())
     variable, pool = ARROW_MEMORY_POOL
@@ -203,6 +206,37 @@ def _log4j_file(cache: Path) -> Path:
     return path
 
 
+def _end_python_daemons(java: subprocess.Popen[bytes] | None) -> None:
+    """End Spark's idle Python workers before the JVM closes their sockets.
+
+    They would answer the end of their input with an error, on a socket that is closed by then, and
+    each would print the traceback of a BrokenPipeError. On SIGTERM pyspark's daemons end themselves
+    and their workers without a word.
+    """
+    if java is None:
+        return
+    daemons = []
+    for children in Path(f"/proc/{java.pid}/task").glob("*/children"):
+        try:
+            pids = [int(word) for word in children.read_text().split()]
+            daemons += [pid for pid in pids if _is_python_daemon(pid)]
+        except OSError:
+            continue  # the thread has ended
+    for pid in daemons:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _DAEMONS_END_S
+    while any(map(_is_python_daemon, daemons)) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+
+
+def _is_python_daemon(pid: int) -> bool:
+    try:
+        return b"\0pyspark.daemon\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 def close_session(session: SparkSession) -> None:
     """Stop Spark and its JVM. Never raises: the JVM may have ended already.
 
@@ -211,6 +245,7 @@ def close_session(session: SparkSession) -> None:
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
+    _end_python_daemons(getattr(gateway, "proc", None))
     try:
         session.stop()
         if gateway is not None:

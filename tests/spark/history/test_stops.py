@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.running import await_condition
-from tests.spark.running import Running
+from tests.spark.running import Running, append_fixes, make_fix
+
+START_MS = 1_760_000_000_000
 
 
 @pytest.fixture
@@ -37,5 +39,25 @@ def test_a_stop_does_not_wait_for_a_spark_that_is_starting(
         assert job.terminate(timeout_s=8) == 0, job.said
         assert "history stopped: 0 fixes" in job.said
         assert "Traceback" not in job.said
+    finally:
+        job.close()
+
+
+@pytest.mark.spark
+def test_a_stop_leaves_no_traceback_of_sparks_workers(log: str, tmp_path: Path) -> None:
+    job = Running(
+        *("history", "run", "--bootstrap-servers", log, "--out", str(tmp_path / "history")),
+        *("--places", str(tmp_path / "places"), "--trigger-seconds", "0.5"),
+    )
+    try:
+        job.await_line("is written to")
+        append_fixes(
+            log, [make_fix("demo/phone", START_MS + number * 1000) for number in range(200)]
+        )
+        job.await_line(r"batch \d+: \d+ fixes")
+        job.await_line(r"places of \d+ devices")
+        assert job.terminate() == 0, job.said
+        assert "Traceback" not in job.said
+        assert "BrokenPipeError" not in job.said
     finally:
         job.close()

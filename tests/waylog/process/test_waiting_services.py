@@ -59,3 +59,15 @@ def test_a_service_without_a_broker_says_so_first_of_all_and_ends_when_it_is_tol
     said, output, status = ended[name].result()
     assert status == 0, output
     assert output.startswith(said), output
+
+
+def test_a_gateway_names_the_database_of_users_that_it_makes(tmp_path: Path) -> None:
+    users = tmp_path / "users.db"
+    words = ("gateway", "--users", str(users), "--http", "127.0.0.1:0", "--mqtt", "none")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        process = Process(*words, "--bootstrap-servers", f"127.0.0.1:{taken.getsockname()[1]}")
+        try:
+            process.wait_for(rf"WARNING .* no database of users {users}.*`waylog user add NAME", 60)
+        finally:
+            assert process.stop() == 0
