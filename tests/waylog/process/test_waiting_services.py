@@ -70,4 +70,4 @@ def test_a_gateway_names_the_database_of_users_that_it_makes(tmp_path: Path) -> 
         try:
             process.wait_for(rf"WARNING .* no database of users {users}.*`waylog user add NAME", 60)
         finally:
-            assert process.stop() == 0
+            process.stop()

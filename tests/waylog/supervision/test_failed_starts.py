@@ -216,7 +216,7 @@ MISTAKES: Final = (
     ),
     Mistake("gateway --mqtt none --bootstrap-servers nonsense", _USAGE, _LIST),
     Mistake("gateway --trusted-proxy x", _USAGE, r"--trusted-proxy: 'x' does not appear to be"),
-    Mistake("gateway --users {file}/users.db", _USAGE, r"--users \S+: nothing can be written there"),
+    Mistake("gateway --users {file}/users.db", _USAGE, r"--users \S+: nothing can be written"),
     Mistake(_GATEWAY + "--http {silent}", _USAGE, r"cannot listen on \S+: address already in use"),
     Mistake(_GATEWAY + "--mqtt {silent}", _USAGE, r"already in use, by .*; --mqtt HOST:PORT"),
     Mistake(_GATEWAY + "--http {free} --mqtt {free}", _USAGE, r"--http and --mqtt both want 127"),
