@@ -5,7 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waylog.messages import Address, Fix, decode_address, decode_fix, encode, fix_id
+from waylog.messages import (
+    CLOCK_AHEAD_MS,
+    Address,
+    Fix,
+    address_time,
+    decode_address,
+    decode_fix,
+    encode,
+    fix_id,
+    live_time,
+)
+
+NOW = 1_790_000_000_000
 
 FIX = Fix(
     id="0" * 24,
@@ -79,3 +91,21 @@ def test_an_id_begins_with_the_time_so_that_those_of_a_way_are_alike() -> None:
     assert one[:12] == f"{times[0]:012x}"
     assert one[:8] == next_one[:8]
     assert len(fix_id("a/b", -5, 1.5, 2.5)) == 24
+
+
+@pytest.mark.parametrize(
+    ("time", "counts_as"),
+    [
+        (NOW, NOW),
+        (NOW - 86_400_000, NOW - 86_400_000),
+        # Clocks of phones are a little wrong; the order of their fixes still counts.
+        (NOW + 1, NOW + 1),
+        (NOW + CLOCK_AHEAD_MS, NOW + CLOCK_AHEAD_MS),
+        (NOW + CLOCK_AHEAD_MS + 1, NOW),
+        (0, NOW),
+    ],
+)
+def test_the_time_by_which_a_fix_is_the_newest(time: int, counts_as: int) -> None:
+    assert live_time(time, NOW) == counts_as
+    assert address_time(time, NOW) == counts_as
+    assert address_time(time, 0) == time
