@@ -8,7 +8,8 @@ and idempotence (each batch carries the producer's id and a sequence number, by 
 recognises a repetition). Only one batch of a partition is in flight, so that order is kept. A batch
 that may have been stored keeps its number until the log says what became of it, however long that
 takes; and a partition that needs another producer id leaves the other partitions theirs (as Apache
-Kafka's Java client since KIP-360), or what they repeat would be stored twice.
+Kafka's Java client since KIP-360), or what they repeat would be stored twice. The number of a batch
+that was sent and failed is never given to another one: the producer goes on in a new epoch.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ _REFRESH_S: Final = 30.0
 _LOOK_AFTER_S: Final = 0.5
 _REQUESTS_UNDER_WAY_MAX: Final = 5
 _REFUSED_PATIENCE_MS: Final = 1_000
+_EPOCH_MAX: Final = 0x7FFF
 
 #: The broker does not know this producer id any more, or takes it for another: get a new id.
 _IDENTITY_LOST: Final = frozenset(
@@ -325,6 +327,7 @@ class BatchProducer:
             self._again(partition, batch)
         else:
             partition.in_flight = False
+            self._renumber(partition)
             self.accumulator.done(partition, batch, -1, error)
 
     def _again(self, partition: Partition, batch: RecordBatch) -> None:
@@ -345,7 +348,9 @@ class BatchProducer:
         # A full disk stays full: fail the records soon, so that their senders keep them for later.
         full = self._refusals.disk_refuses(self._loop.time())
         patience_ms = _REFUSED_PATIENCE_MS if full else self._delivery_timeout_ms
-        self.accumulator.fail_before(monotonic_ms() - patience_ms, ErrorCode.MESSAGE_TIMED_OUT)
+        too_old = monotonic_ms() - patience_ms
+        for partition in self.accumulator.fail_before(too_old, ErrorCode.MESSAGE_TIMED_OUT):
+            self._renumber(partition)
 
     # --- brokers --------------------------------------------------------------------------------
 
@@ -469,6 +474,19 @@ class BatchProducer:
             elif error not in _RETRIABLE:
                 self.accumulator.refusing = f"the log gives this producer no id: {reason_of(error)}"
                 logger.critical("the producer cannot go on: %s", reason_of(error))
+
+    def _renumber(self, partition: Partition) -> None:
+        """Go on under the next epoch after a batch that is given up, as Kafka's Java client.
+
+        The log may have it in spite of its error, and would take the next batch, which has the same
+        number, for a repetition: that one would be acknowledged and lost.
+        """
+        if partition.producer_id < 0:
+            return
+        if partition.producer_epoch < _EPOCH_MAX:
+            partition.identify(partition.producer_id, partition.producer_epoch + 1)
+        else:
+            self._change_identity(partition)
 
     def _change_identity(self, partition: Partition) -> None:
         """Give a partition another producer id.

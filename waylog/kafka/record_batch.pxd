@@ -22,6 +22,7 @@ cdef class RecordBatch:
     cdef readonly int64_t created  # time of its first record, ms of the monotonic clock
     cdef readonly list deliveries
     cdef readonly size_t bytes_held
+    cdef readonly bint sent
     cdef public bint attempted   # sent, with an unknown outcome
 
     cdef int add(

@@ -239,6 +239,7 @@ cdef class RecordBatch:
     def encoded(self, int64_t producer_id, int producer_epoch, int base_sequence):
         """Seal the batch and return it as it is sent."""
         self.seal()
+        self.sent = True
         after = _after_crc.pack(
             self._codec, self.count - 1, self._base_timestamp, self._max_timestamp, producer_id,
             producer_epoch, base_sequence, self.count,
@@ -294,7 +295,7 @@ cdef class Partition:
         self.producer_id = -1
 
     def identify(self, int64_t producer_id, int producer_epoch):
-        """Number the following batches from 0, under a producer id not used here before."""
+        """Number the following batches from 0, under an id or an epoch not used here before."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.next_sequence = 0
@@ -469,8 +470,12 @@ cdef class RecordAccumulator:
 
         That is repeated under its sequence number until the log says what became of it: under
         another number it could be stored twice. Its plain callbacks are called now.
+
+        Returns the partitions where a batch has failed that the log has refused before: no other
+        batch may be sent under its sequence number.
         """
         cdef RecordBatch batch, kept
+        cdef list refused = []
         for topic in list(self._unplaced):
             unplaced = self._unplaced[topic]
             while unplaced and unplaced[0][0] < created:
@@ -486,8 +491,11 @@ cdef class RecordAccumulator:
                 kept.give_up(partition.topic, partition.index, code)
             while partition.batches and partition.batches[0].created < created:
                 batch = partition.take()
+                if batch.sent:
+                    refused.append(partition)
                 self.done(partition, batch, -1, code)
             if kept is not None:
                 partition.put_back(kept)
             elif not partition.batches:
                 del self.waiting[partition]
+        return refused

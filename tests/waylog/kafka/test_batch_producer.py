@@ -232,12 +232,14 @@ async def test_what_waits_while_the_broker_is_away_is_appended_once_and_in_order
 
 
 class CuttingProxy:
-    """A proxy between a producer and a broker that can drop answers to Produce."""
+    """A proxy between a producer and a broker that can drop or change answers to Produce."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._target = target
         self.lose = 0
         self.lost = 0
+        #: The error code for the first partition of each answer that is not lost, though it stored.
+        self.refuse = 0
         self.port = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -254,6 +256,8 @@ class CuttingProxy:
                     self.lose -= 1
                     self.lost += 1
                     return
+                if api == 0 and self.refuse:
+                    answer = _refused(answer, self.refuse)
                 if api == 3:
                     answer = self._advertised(answer)
                 writer.write(answer_size + answer)
@@ -264,6 +268,12 @@ class CuttingProxy:
 
     def _advertised(self, answer: bytes) -> bytes:
         return answer.replace(struct.pack(">i", self._target[1]), struct.pack(">i", self.port), 1)
+
+
+def _refused(answer: bytes, code: int) -> bytes:
+    # Correlation id, number of topics, the topic's name, number of partitions, index.
+    at = 4 + 4 + 2 + len("four") + 4 + 4
+    return answer[:at] + struct.pack(">h", code) + answer[at + 2 :]
 
 
 async def test_a_batch_whose_acknowledgement_was_lost_is_stored_once(broker: Broker) -> None:
@@ -324,6 +334,34 @@ async def test_what_timed_out_at_one_partition_is_not_stored_twice_at_another(
     assert sum(value == b"two" for _, value in stored) == sum(
         each.exception() is None for each in receipts
     )
+
+
+@pytest.mark.parametrize(
+    ("lose", "refuse"),
+    [
+        (1, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (0, ErrorCode.UNKNOWN_SERVER_ERROR),
+        # A leader whose disk fails after a replica has the batch.
+        (0, ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+async def test_a_record_is_not_taken_for_one_that_failed_and_was_stored(
+    broker: Broker, lose: int, refuse: ErrorCode
+) -> None:
+    proxy = CuttingProxy((broker.endpoint.host, broker.endpoint.port))
+    async with (
+        tcp_server(proxy.serve) as proxy.port,
+        producing(f"127.0.0.1:{proxy.port}", linger_ms=1, delivery_timeout_ms=5000) as producer,
+    ):
+        await asyncio.wait_for(producer.append("four", b"before", b"key"), 30)
+        proxy.lose, proxy.refuse = lose, refuse
+        with pytest.raises(AppendError):
+            await asyncio.wait_for(producer.append("four", b"failed", b"key"), 30)
+        proxy.refuse = 0
+        for value in (b"first", b"second"):
+            await asyncio.wait_for(producer.append("four", value, b"key"), 30)
+    messages = await all_records(broker, await record_count(broker))
+    assert [each.value() for each in messages] == [b"before", b"failed", b"first", b"second"]
 
 
 async def test_a_broker_that_has_lost_its_memory_gets_records_under_a_new_identity(
