@@ -39,6 +39,7 @@ from gateway.limits.bounds import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_W
 from gateway.limits.pools import Hold, ShareExceeded, Shares
 from gateway.users.admission import Admission, QuotaExceeded, SendingNotAllowed
 from gateway.users.auth import Identity
+from gateway.users.permissions import may_send
 from waylog.kafka.clients import AppendError
 from waylog.messages import Fix, live_time
 from waylog.network.peer_parties import party_of
@@ -84,6 +85,7 @@ class Ingest:
                 if device_format.gone_for_unknown:
                     raise Refused(410, "this webhook is not registered (any more)") from refusal
             raise
+        check_may_send(identity)
         body = await self.receive_body(request, identity)
         try:
             hold = Hold(self._services.under_way, identity.user, len(body) + OVERHEAD_BYTES)
@@ -303,6 +305,12 @@ def _expanded(encoding: str, body: Body, bytes_max: int) -> Body:
 
 def _party(request: web.Request, identity: Identity | None) -> str:
     return party_of(remote_of(request)) if identity is None else identity.user
+
+
+def check_may_send(identity: Identity) -> None:
+    """Raise Refused if a user may only look: before the contents of a request are read."""
+    if not may_send(identity):
+        raise Refused(403, str(SendingNotAllowed()))
 
 
 def admit(

@@ -19,7 +19,7 @@ from nacl.secret import SecretBox
 from gateway.bodies.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable
 from gateway.formats import Context, ulogger
 from gateway.formats.values import Unacceptable
-from gateway.http.ingest.ingest import Ingest
+from gateway.http.ingest.ingest import Ingest, check_may_send
 from gateway.http.ingest.paths import PHONETRACK_ROOTS
 from gateway.http.requests.authentication import (
     Credentials,
@@ -84,6 +84,7 @@ class UloggerSessions:
                     COOKIE, self._seal(form), httponly=True, samesite="Strict", path="/"
                 )
             return answer
+        check_may_send(identity)
         context = self._ingest.context(request, identity)
         if large:
             try:

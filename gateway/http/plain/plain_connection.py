@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 from gateway.bodies.parsing import is_read_here
 from gateway.fixes.plain_positions import PlainPositions
 from gateway.formats import Context, Parsed, positions
-from gateway.http.ingest.ingest import admit, named_device
+from gateway.http.ingest.ingest import admit, check_may_send, named_device
 from gateway.http.plain.plain_request import PlainRequest, response
 from gateway.http.plain.request_head import (
     HEAD_BYTES_MAX,
@@ -464,6 +464,7 @@ class PlainConnection(asyncio.Protocol):
             context.encryption_key,
         )
         try:
+            check_may_send(identity)
             parsed = head.format.parse(body, context)
             if parsed.refused is not None:
                 raise Refused(413, parsed.refused)
