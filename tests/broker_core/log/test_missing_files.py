@@ -116,6 +116,44 @@ def test_a_replica_is_left_to_get_again_what_it_has_lost(filled: Workbench) -> N
     assert log.log_end_offset == 0
 
 
+def test_a_reader_gets_over_what_is_lost_at_the_end(filled: Workbench) -> None:
+    names = filled.files(".log")
+    lost = int(Path(names[-1]).stem)
+    remove(filled, len(names) - 1)
+    log = reopen(filled)
+    for offset in range(lost, RECORDS):
+        assert log.read(offset, 1000) == b""
+        (header,), _, problem = scan_batches(log.read_gap(offset, RECORDS))
+        assert problem is None
+        assert (header.base_offset, header.next_offset) == (offset, RECORDS)
+        assert header.record_count == 0
+    (header,), _, _ = scan_batches(log.read_gap(lost, lost + 1))
+    assert header.next_offset == lost + 1
+    for offset in (0, lost - 1, RECORDS):
+        assert log.read_gap(offset, RECORDS) == b""
+    filled.append(b"new")
+    assert log.read_gap(lost, RECORDS + 1) == b""
+
+
+def test_a_replica_takes_over_what_is_lost_and_keeps_it_after_a_crash(
+    filled: Workbench, tmp_path: Path
+) -> None:
+    names = filled.files(".log")
+    remove(filled, len(names) - 1)
+    leader = reopen(filled)
+    replica = Workbench(tmp_path / "replica")
+    while replica.log.log_end_offset < RECORDS:
+        offset = replica.log.log_end_offset
+        data = leader.read(offset, 1000) or leader.read_gap(offset, RECORDS)
+        replica.log.append_as_follower(data, NOW)
+    filled.append(b"new")
+    replica.log.append_as_follower(leader.read(RECORDS, 1000), NOW)
+    replica.log.flush()
+    assert replica.open().log_end_offset == RECORDS + 1
+    assert replica.values() == filled.values()
+    assert verified(replica).damage == ()
+
+
 GARBAGE = [b"\0" * 100, b"\xff" * 100, bytes(range(100, 200)), b"\x00\x00\x00\x7f" * 25]
 
 

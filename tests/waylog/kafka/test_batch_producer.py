@@ -26,7 +26,9 @@ from waylog.kafka.record_batch import partition_of
 PARTITIONS = 4
 
 
-async def started(folder: Path, port: int | None = None) -> Broker:
+async def started(
+    folder: Path, port: int | None = None, *, segment_bytes: int = 100_000_000
+) -> Broker:
     port = port or reserved_ports(1)[0]
     return await start_broker(
         BrokerConfig.from_properties(
@@ -34,6 +36,7 @@ async def started(folder: Path, port: int | None = None) -> Broker:
                 "listeners": f"PLAINTEXT://127.0.0.1:{port}",
                 "log.dirs": str(folder / "logs"),
                 "log.flush.interval.messages": "1",
+                "log.segment.bytes": str(segment_bytes),
             }
         )
     )

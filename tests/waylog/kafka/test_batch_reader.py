@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_core.server.runtime import Broker
-from tests.waylog.kafka.test_batch_producer import PARTITIONS, create_topic, started
+from tests.waylog.kafka.test_batch_producer import PARTITIONS, create_topic, read_all, started
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.fetched_records import AbortedTransactions, FetchedRecord, read_batches
 from waylog.kafka.protocol.compression import EXPANDED_BYTES_MAX
@@ -189,6 +189,34 @@ async def test_what_retention_has_taken_is_passed_over(broker: Broker) -> None:
     async with reading(broker) as taken:
         await asyncio.wait_for(taken.caught_up.wait(), 30)
         assert taken.numbers() == list(range(1000, 1010))
+
+
+def lose_newest_segment(root: Path) -> int:
+    """Remove the newest segment; return its first offset."""
+    *_, newest = sorted(each for each in root.rglob("four-*/*.log") if each.stat().st_size)
+    for path in newest.parent.glob(f"{newest.stem}.*"):
+        path.unlink()
+    return int(newest.stem)
+
+
+async def test_what_is_lost_at_the_end_of_a_log_is_passed_over(tmp_path: Path) -> None:
+    broker = await started(tmp_path, segment_bytes=1000)
+    port = broker.endpoint.port
+    await create_topic(str(broker.endpoint), "four")
+    for value in range(50):
+        await in_thread(produce, str(broker.endpoint), range(value, value + 1), b"one-key")
+    await broker.close()
+    left = lose_newest_segment(tmp_path)
+    broker = await started(tmp_path, port)
+    async with reading(broker) as taken:
+        await asyncio.wait_for(taken.caught_up.wait(), 30)
+        assert taken.numbers() == list(range(left))
+        await in_thread(produce, str(broker.endpoint), range(50, 51), b"one-key")
+        await taken.wait_for(left + 1)
+        assert taken.records[-1].offset() == 50
+    # And librdkafka's reader.
+    assert len(await in_thread(read_all, str(broker.endpoint), "four", left + 1)) == left + 1
+    await broker.close()
 
 
 async def test_partitions_that_are_added_are_read_from_their_beginning(
