@@ -154,6 +154,24 @@ def test_a_replica_takes_over_what_is_lost_and_keeps_it_after_a_crash(
     assert verified(replica).damage == ()
 
 
+def test_a_replica_that_comes_late_to_lost_offsets_keeps_what_follows_after_a_crash(
+    filled: Workbench, tmp_path: Path
+) -> None:
+    names = filled.files(".log")
+    lost = int(Path(names[-1]).stem)
+    remove(filled, len(names) - 1)
+    leader = reopen(filled)
+    filled.append(b"new")
+    replica = Workbench(tmp_path / "replica")
+    while replica.log.log_end_offset <= RECORDS:
+        replica.log.append_as_follower(leader.read(replica.log.log_end_offset, 1000), NOW)
+    replica.log.flush()
+    assert replica.values() == filled.values()
+    assert replica.open().log_end_offset == RECORDS + 1
+    assert replica.values() == filled.values()
+    assert [offset for offset, _ in replica.values()] == [*range(lost), RECORDS]
+
+
 GARBAGE = [b"\0" * 100, b"\xff" * 100, bytes(range(100, 200)), b"\x00\x00\x00\x7f" * 25]
 
 
