@@ -146,6 +146,11 @@ async def test_other_clients_read_what_was_written(broker: Broker, producer: Bat
             assert position.partition == partition_of(key, PARTITIONS)
 
 
+async def test_brokers_may_be_named_with_a_protocol_as_for_librdkafka(broker: Broker) -> None:
+    async with producing(f"PLAINTEXT://{broker.endpoint}") as producer:
+        await asyncio.wait_for(producer.append("four", b"value"), 30)
+
+
 @pytest.mark.parametrize(
     ("key", "number"),
     # UtilsTest.testMurmur2 of Apache Kafka, without the sign and modulo a thousand.
