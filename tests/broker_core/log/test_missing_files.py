@@ -45,7 +45,9 @@ def reopen(bench: Workbench) -> Log:
 
 
 def verified(bench: Workbench) -> Verified:
-    return verify_log(SystemDisk(), bench.directory, lambda _: None)
+    outcome = verify_log(SystemDisk(), bench.directory, lambda _: None)
+    assert outcome is not None
+    return outcome
 
 
 def test_missing_first_segments_are_named_once_with_their_offsets(
@@ -215,3 +217,46 @@ def test_a_sound_log_and_a_torn_end_are_no_damage(filled: Workbench) -> None:
         file.write(b"\0\0\0\0\0\0\0\x28\0\0\0\x50")
     (damage,) = verified(filled).damage
     assert damage.harmless
+
+
+def test_a_log_that_is_compacted_while_it_is_verified_is_sound(tmp_path: Path) -> None:
+    bench = Workbench(
+        tmp_path, segment_bytes=1000, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0
+    )
+
+    def fill(*keys: str) -> None:
+        for key in keys:
+            bench.append_records([(NOW, key.encode(), b"x" * 50, [])])
+        bench.log.roll()
+        bench.log.flush()
+
+    fill(*(f"first {number}" for number in range(6)))
+    for number in range(6):
+        fill(f"{number}", *"abcdef")
+    # Leaves small segments behind a large one; the next compaction joins them.
+    bench.log.compact(NOW)
+    fill(*"abcdef")
+    before = bench.files(".log")
+
+    def progress(_: int) -> None:
+        if bench.files(".log") == before:
+            bench.log.compact(NOW)
+
+    outcome = verify_log(SystemDisk(), bench.directory, progress)
+    assert len(bench.files(".log")) < len(before)
+    assert outcome is not None
+    assert outcome.damage == ()
+
+
+def test_a_log_that_is_deleted_while_it_is_verified_is_left_out(filled: Workbench) -> None:
+    log = reopen(filled)
+    deleted = False
+
+    def progress(_: int) -> None:
+        nonlocal deleted
+        if not deleted:
+            deleted = True
+            log.delete()
+
+    assert verify_log(SystemDisk(), filled.directory, progress) is None
+    assert verify_log(SystemDisk(), filled.directory, progress) is None
