@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import struct
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -26,6 +27,8 @@ from waylog.kafka.fetched_records import AbortedTransactions, FetchedRecord, rea
 from waylog.kafka.protocol.compression import EXPANDED_BYTES_MAX
 from waylog.kafka.protocol.requests import MalformedAnswer
 from waylog.kafka.record_batch import RecordAccumulator
+
+READER = "waylog.kafka.batch_reader"
 
 
 @pytest.fixture
@@ -217,6 +220,36 @@ async def test_what_is_lost_at_the_end_of_a_log_is_passed_over(tmp_path: Path) -
     # And librdkafka's reader.
     assert len(await in_thread(read_all, str(broker.endpoint), "four", left + 1)) == left + 1
     await broker.close()
+
+
+async def test_damage_in_the_log_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    broker = await started(tmp_path)
+    port = broker.endpoint.port
+    await create_topic(str(broker.endpoint), "four")
+    for value in range(3):
+        await in_thread(produce, str(broker.endpoint), range(value, value + 1), b"one-key")
+    await broker.close()
+    partition = damage_second_batch(tmp_path)
+    broker = await started(tmp_path, port)
+    async with reading(broker) as taken:
+        await taken.wait_for(1)
+        async with asyncio.timeout(30):
+            while not (said := [each for each in caplog.records if each.name == READER]):
+                await asyncio.sleep(0.01)
+    await broker.close()
+    assert taken.numbers() == [0]
+    assert said[0].levelno == logging.ERROR
+    assert f"four cannot be read on: partition {partition} is damaged" in said[0].getMessage()
+
+
+def damage_second_batch(root: Path) -> int:
+    """Overwrite the head of the second batch of a partition; return the partition's number."""
+    (path,) = (each for each in root.rglob("four-*/*.log") if each.stat().st_size)
+    data = bytearray(path.read_bytes())
+    second = 12 + int.from_bytes(data[8:12], "big")
+    data[second : second + 20] = bytes(20)
+    path.write_bytes(data)
+    return int(path.parent.name.rpartition("-")[2])
 
 
 async def test_partitions_that_are_added_are_read_from_their_beginning(
