@@ -19,13 +19,14 @@ from broker_core.log.config import LogConfig
 from broker_core.log.maintenance import MaintainedLog
 from broker_core.log.producer_state import ProducerState
 from broker_core.log.recovery import remember_producer
-from broker_core.log.segment import Segment
+from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
 from broker_core.log.truncation import cut_segments, reload_producers
 from broker_core.log.validation import prepare
 from broker_core.protocol.control_records import EndMarker
 from broker_core.protocol.records import (
     BatchHeader,
     assign_offsets,
+    empty_batch,
     scan_batches,
     validate_batches,
 )
@@ -225,6 +226,8 @@ class Log(MaintainedLog):
         headers, taken, problem = scan_batches(batches)
         if not headers:
             raise CorruptMessage(f"{self.name}: the leader's answer: {problem}")
+        if not self.config.compacts:
+            self._fill_gap(headers[0].base_offset, now_ms)
         with self._lock:
             if self._failure is not None:
                 raise KafkaStorageError(self._failure)
@@ -249,6 +252,16 @@ class Log(MaintainedLog):
                     self._assign_epoch(header.leader_epoch, header.base_offset)
             self._written(data, headers, next_offset, now_ms)
         return next_offset
+
+    def _fill_gap(self, offset: int, now_ms: int) -> None:
+        """Take over that the leader's log has no records before an offset: they are lost there.
+
+        Without compaction, recovery takes a gap for damage, and would cut what follows it.
+        """
+        while (end := self.log_end_offset) < offset:
+            self.append_as_follower(
+                empty_batch(end, min(offset, end + RELATIVE_OFFSET_MAX)), now_ms
+            )
 
     def truncate_to(self, offset: int) -> None:
         """Remove, durably, every batch that reaches `offset`: the leader's log differs there.

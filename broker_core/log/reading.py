@@ -75,6 +75,18 @@ class SegmentReader:
             self._has_read(segments, segment, position + len(data), next_offset)
         return sliced
 
+    def gap_at(self, segments: Sequence[Segment], offset: int) -> int:
+        """Return the end of the offsets from here on that no segment has; `offset` if it has one.
+
+        The last segment begins there, and is empty; what is before another one is passed over by
+        `read`. Raises KafkaStorageError, CorruptMessage.
+        """
+        end = segments[-1].base_offset
+        if segments[-1].size or offset >= end:
+            return offset
+        with self._reporting():
+            return offset if _locate(segments, offset) else end
+
     @contextmanager
     def _reporting(self) -> Iterator[None]:
         """Log damage the first time that a reader comes to it: clients ask again and again."""

@@ -22,9 +22,7 @@ from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from broker_core.log.producer_state import ProducerState
 from broker_core.log.reading import SegmentReader, aborted_between
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
-from broker_core.protocol.records import (
-    whole_batches,
-)
+from broker_core.protocol.records import empty_batch, whole_batches
 
 logger = logging.getLogger(__name__)
 
@@ -243,6 +241,19 @@ class SegmentedLog:
             aborted = aborted_between(segments, offset, end_offset)
             if segments is self._segments:
                 return data, aborted
+
+    def read_gap(self, offset: int, up_to_offset: int) -> bytes:
+        """Return an empty batch over the offsets from here to the log's end if no record has them.
+
+        The newest records are lost (`Log.continue_behind_acknowledged`): readers would wait for
+        them for ever, and followers never be in sync. b"" if there are records. Raises
+        KafkaStorageError, CorruptMessage.
+        """
+        segments = self._segments
+        end = min(self._reader.gap_at(segments, offset), up_to_offset, offset + RELATIVE_OFFSET_MAX)
+        if end <= offset or segments is not self._segments:
+            return b""
+        return empty_batch(offset, end)
 
     def _out_of_range(self, offset: int) -> OffsetOutOfRange:
         return OffsetOutOfRange(

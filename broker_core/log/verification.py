@@ -59,34 +59,56 @@ def log_bytes(disk: Disk, directory: Path) -> int:
     return sum(disk.size(segment_path(directory, base)) or 0 for base in bases)
 
 
-def verify_log(disk: Disk, directory: Path, progress: Progress) -> Verified:
-    """Check one partition's log; raises OSError."""
+def verify_log(disk: Disk, directory: Path, progress: Progress) -> Verified | None:
+    """Check one partition's log; None if it is deleted meanwhile. Raises OSError.
+
+    The log may change meanwhile: it grows, and retention and compaction replace its segments.
+    """
+    try:
+        return _verify(disk, directory, progress)
+    except FileNotFoundError:
+        if directory.exists():
+            raise
+        return None
+
+
+def _verify(disk: Disk, directory: Path, progress: Progress) -> Verified | None:
     outcome = Verified(directory)
     damage: list[Damage] = []
-    bases = offsets_of(disk.names(directory), LOG_SUFFIX)
-    start = checkpoints.load_offset(disk, directory, checkpoints.LOG_START_OFFSET)
+    # Before the segments are listed, which may have more by then.
     stored = checkpoints.load_offset(disk, directory, checkpoints.RECOVERY_POINT)
     clean = CleanShutdown.load(disk, directory)
     if clean is not None:
         stored = max(stored, clean.log_end_offset)
+    bases = offsets_of(disk.names(directory), LOG_SUFFIX)
+    # Retention saves it before it removes segments.
+    start = checkpoints.load_offset(disk, directory, checkpoints.LOG_START_OFFSET)
     if bases and bases[0] > start:
         text = f"offsets {start} to {bases[0] - 1} are lost: no file has them"
         damage.append(Damage(segment_path(directory, bases[0]), None, text))
     end = start
-    for number, base in enumerate(bases):
+    base = bases[0] if bases else None
+    while base is not None:
+        # Compaction joins segments: which one follows is only known now.
+        following = _next_base(disk, directory, base)
         outcome.segments += 1
-        following = bases[number + 1] if number + 1 < len(bases) else None
         end = base
         for found in _verify_segment(disk, directory, base, following, outcome, progress):
             if isinstance(found, Damage):
                 damage.append(found)
             else:
                 end = found
+        base = following
     if end < stored:
         text = f"offsets {end} to {stored - 1} are lost: they were on disk once"
         damage.append(Damage(directory, None, text))
     outcome.damage = tuple(damage)
-    return outcome
+    return outcome if directory.exists() else None
+
+
+def _next_base(disk: Disk, directory: Path, base: int) -> int | None:
+    bases = offsets_of(disk.names(directory), LOG_SUFFIX)
+    return next((each for each in bases if each > base), None)
 
 
 def _verify_segment(
@@ -99,11 +121,12 @@ def _verify_segment(
 ) -> Iterator[Damage | int]:
     """Yield what is damaged, and at last the offset after the last sound batch."""
     path = segment_path(directory, base)
-    size = disk.size(path) or 0
-    if not size:
-        yield base
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        yield base  # retention or compaction has removed it
         return
-    file = disk.open(path)
+    size = file.size()
     next_offset, position = base, 0
     while position < size:
         scan = Scan(file, size, check_crc=True, start=position)

@@ -731,3 +731,26 @@ def build_batch(
     put32(batch + AT_RECORD_COUNT, len(rows))
     put32(batch + AT_CRC, crc32c_extend(0, batch + AT_ATTRIBUTES, len(data) - AT_ATTRIBUTES))
     return data
+
+
+def empty_batch(int64_t base_offset, int64_t next_offset):
+    """Build a batch without records that takes the reader of a log over offsets without any.
+
+    Apache Kafka's compaction leaves such batches, so all clients know them.
+    """
+    cdef bytearray data = bytearray(HEADER_SIZE)
+    cdef unsigned char *batch = <unsigned char *>PyByteArray_AS_STRING(data)
+    if not 0 <= base_offset < next_offset or next_offset - base_offset > INT32_MAX:
+        raise ValueError("a batch cannot have these offsets")
+    put64(batch, base_offset)
+    put32(batch + AT_LENGTH, HEADER_SIZE - 12)
+    put32(batch + AT_LEADER_EPOCH, <uint32_t>-1)
+    batch[AT_MAGIC] = 2
+    put32(batch + AT_LAST_OFFSET_DELTA, <uint32_t>(next_offset - base_offset - 1))
+    put64(batch + AT_BASE_TIMESTAMP, -1)
+    put64(batch + AT_MAX_TIMESTAMP, -1)
+    put64(batch + AT_PRODUCER_ID, -1)
+    put16(batch + AT_PRODUCER_EPOCH, <uint32_t>-1)
+    put32(batch + AT_BASE_SEQUENCE, <uint32_t>-1)
+    put32(batch + AT_CRC, crc32c_extend(0, batch + AT_ATTRIBUTES, len(data) - AT_ATTRIBUTES))
+    return bytes(data)

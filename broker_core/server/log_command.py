@@ -62,8 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
     with _progress(sum(log_bytes(disk, each) for each in found)) as progress:
         for directory in found:
             outcome = verify_log(disk, directory, progress)
-            outcomes.append(outcome)
-            _tell(outcome, as_json=arguments.json)
+            if outcome is not None:
+                outcomes.append(outcome)
+                _tell(outcome, as_json=arguments.json)
     damaged = [each for each in outcomes if any(not one.harmless for one in each.damage)]
     if not arguments.json:
         print(

@@ -21,6 +21,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
+from waylog.kafka.append_errors import IDENTITY_LOST, LEADER_WRONG, PERHAPS_STORED, RETRIABLE
 from waylog.kafka.append_refusals import AppendRefusals
 from waylog.kafka.clients import LINGER_MS, Headers, RecordPosition, append_with
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses, refusal
@@ -53,39 +54,6 @@ _LOOK_AFTER_S: Final = 0.5
 _REQUESTS_UNDER_WAY_MAX: Final = 5
 _REFUSED_PATIENCE_MS: Final = 1_000
 _EPOCH_MAX: Final = 0x7FFF
-
-#: The broker does not know this producer id any more, or takes it for another: get a new id.
-_IDENTITY_LOST: Final = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.PRODUCER_FENCED,
-    }
-)  # fmt: skip
-#: After these another broker leads, or none.
-_LEADER_WRONG: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
-    }
-)  # fmt: skip
-#: The leader has the batch, or had it before another one was elected, and the replicas may have it:
-#: only a repetition tells.
-_PERHAPS_STORED: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    }
-)  # fmt: skip
-#: Errors that are not the batch's fault.
-_RETRIABLE: Final = _LEADER_WRONG | _PERHAPS_STORED | {
-    ErrorCode.CORRUPT_MESSAGE, ErrorCode.BROKER_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-}  # fmt: skip
 
 
 class BatchProducer:
@@ -133,6 +101,7 @@ class BatchProducer:
         self._waiting_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
+        self._is_closed = False
         self._refusals = AppendRefusals()
         #: Time of the last acknowledgement, on the loop's clock.
         self.acknowledged_at = -math.inf
@@ -176,12 +145,16 @@ class BatchProducer:
         return self._refusals.reason(self._loop.time())
 
     async def close(self, timeout_s: float = 10.0) -> int:
-        """Wait up to `timeout_s` for all acknowledgements; return how many are missing."""
+        """Wait up to `timeout_s` for all acknowledgements; return how many are missing.
+
+        Nothing is sent afterwards.
+        """
         deadline = self._loop.time() + timeout_s
         self._closing = True
         while len(self) and self._loop.time() < deadline:
             self._flush()
             await asyncio.sleep(0.002)
+        self._is_closed = True
         self._watch.cancel()
         if self._timer is not None:
             self._timer.cancel()
@@ -199,7 +172,7 @@ class BatchProducer:
     def _first_waits(self) -> None:
         if not self._waiting_since:
             self._waiting_since = self._loop.time()
-        if self._timer is None:
+        if self._timer is None and not self._is_closed:
             self._timer = self._loop.call_later(self._linger_s, self._flush)
 
     def _flush(self) -> None:
@@ -207,6 +180,9 @@ class BatchProducer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._is_closed:
+            # Connections that are closed tell so of what they have not answered.
+            return
         now = self._loop.time()
         if self._is_due(now):
             self._send_batches(now)
@@ -311,19 +287,19 @@ class BatchProducer:
             partition.next_sequence = (partition.next_sequence + batch.count) & 0x7FFFFFFF
             self.accumulator.done(partition, batch, -1 if error else offset, 0)
             return
-        if error in _IDENTITY_LOST:
+        if error in IDENTITY_LOST:
             logger.warning(
                 "%s-%d: %s; going on under a new producer id",
                 *(partition.topic, partition.index, reason_of(error)),
             )
             self._change_identity(partition)
             self._again(partition, batch)
-        elif error in _RETRIABLE:
+        elif error in RETRIABLE:
             self._refusals.refused(error, self._loop.time())
-            if error in _LEADER_WRONG:
+            if error in LEADER_WRONG:
                 partition.leader = -1
                 self._metadata_wanted.set()
-            batch.attempted = batch.attempted or error in _PERHAPS_STORED
+            batch.attempted = batch.attempted or error in PERHAPS_STORED
             self._again(partition, batch)
         else:
             partition.in_flight = False
@@ -435,6 +411,10 @@ class BatchProducer:
                 if connection is not None:
                     connection.close()
                 continue
+            except BaseException:
+                if connection is not None:
+                    connection.close()
+                raise
             self._asking = connection
             self._outside.succeeded()
             return True
@@ -456,7 +436,7 @@ class BatchProducer:
         for topic in metadata.topics:
             if topic.error:
                 logger.debug("topic %s: %s", topic.name, reason_of(topic.error))
-                if topic.error not in _RETRIABLE:
+                if topic.error not in RETRIABLE:
                     self.accumulator.refused(topic.name, topic.error)
                 continue
             self.accumulator.placed(topic.name, len(topic.partitions))
@@ -471,7 +451,7 @@ class BatchProducer:
             error, producer_id, epoch = requests.read_init_producer_id(body)
             if not error:
                 self._identity = (producer_id, epoch)
-            elif error not in _RETRIABLE:
+            elif error not in RETRIABLE:
                 self.accumulator.refusing = f"the log gives this producer no id: {reason_of(error)}"
                 logger.critical("the producer cannot go on: %s", reason_of(error))
 

@@ -107,6 +107,7 @@ class BatchReader:
         self._brokers: dict[int, Broker] = {}
         self._task: asyncio.Task[None] | None = None
         self._said = LogThrottle()
+        self._malformed_said = LogThrottle()
         #: Time of the log's last answer, on the clock of time.monotonic().
         self.heard_at = time.monotonic()
 
@@ -140,7 +141,10 @@ class BatchReader:
             except (OSError, UnicodeError, _Elsewhere) as error:
                 logger.debug("%s cannot be read: %s", self._topic, error)
             except MalformedAnswer as error:
-                logger.error("%s: %s", self._topic, error)
+                # Whatever it is, it is there at the next attempt too.
+                if self._malformed_said.count(self._loop.time()) is not None:
+                    logger.error("%s cannot be read on: %s", self._topic, error)
+                backoff_s = _BACKOFF_MAX_S
             except Exception:
                 # A view must not stop for good.
                 logger.exception("records of %s could not be taken", self._topic)
@@ -300,6 +304,11 @@ class BatchReader:
                     # Retention has deleted records before they were read.
                     starts = await self._offsets(connection, [partition], EARLIEST)
                     self._positions[partition] = starts[partition]
+                elif error == ErrorCode.CORRUPT_MESSAGE:
+                    raise MalformedAnswer(
+                        f"partition {partition} is damaged behind offset "
+                        f"{self._positions[partition]}; the broker's log says where"
+                    )
                 elif error:
                     raise _Elsewhere(f"partition {partition}: {reason_of(error)}")
                 elif batches and partition in self._positions:

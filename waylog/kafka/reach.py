@@ -15,9 +15,9 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from waylog.config import ConfigError, check_bootstrap_servers, parse_endpoint
+from waylog.config import ConfigError, check_bootstrap_servers
 from waylog.kafka.clients import LogUnreachable, client_config
-from waylog.kafka.connection.broker_connection import BrokerConnection
+from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
 from waylog.kafka.connection.mismatch import explain_all
 from waylog.kafka.connection.properties import UnsupportedProperty, configured_properties
 from waylog.kafka.connection.security import ConnectionSecurity, connection_security
@@ -96,7 +96,7 @@ def silence_reason(bootstrap_servers: str) -> str | None:
 
 async def reach(bootstrap_servers: str, security: ConnectionSecurity) -> str | None:
     """Do what `why_unreachable` does."""
-    brokers = _brokers(bootstrap_servers)
+    brokers = addresses(bootstrap_servers)
     failures = await _ask_all(brokers, security)
     if failures and all(isinstance(each, ConnectionRefusedError) for each in failures.values()):
         await asyncio.sleep(_ONCE_MORE_S)
@@ -105,13 +105,6 @@ async def reach(bootstrap_servers: str, security: ConnectionSecurity) -> str | N
         return None
     explanation = await explain_all(bootstrap_servers, failures, security, _PROBE_S)
     return explanation.text
-
-
-def _brokers(bootstrap_servers: str) -> list[Broker]:
-    endpoints = (
-        parse_endpoint(word.strip().rpartition("://")[2]) for word in bootstrap_servers.split(",")
-    )
-    return [Broker(endpoint.host, endpoint.port) for endpoint in endpoints]
 
 
 async def _ask_all(brokers: list[Broker], security: ConnectionSecurity) -> dict[Broker, Exception]:

@@ -360,6 +360,8 @@ def _read(
                 )
             else:
                 records = partition.read(offset, bytes_max, min_one_message=first)
+            if not records:
+                records = partition.log.read_gap(offset, up_to_offset)
             if committed:
                 aborted = [
                     {"producer_id": each.producer_id, "first_offset": each.first_offset}

@@ -430,6 +430,8 @@ class ReplicatedPartition(Partition):
         if sliced is not None:
             return sliced[0], None
         data = log.read(offset, max_bytes, min_one_message=first)
+        if not data:
+            data = log.read_gap(offset, log.log_end_offset)
         self.bytes_out += len(data)
         return data, None
 

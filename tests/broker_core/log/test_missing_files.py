@@ -45,7 +45,9 @@ def reopen(bench: Workbench) -> Log:
 
 
 def verified(bench: Workbench) -> Verified:
-    return verify_log(SystemDisk(), bench.directory, lambda _: None)
+    outcome = verify_log(SystemDisk(), bench.directory, lambda _: None)
+    assert outcome is not None
+    return outcome
 
 
 def test_missing_first_segments_are_named_once_with_their_offsets(
@@ -116,6 +118,62 @@ def test_a_replica_is_left_to_get_again_what_it_has_lost(filled: Workbench) -> N
     assert log.log_end_offset == 0
 
 
+def test_a_reader_gets_over_what_is_lost_at_the_end(filled: Workbench) -> None:
+    names = filled.files(".log")
+    lost = int(Path(names[-1]).stem)
+    remove(filled, len(names) - 1)
+    log = reopen(filled)
+    for offset in range(lost, RECORDS):
+        assert log.read(offset, 1000) == b""
+        (header,), _, problem = scan_batches(log.read_gap(offset, RECORDS))
+        assert problem is None
+        assert (header.base_offset, header.next_offset) == (offset, RECORDS)
+        assert header.record_count == 0
+    (header,), _, _ = scan_batches(log.read_gap(lost, lost + 1))
+    assert header.next_offset == lost + 1
+    for offset in (0, lost - 1, RECORDS):
+        assert log.read_gap(offset, RECORDS) == b""
+    filled.append(b"new")
+    assert log.read_gap(lost, RECORDS + 1) == b""
+
+
+def test_a_replica_takes_over_what_is_lost_and_keeps_it_after_a_crash(
+    filled: Workbench, tmp_path: Path
+) -> None:
+    names = filled.files(".log")
+    remove(filled, len(names) - 1)
+    leader = reopen(filled)
+    replica = Workbench(tmp_path / "replica")
+    while replica.log.log_end_offset < RECORDS:
+        offset = replica.log.log_end_offset
+        data = leader.read(offset, 1000) or leader.read_gap(offset, RECORDS)
+        replica.log.append_as_follower(data, NOW)
+    filled.append(b"new")
+    replica.log.append_as_follower(leader.read(RECORDS, 1000), NOW)
+    replica.log.flush()
+    assert replica.open().log_end_offset == RECORDS + 1
+    assert replica.values() == filled.values()
+    assert verified(replica).damage == ()
+
+
+def test_a_replica_that_comes_late_to_lost_offsets_keeps_what_follows_after_a_crash(
+    filled: Workbench, tmp_path: Path
+) -> None:
+    names = filled.files(".log")
+    lost = int(Path(names[-1]).stem)
+    remove(filled, len(names) - 1)
+    leader = reopen(filled)
+    filled.append(b"new")
+    replica = Workbench(tmp_path / "replica")
+    while replica.log.log_end_offset <= RECORDS:
+        replica.log.append_as_follower(leader.read(replica.log.log_end_offset, 1000), NOW)
+    replica.log.flush()
+    assert replica.values() == filled.values()
+    assert replica.open().log_end_offset == RECORDS + 1
+    assert replica.values() == filled.values()
+    assert [offset for offset, _ in replica.values()] == [*range(lost), RECORDS]
+
+
 GARBAGE = [b"\0" * 100, b"\xff" * 100, bytes(range(100, 200)), b"\x00\x00\x00\x7f" * 25]
 
 
@@ -159,3 +217,46 @@ def test_a_sound_log_and_a_torn_end_are_no_damage(filled: Workbench) -> None:
         file.write(b"\0\0\0\0\0\0\0\x28\0\0\0\x50")
     (damage,) = verified(filled).damage
     assert damage.harmless
+
+
+def test_a_log_that_is_compacted_while_it_is_verified_is_sound(tmp_path: Path) -> None:
+    bench = Workbench(
+        tmp_path, segment_bytes=1000, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0
+    )
+
+    def fill(*keys: str) -> None:
+        for key in keys:
+            bench.append_records([(NOW, key.encode(), b"x" * 50, [])])
+        bench.log.roll()
+        bench.log.flush()
+
+    fill(*(f"first {number}" for number in range(6)))
+    for number in range(6):
+        fill(f"{number}", *"abcdef")
+    # Leaves small segments behind a large one; the next compaction joins them.
+    bench.log.compact(NOW)
+    fill(*"abcdef")
+    before = bench.files(".log")
+
+    def progress(_: int) -> None:
+        if bench.files(".log") == before:
+            bench.log.compact(NOW)
+
+    outcome = verify_log(SystemDisk(), bench.directory, progress)
+    assert len(bench.files(".log")) < len(before)
+    assert outcome is not None
+    assert outcome.damage == ()
+
+
+def test_a_log_that_is_deleted_while_it_is_verified_is_left_out(filled: Workbench) -> None:
+    log = reopen(filled)
+    deleted = False
+
+    def progress(_: int) -> None:
+        nonlocal deleted
+        if not deleted:
+            deleted = True
+            log.delete()
+
+    assert verify_log(SystemDisk(), filled.directory, progress) is None
+    assert verify_log(SystemDisk(), filled.directory, progress) is None

@@ -134,3 +134,10 @@ def test_a_broker_that_hangs_is_named_at_once_and_holds_nothing_up(
 def test_nobody_there_is_said_in_one_line() -> None:
     said = Terminal("127.0.0.1:1").run("cluster", "describe", status=1)
     assert "no Kafka broker answers at 127.0.0.1:1" in said
+
+
+def test_a_list_of_brokers_that_is_none_is_a_mistake() -> None:
+    said = Terminal("kafka1").run("cluster", "describe", status=2)
+    assert said.strip() == (
+        "waylog cluster: --bootstrap-servers kafka1: HOST:PORT,HOST:PORT... is expected"
+    )

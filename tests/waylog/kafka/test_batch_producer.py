@@ -26,7 +26,9 @@ from waylog.kafka.record_batch import partition_of
 PARTITIONS = 4
 
 
-async def started(folder: Path, port: int | None = None) -> Broker:
+async def started(
+    folder: Path, port: int | None = None, *, segment_bytes: int = 100_000_000
+) -> Broker:
     port = port or reserved_ports(1)[0]
     return await start_broker(
         BrokerConfig.from_properties(
@@ -34,6 +36,7 @@ async def started(folder: Path, port: int | None = None) -> Broker:
                 "listeners": f"PLAINTEXT://127.0.0.1:{port}",
                 "log.dirs": str(folder / "logs"),
                 "log.flush.interval.messages": "1",
+                "log.segment.bytes": str(segment_bytes),
             }
         )
     )
@@ -143,6 +146,11 @@ async def test_other_clients_read_what_was_written(broker: Broker, producer: Bat
             assert position.partition == partition_of(key, PARTITIONS)
 
 
+async def test_brokers_may_be_named_with_a_protocol_as_for_librdkafka(broker: Broker) -> None:
+    async with producing(f"PLAINTEXT://{broker.endpoint}") as producer:
+        await asyncio.wait_for(producer.append("four", b"value"), 30)
+
+
 @pytest.mark.parametrize(
     ("key", "number"),
     # UtilsTest.testMurmur2 of Apache Kafka, without the sign and modulo a thousand.
@@ -238,6 +246,10 @@ class CuttingProxy:
         self._target = target
         self.lose = 0
         self.lost = 0
+        #: While it is cleared, no request to append goes on to the broker.
+        self.passes = asyncio.Event()
+        self.passes.set()
+        self.held = asyncio.Event()
         #: The error code for the first partition of each answer that is not lost, though it stored.
         self.refuse = 0
         self.port = 0
@@ -248,10 +260,13 @@ class CuttingProxy:
             while True:
                 size = await reader.readexactly(4)
                 frame = await reader.readexactly(int.from_bytes(size, "big"))
+                (api,) = struct.unpack_from(">h", frame)
+                if api == 0 and not self.passes.is_set():
+                    self.held.set()
+                    await self.passes.wait()
                 upstream_writer.write(size + frame)
                 answer_size = await upstream_reader.readexactly(4)
                 answer = await upstream_reader.readexactly(int.from_bytes(answer_size, "big"))
-                (api,) = struct.unpack_from(">h", frame)
                 if api == 0 and self.lose:
                     self.lose -= 1
                     self.lost += 1
@@ -294,6 +309,25 @@ async def test_a_batch_whose_acknowledgement_was_lost_is_stored_once(broker: Bro
     assert proxy.lost == 5
     messages = await all_records(broker, 251)
     assert [message.value() for message in messages] == [b"%d" % number for number in range(251)]
+
+
+async def test_nothing_is_sent_by_a_producer_that_is_closed(broker: Broker) -> None:
+    proxy = CuttingProxy((broker.endpoint.host, broker.endpoint.port))
+    async with tcp_server(proxy.serve) as proxy.port:
+        servers = f"127.0.0.1:{proxy.port}"
+        producer = BatchProducer(servers, "test", asyncio.get_running_loop(), linger_ms=1)
+        await asyncio.wait_for(producer.append("four", b"before", b"key"), 30)
+        proxy.passes.clear()
+        late = [producer.append("four", b"late", b"key")]
+        await asyncio.wait_for(proxy.held.wait(), 30)
+        place = partition_of(b"key", PARTITIONS)
+        others = (b"%d" % each for each in range(99))
+        other = next(each for each in others if partition_of(each, PARTITIONS) != place)
+        late.append(producer.append("four", b"later", other))
+        before = asyncio.all_tasks()
+        assert await producer.close(0) == 2
+        assert not asyncio.all_tasks() - before
+        assert not any(each.done() for each in late)
 
 
 async def test_what_timed_out_at_one_partition_is_not_stored_twice_at_another(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import struct
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -20,12 +21,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_core.server.runtime import Broker
-from tests.waylog.kafka.test_batch_producer import PARTITIONS, create_topic, started
+from tests.waylog.kafka.test_batch_producer import PARTITIONS, create_topic, read_all, started
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.fetched_records import AbortedTransactions, FetchedRecord, read_batches
 from waylog.kafka.protocol.compression import EXPANDED_BYTES_MAX
 from waylog.kafka.protocol.requests import MalformedAnswer
 from waylog.kafka.record_batch import RecordAccumulator
+
+READER = "waylog.kafka.batch_reader"
 
 
 @pytest.fixture
@@ -189,6 +192,64 @@ async def test_what_retention_has_taken_is_passed_over(broker: Broker) -> None:
     async with reading(broker) as taken:
         await asyncio.wait_for(taken.caught_up.wait(), 30)
         assert taken.numbers() == list(range(1000, 1010))
+
+
+def lose_newest_segment(root: Path) -> int:
+    """Remove the newest segment; return its first offset."""
+    *_, newest = sorted(each for each in root.rglob("four-*/*.log") if each.stat().st_size)
+    for path in newest.parent.glob(f"{newest.stem}.*"):
+        path.unlink()
+    return int(newest.stem)
+
+
+async def test_what_is_lost_at_the_end_of_a_log_is_passed_over(tmp_path: Path) -> None:
+    broker = await started(tmp_path, segment_bytes=1000)
+    port = broker.endpoint.port
+    await create_topic(str(broker.endpoint), "four")
+    for value in range(50):
+        await in_thread(produce, str(broker.endpoint), range(value, value + 1), b"one-key")
+    await broker.close()
+    left = lose_newest_segment(tmp_path)
+    broker = await started(tmp_path, port)
+    async with reading(broker) as taken:
+        await asyncio.wait_for(taken.caught_up.wait(), 30)
+        assert taken.numbers() == list(range(left))
+        await in_thread(produce, str(broker.endpoint), range(50, 51), b"one-key")
+        await taken.wait_for(left + 1)
+        assert taken.records[-1].offset() == 50
+    # And librdkafka's reader.
+    assert len(await in_thread(read_all, str(broker.endpoint), "four", left + 1)) == left + 1
+    await broker.close()
+
+
+async def test_damage_in_the_log_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    broker = await started(tmp_path)
+    port = broker.endpoint.port
+    await create_topic(str(broker.endpoint), "four")
+    for value in range(3):
+        await in_thread(produce, str(broker.endpoint), range(value, value + 1), b"one-key")
+    await broker.close()
+    partition = damage_second_batch(tmp_path)
+    broker = await started(tmp_path, port)
+    async with reading(broker) as taken:
+        await taken.wait_for(1)
+        async with asyncio.timeout(30):
+            while not (said := [each for each in caplog.records if each.name == READER]):
+                await asyncio.sleep(0.01)
+    await broker.close()
+    assert taken.numbers() == [0]
+    assert said[0].levelno == logging.ERROR
+    assert f"four cannot be read on: partition {partition} is damaged" in said[0].getMessage()
+
+
+def damage_second_batch(root: Path) -> int:
+    """Overwrite the head of the second batch of a partition; return the partition's number."""
+    (path,) = (each for each in root.rglob("four-*/*.log") if each.stat().st_size)
+    data = bytearray(path.read_bytes())
+    second = 12 + int.from_bytes(data[8:12], "big")
+    data[second : second + 20] = bytes(20)
+    path.write_bytes(data)
+    return int(path.parent.name.rpartition("-")[2])
 
 
 async def test_partitions_that_are_added_are_read_from_their_beginning(

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, cast
 
+from waylog.config import check_bootstrap_servers, parse_endpoint
 from waylog.kafka.connection.login import log_in
 from waylog.kafka.connection.sasl import LoginRefused
 from waylog.kafka.connection.security import PLAINTEXT, ConnectionSecurity
@@ -39,12 +40,15 @@ AnswerCallback = Callable[[bytes | None], object]
 
 
 def addresses(bootstrap_servers: str) -> list[Broker]:
-    """Parse a list `host:port,...` of brokers."""
-    brokers = []
-    for written in bootstrap_servers.split(","):
-        host, _, port = written.strip().rpartition(":")
-        brokers.append(Broker(host.strip("[]"), int(port)))
-    return brokers
+    """Parse a list `host:port,...` of brokers; raises ConfigError.
+
+    As for librdkafka, the name of a protocol and `://` may stand before each.
+    """
+    check_bootstrap_servers(bootstrap_servers)
+    endpoints = (
+        parse_endpoint(word.strip().rpartition("://")[2]) for word in bootstrap_servers.split(",")
+    )
+    return [Broker(endpoint.host, endpoint.port) for endpoint in endpoints]
 
 
 def refusal(error: Exception) -> str | None:

@@ -28,6 +28,7 @@ from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S, StartTrio, Trio
 from tests.broker_core.server.cluster.test_cluster import create, image
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from waylog.kafka.batch_producer import BatchProducer
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 NOW = 1_700_000_000_000
@@ -52,6 +53,11 @@ def follower_of(trio: Trio) -> Broker:
 def in_sync(broker: Broker, *brokers: int) -> bool:
     partition = image(broker).partition("t", 0)
     return partition is not None and set(partition.isr) == set(brokers)
+
+
+def log_end(broker: Broker) -> int:
+    partition = broker.topics.partition("t", 0)
+    return -1 if partition is None else partition.log.log_end_offset
 
 
 async def make_topic(trio: Trio, connect: Connect, count: int = 1) -> None:
@@ -391,3 +397,32 @@ def _read_committed(servers: str, count: int) -> list[str]:
     assert not consumer.consume(1, 0.2)
     consumer.close()
     return found
+
+
+def lose_newest_segments(root: Path) -> None:
+    for folder in root.glob("*/t-0"):
+        *_, newest = sorted(each for each in folder.glob("*.log") if each.stat().st_size)
+        for path in folder.glob(f"{newest.stem}.*"):
+            path.unlink()
+
+
+async def test_replicas_that_have_all_lost_the_newest_records_take_more(
+    start_trio: StartTrio, connect: Connect, tmp_path: Path
+) -> None:
+    trio = await start_trio(
+        min_insync_replicas="2", replica_lag_time_max_ms="1000", log_segment_bytes="1000"
+    )
+    await create(await connect(trio.brokers[trio.active]), "t", 1)
+    servers = ",".join(f"127.0.0.1:{port}" for port in trio.ports.values())
+    producer = BatchProducer(servers, "test", asyncio.get_running_loop())
+    for number in range(20):
+        await asyncio.wait_for(producer.append("t", b"%d" % number * 50, b"key"), TIMEOUT_S)
+    await trio.stop(*trio.brokers)
+    lose_newest_segments(tmp_path)
+    await trio.start()
+    await trio.until(lambda broker: log_end(broker) == 20)
+    await trio.until(lambda broker: in_sync(broker, 1, 2, 3))
+    position = await asyncio.wait_for(producer.append("t", b"more", b"key"), TIMEOUT_S)
+    assert position.offset == 20
+    await trio.until(lambda broker: log_end(broker) == 21)
+    await producer.close()
