@@ -38,7 +38,7 @@ _ENVELOPE: Final = ("locations", "current", "trip")
 
 def parse(body: bytes, context: Context) -> Parsed:
     """Parse the features of `locations`, then `current`, then `trip`."""
-    return with_query(_parse(body, context), context)
+    return with_query(_parse(body, context), context, SOURCE)
 
 
 def _parse(body: bytes, context: Context) -> Parsed:
