@@ -51,8 +51,9 @@ def with_query(
         return parsed
     query = Members(context.query, _SETTINGS).others()
     alone = context
-    if parsed.fixes and context.device is None and not query.keys() & _DEVICE:
-        alone = msgspec.structs.replace(context, device=parsed.fixes[-1].device)
+    items = parsed.fixes or parsed.events
+    if items and context.device is None and not query.keys() & _DEVICE:
+        alone = msgspec.structs.replace(context, device=items[-1].device)
     found = of_url(b"", alone)
     no_position = bool(found.events) or found.malformed is not None
     if query and not no_position and not _repeats(found, parsed):
@@ -62,7 +63,6 @@ def with_query(
         parsed.rejected_at += [first + index for index in found.rejected_at]
         parsed.malformed = None
         return parsed
-    items = parsed.fixes or parsed.events
     device = items[-1].device if items else f"{context.user}/{context.device}"
     for name in (*_DEVICE, "d", "device"):
         if query.get(name) in (device, device.partition("/")[2]):

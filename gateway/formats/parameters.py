@@ -23,8 +23,12 @@ from gateway.formats.values import (
 )
 
 _FORM_FIELDS_MAX: Final = 1000
+#: Names that formats have for the device.
+_DEVICE: Final = frozenset(
+    ("id", "deviceid", "device", "device_id", "tid", "dev", "ser", "aid"),
+)
 #: Of the URL, settings that hold for a position in the body as well.
-_SETTINGS: Final = frozenset(("id", "deviceid", "device", "device_id", "tid", "speed_unit"))
+_SETTINGS: Final = _DEVICE | {"speed_unit"}
 
 #: Returns what distinguishes a position, None if the values have none.
 Place = Callable[[Mapping[str, Any]], "tuple[Any, ...] | None"]
@@ -76,6 +80,8 @@ def query_and_body(
     places = place(query), place(own)
     if None not in places and _differ(*places):
         settings = {name: value for name, value in query.items() if name in _SETTINGS}
+        if not query.keys() & _DEVICE:
+            query = {name: value for name, value in own.items() if name in _DEVICE} | query
         return [query, settings | own], raw
     merged = own | query
     compared = query.keys() - not_kept

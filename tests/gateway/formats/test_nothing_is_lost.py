@@ -410,40 +410,7 @@ def test_a_credential_that_url_and_body_give_differently_is_in_no_attribute() ->
     assert fix.attributes is None
 
 
-@pytest.mark.parametrize("body", [b"", b" ", b"[]"])
-@pytest.mark.parametrize(
-    ("query", "device", "kept"),
-    [
-        ({"u": "mika", "d": "phone"}, "phone", []),
-        ({"u": "mika", "d": "mika/phone"}, "phone", []),
-        ({"u": "mika", "d": "watch"}, "phone", [b"d=watch"]),
-        ({"battery": "7"}, None, [b"battery=7"]),
-    ],
-)
-def test_an_owntracks_request_without_a_message_is_no_error_whatever_its_url_says(
-    query: dict[str, str], device: str | None, kept: list[bytes], body: bytes
-) -> None:
-    # The app repeats the head of its queue for ever if it reads 400.
-    parsed = PARSERS["owntracks"](body, context(query, device))
-    assert parsed.malformed is None
-    assert not parsed.fixes
-    assert [each.raw for each in parsed.rejected] == kept or (body == b"[]" and not kept)
-
-
-# --- batches and many members -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("beside", [{"lat": "%LAT", "lon": "%LON"}, {"lat": 91, "lon": 2}])
-@pytest.mark.parametrize("in_url", [False, True])
-def test_a_position_beside_points_that_is_none_does_not_cost_the_points(
-    beside: dict[str, Any], in_url: bool
-) -> None:
-    rows = {"points": [[50.7, 7.1, TIME_S], [50.8, 7.1, TIME_S + 1]]}
-    query = {name: str(value) for name, value in beside.items()} if in_url else None
-    body = rows if in_url else rows | beside
-    parsed = PARSERS["phonetrack"](json.dumps(body).encode(), context(query))
-    assert [fix.lat for fix in parsed.fixes] == [50.7, 50.8]
-    assert len(parsed.rejected) == 1
+# --- many members -------------------------------------------------------------------------------
 
 
 def test_what_stands_beside_points_is_kept_once_however_many_there_are() -> None:
