@@ -6,6 +6,7 @@ or NULL for anything unusual, which is left to the complete parser. The time's r
 """
 
 from libc.stdint cimport int64_t
+from libc.string cimport memcmp
 
 from gateway.fixes.fix_record cimport (
     ALTITUDE,
@@ -262,7 +263,7 @@ cdef bint take_other(FixFields* fields, const Text* name, const Value* value) no
         # It stands before `name`, so there are more bytes behind it than `name` has.
         if other.start[name.size] == b'"' and is_named(name, other.start, name.size):
             return False
-    if name.size == 0 or fields.others_count == OTHERS_MAX:
+    if name.size == 0 or fields.others_count == OTHERS_MAX or may_have_token(&value.text):
         return False
     other = &fields.others[fields.others_count]
     other.start = name.start
@@ -274,6 +275,15 @@ cdef bint take_other(FixFields* fields, const Text* name, const Value* value) no
             other.size += 1
     fields.others_count += 1
     return True
+
+
+cdef bint may_have_token(const Text* text) noexcept:
+    """Tell whether there may be a token of the platform in a text: a complete parser replaces it."""
+    cdef Py_ssize_t index
+    for index in range(text.size - 2):
+        if memcmp(text.start + index, b"wl_", 3) == 0:
+            return True
+    return False
 
 
 cdef int optional_member(const Text* name) noexcept:

@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 
 from gateway.formats import Context, Parsed, Parser, home_assistant, overland, owntracks, traccar
 from gateway.formats.beside_json import settings_of, with_query
-from gateway.formats.values import Unacceptable, decode_json, reject
+from gateway.formats.members import without_secrets
+from gateway.formats.values import Unacceptable, decode_json, reject, without_tokens
 
 #: Members that occur in the JSON of this app only.
 _MARKS: Final[tuple[tuple[Callable[[dict[str, Any]], bool], Parser], ...]] = (
@@ -37,7 +38,8 @@ def of_any_app(source: str, own: Parser) -> Parser:
         if context.query and parsed.rejected:
             # Once, since a batch may have many rejected items.
             last = parsed.rejected[-1]
-            last.headers = (last.headers or {}) | {"query": urlencode(context.query)}
+            query = without_tokens(urlencode(without_secrets(context.query)).encode()).decode()
+            last.headers = (last.headers or {}) | {"query": query}
         return parsed
 
     def _parse(body: bytes, context: Context) -> Parsed:
@@ -46,7 +48,7 @@ def of_any_app(source: str, own: Parser) -> Parser:
             # The path's own format would take such JSON for a form.
             found = other(body, settings_of(context))
             if found.fixes or found.events or found.refused is not None:
-                return with_query(found, context, own)
+                return with_query(found, context, source, own)
         parsed = own(body, context)
         if parsed.fixes or parsed.events or parsed.refused is not None or not body.strip():
             return parsed

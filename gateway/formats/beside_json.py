@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 
 from gateway.formats import Context, Parsed, Parser, osmand
-from gateway.formats.members import Members, add_member
-from gateway.formats.parameters import EMPTY_BODY
+from gateway.formats.members import Members, add_member, without_secrets
+from gateway.formats.values import reject
 
 #: Parameters that say how to read the body, or whose it is.
 _SETTINGS: Final = ("u", "speed_unit")
@@ -39,17 +40,20 @@ def settings_of(context: Context) -> Context:
     return msgspec.structs.replace(context, query=query)
 
 
-def with_query(parsed: Parsed, context: Context, of_url: Parser = osmand.parse) -> Parsed:
+def with_query(
+    parsed: Parsed, context: Context, source: str, of_url: Parser = osmand.parse
+) -> Parsed:
     """Return `parsed` with the values of the URL: a fix of its own, or beside the last item's.
 
-    `of_url` reads a fix from the URL.
+    `of_url` reads a fix from the URL; `source` is the format of the body.
     """
     if not context.query or parsed.refused is not None:
         return parsed
     query = Members(context.query, _SETTINGS).others()
     alone = context
-    if parsed.fixes and context.device is None and not query.keys() & _DEVICE:
-        alone = msgspec.structs.replace(context, device=parsed.fixes[-1].device)
+    items = parsed.fixes or parsed.events
+    if items and context.device is None and not query.keys() & _DEVICE:
+        alone = msgspec.structs.replace(context, device=items[-1].device)
     found = of_url(b"", alone)
     no_position = bool(found.events) or found.malformed is not None
     if query and not no_position and not _repeats(found, parsed):
@@ -59,15 +63,16 @@ def with_query(parsed: Parsed, context: Context, of_url: Parser = osmand.parse) 
         parsed.rejected_at += [first + index for index in found.rejected_at]
         parsed.malformed = None
         return parsed
-    if parsed.fixes or parsed.events:
-        device = (parsed.fixes or parsed.events)[-1].device
-        for name in (*_DEVICE, "d", "device"):
-            if query.get(name) in (device, device.partition("/")[2]):
-                del query[name]
-    if query and not parsed.count:
-        parsed.malformed = EMPTY_BODY
-    elif query:
-        attach(parsed, {"query": query})
+    device = items[-1].device if items else f"{context.user}/{context.device}"
+    for name in (*_DEVICE, "d", "device"):
+        if query.get(name) in (device, device.partition("/")[2]):
+            del query[name]
+    if items and query:
+        attach(parsed, {"query": without_secrets(query)})
+    elif query and not parsed.count and parsed.malformed is None:
+        # An app that may send an empty body would repeat it for ever after an error.
+        reason = "there is nothing in the body, and no position in the URL"
+        reject(parsed, context, source, reason, urlencode(without_secrets(query)).encode())
     return parsed
 
 

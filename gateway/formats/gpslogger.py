@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.formats import Context, Parsed
-from gateway.formats.members import Members, add_member
+from gateway.formats.members import Members
 from gateway.formats.parameters import NO_VALUES, place_named, query_and_body
 from gateway.formats.values import (
     Unacceptable,
@@ -102,7 +102,13 @@ def _known(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _small_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    small: dict[str, Any] = {}
+    """Return the values by their names in small letters.
+
+    Of names that differ only in that, one without capitals counts, else the first; others stay as
+    they are. So no name is searched for, whatever a client sends.
+    """
+    small = {name: value for name, value in values.items() if name == name.lower()}
     for name, value in values.items():
-        add_member(small, name.lower(), value)
+        if name != (lowered := name.lower()):
+            small[name if lowered in small else lowered] = value
     return small

@@ -32,7 +32,7 @@ def parse(body: bytes, context: Context) -> Parsed:
     """Parse a fix, or an event `location_name` if the phone sends a zone without coordinates."""
     parsed = Parsed()
     if not body.strip():
-        return with_query(Parsed(malformed=EMPTY_BODY), context)
+        return with_query(Parsed(malformed=EMPTY_BODY), context, SOURCE)
     try:
         envelope = decode_json(body)
         if not isinstance(envelope, dict):
@@ -51,7 +51,7 @@ def parse(body: bytes, context: Context) -> Parsed:
         attach(parsed, more)
     except Unacceptable as reason:
         reject(parsed, context, SOURCE, str(reason), body)
-    return with_query(parsed, context)
+    return with_query(parsed, context, SOURCE)
 
 
 def _decrypted(envelope: dict[str, Any], context: Context) -> tuple[Any, Any]:

@@ -51,7 +51,7 @@ def parse(body: bytes, context: Context) -> Parsed:
     parsed = Parsed()
     raw = body
     try:
-        items, raw = query_and_body(body, context, _place)
+        items, raw = query_and_body(body, context, _place, not_kept=_NOT_KEPT)
         if not any(item.keys() - {"speed_unit"} for item in items):
             return Parsed(malformed=NO_VALUES)
     except Unacceptable as reason:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
+from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed, osmand
 from gateway.formats.beside_json import attach, with_query
 from gateway.formats.members import Members, add_member, is_negative
 from gateway.formats.parameters import EMPTY_BODY
@@ -38,7 +38,13 @@ _ENVELOPE: Final = ("locations", "current", "trip")
 
 def parse(body: bytes, context: Context) -> Parsed:
     """Parse the features of `locations`, then `current`, then `trip`."""
-    return with_query(_parse(body, context), context)
+    return with_query(_parse(body, context), context, SOURCE, _of_url)
+
+
+def _of_url(body: bytes, context: Context) -> Parsed:
+    """Parse what the app has put into the URL: its newest point, whose speed is in m/s."""
+    query = {"speed_unit": "ms", **(context.query or {})}
+    return osmand.parse(body, msgspec.structs.replace(context, query=query))
 
 
 def _parse(body: bytes, context: Context) -> Parsed:

@@ -56,7 +56,7 @@ def parse(body: bytes, context: Context) -> Parsed:
 
     An empty body is valid and stores nothing: the apps delete a contact with it.
     """
-    return with_query(_parse(body, context), context)
+    return with_query(_parse(body, context), context, SOURCE)
 
 
 def _parse(body: bytes, context: Context) -> Parsed:

@@ -7,7 +7,7 @@ fixes; otherwise the places complement each other.
 from __future__ import annotations
 
 import email
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -23,8 +23,12 @@ from gateway.formats.values import (
 )
 
 _FORM_FIELDS_MAX: Final = 1000
+#: Names that formats have for the device.
+_DEVICE: Final = frozenset(
+    ("id", "deviceid", "device", "device_id", "tid", "dev", "ser", "aid"),
+)
 #: Of the URL, settings that hold for a position in the body as well.
-_SETTINGS: Final = frozenset(("id", "deviceid", "device", "device_id", "tid", "speed_unit"))
+_SETTINGS: Final = _DEVICE | {"speed_unit"}
 
 #: Returns what distinguishes a position, None if the values have none.
 Place = Callable[[Mapping[str, Any]], "tuple[Any, ...] | None"]
@@ -55,14 +59,19 @@ def place_named(
 
 
 def query_and_body(
-    body: bytes, context: Context, place: Place, *, nested: bool = False
+    body: bytes,
+    context: Context,
+    place: Place,
+    *,
+    nested: bool = False,
+    not_kept: Collection[str] = (),
 ) -> tuple[list[dict[str, Any]], bytes]:
     """Return the items of a request, and the raw bytes of all: of a form and the URL, urlencoded.
 
     There are two items if URL and body have a position each, else one, or none. In an item of both
-    the URL takes precedence, and the values that differ from it are in a member `body`. `nested`
-    JSON may hold objects and arrays. Raises Unacceptable for a body that is neither a form nor a
-    JSON object.
+    the URL takes precedence, and the values that differ from it are in a member `body`, except
+    those named in `not_kept`. `nested` JSON may hold objects and arrays. Raises Unacceptable for a
+    body that is neither a form nor a JSON object.
     """
     query: dict[str, Any] = dict(context.query or {})
     own, raw = _members_of(body, context, query, nested)
@@ -71,12 +80,15 @@ def query_and_body(
     places = place(query), place(own)
     if None not in places and _differ(*places):
         settings = {name: value for name, value in query.items() if name in _SETTINGS}
+        if not query.keys() & _DEVICE:
+            query = {name: value for name, value in own.items() if name in _DEVICE} | query
         return [query, settings | own], raw
     merged = own | query
+    compared = query.keys() - not_kept
     differing = {
         name: value
         for name, value in own.items()
-        if name in query and str(value) != query[name] and value not in (None, "")
+        if name in compared and str(value) != query[name] and value not in (None, "")
     }
     if differing:
         add_member(merged, "body", differing)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
+from gateway.formats.beside_json import attach
 from gateway.formats.members import Members
 from gateway.formats.parameters import NO_VALUES, place_named, query_and_body
 from gateway.formats.values import (
@@ -68,6 +69,7 @@ def parse(body: bytes, context: Context) -> Parsed:
 
 
 def _parse_points(values: dict[str, Any], context: Context, parsed: Parsed) -> None:
+    values = dict(values)
     points = values.pop("points")
     if isinstance(points, str):
         points = decode_json(points.encode())
@@ -76,18 +78,22 @@ def _parse_points(values: dict[str, Any], context: Context, parsed: Parsed) -> N
     if len(points) > BATCH_ITEMS_MAX:
         parsed.refused = f"{len(points)} points in one request; {BATCH_ITEMS_MAX} are allowed"
         return
-    if _place(values) is not None:
-        # A position beside the rows; what else stands there belongs to all of them.
-        parsed.fixes.append(_fix(values, context))
-        values = {}
     for index, point in enumerate(points):
         try:
-            row = _row(point)
-            parsed.fixes.append(_fix({**values, **row}, context))
+            parsed.fixes.append(_fix(_row(point), context))
         except Unacceptable as reason:
             rejected = build_rejected(context, SOURCE, str(reason), repr(point).encode())
             parsed.rejected.append(rejected)
             parsed.rejected_at.append(index)
+    if _place(values) is not None or (values and not parsed.fixes):
+        # A position beside the rows. If it is none, that must not cost the rows.
+        try:
+            parsed.fixes.append(_fix(values, context))
+        except Unacceptable as reason:
+            reject(parsed, context, SOURCE, str(reason), msgspec.json.encode(values), len(points))
+    else:
+        # Once, not for each row: a batch may be large.
+        attach(parsed, Members(values).others())
 
 
 def _row(point: object) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def parse(body: bytes, context: Context) -> Parsed:
     start = body.lstrip()[:1]
     if start != b"{" and (not start or context.query or b"=" in body[:256]):
         return osmand.parse(body, context)
-    return with_query(_parse_json(body, context), context)
+    return with_query(_parse_json(body, context), context, SOURCE)
 
 
 def _parse_json(body: bytes, context: Context) -> Parsed:

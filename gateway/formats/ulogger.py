@@ -36,7 +36,7 @@ _place = place_named(("lat",), ("lon",), ("time",))
 
 def form_of(body: bytes, context: Context) -> dict[str, str]:
     """Return the members of the form, or of the URL. Raises Unacceptable."""
-    items, _ = query_and_body(body, context, _place)
+    items, _ = query_and_body(body, context, _place, not_kept=_NOT_KEPT)
     return items[-1] if items else {}
 
 
@@ -49,7 +49,7 @@ def parse(body: bytes, context: Context) -> Parsed:
     """Parse the fixes of `addpos`, or an event `track` from `addtrack`."""
     parsed = Parsed()
     try:
-        items, _ = query_and_body(body, context, _place)
+        items, _ = query_and_body(body, context, _place, not_kept=_NOT_KEPT)
     except Unacceptable as reason:
         return reject(parsed, context, SOURCE, str(reason), body)
     if not items and not body.strip():

@@ -28,6 +28,8 @@ _OF_SPARK: Final = {
 }  # fmt: skip
 #: Spark's forms of a master URL (org.apache.spark.SparkMasterRegex).
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.*\])?|(spark|k8s)://.+|yarn")
+#: A scheme (`file:`, `local:`, `https:`) or a pattern.
+_FOUND_BY_SPARK: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:|[*?\[{]")
 
 _EPILOG = """examples:
   waylog history run                               write the history as fixes arrive
@@ -272,12 +274,18 @@ def _check_spark(arguments: argparse.Namespace) -> None:
             f"--master {arguments.master}: local[N], spark://HOST:PORT, k8s://URL or yarn is "
             "expected"
         )
-    for jar in filter(None, arguments.jars.split(",")):
-        if "://" not in jar and not Path(jar).is_file():
+    for jar in _listed(arguments.jars):
+        # Spark itself looks for what these stand for.
+        if not _FOUND_BY_SPARK.search(jar) and not Path(jar).is_file():
             raise ConfigError(f"--jars {jar}: there is no such file")
-    for package in filter(None, arguments.packages.split(",")):
+    for package in _listed(arguments.packages):
         if package.count(":") != 2:
             raise ConfigError(f"--packages {package}: GROUP:ARTIFACT:VERSION is expected")
+
+
+def _listed(text: str) -> list[str]:
+    """Return the items of a list with commas, as Spark reads it."""
+    return [item for each in text.split(",") if (item := each.strip())]
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -301,8 +309,8 @@ def _run(arguments: argparse.Namespace) -> int:
         places_interval_s=arguments.places_interval,
         compact_interval_s=arguments.compact_interval,
         compact_settled_h=arguments.compact_settled,
-        jars=[jar for jar in arguments.jars.split(",") if jar],
-        packages=[package for package in arguments.packages.split(",") if package],
+        jars=_listed(arguments.jars),
+        packages=_listed(arguments.packages),
         batch_rows=arguments.batch_rows,
     )
     logger = logging.getLogger("spark.history")

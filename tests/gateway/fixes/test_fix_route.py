@@ -112,6 +112,15 @@ def test_what_apps_send_takes_the_short_way(
         assert (short(route, payload) is None) == (left_out in needed)
 
 
+@pytest.mark.parametrize("member", ["note", "inregions"])
+def test_a_token_in_an_attribute_is_in_no_record(member: str) -> None:
+    text = "see wl_" + "q" * 43
+    message = ORDINARY_OWNTRACKS | {member: [text] if member == "inregions" else text}
+    payload = json.dumps(message).encode()
+    assert short(OWNTRACKS, payload) is None
+    assert "wl_" not in str(long(OWNTRACKS, payload).attributes)
+
+
 @pytest.mark.parametrize("zero", [b"0", b"-0", b"0.0", b"-0.0", b"-0.000"])
 @pytest.mark.parametrize("member", ["lat", "lon", "alt"])
 def test_a_zero_has_the_same_sign_on_both_ways(zero: bytes, member: str) -> None:

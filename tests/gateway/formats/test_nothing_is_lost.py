@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from gateway.formats import Context, Parsed
+from gateway.formats import Context, Parsed, ulogger
 from gateway.formats.by_name import PARSERS
 from gateway.http.ingest.paths import PATHS
 from waylog.messages import encode
@@ -375,3 +376,61 @@ def test_credentials_and_tokens_are_never_attributes(name: str) -> None:
         assert kept
         assert b"hush" not in kept
         assert token.encode() not in kept
+
+
+@pytest.mark.parametrize("name", sorted(PARSERS))
+def test_credentials_beside_others_are_not_kept_either(name: str) -> None:
+    """Neither where URL and body differ, nor in the URL of what cannot be read."""
+    token = "wl_" + "q" * 43
+    hidden = {"pass": "hush1", "key": "hush2", "notificationToken": "hush3", "see": f"at {token}"}
+    in_json = name not in FORMS or name == "opengts"
+    query = hidden if in_json else {"notificationToken": "hush3", "see": f"at {token}"}
+    if name in EXAMPLES and name != "positions":
+        parsed = PARSERS[name](json.dumps(EXAMPLES["owntracks"]).encode(), context(dict(query)))
+        kept = b"".join(records_of(parsed))
+        assert kept
+        assert token.encode() not in kept
+        if name not in FORMS:
+            assert b"hush" not in kept
+    rejected = PARSERS[name](b"{broken", context(hidden)).rejected
+    kept = b"".join(map(encode, rejected))
+    assert kept
+    assert token.encode() not in kept
+    assert b"hush" not in kept
+
+
+def test_a_credential_that_url_and_body_give_differently_is_in_no_attribute() -> None:
+    form = b"action=addpos&lat=1&lon=2&time=1761994805&user=a&pass=hush1&note=b"
+    url = {"user": "b", "pass": "hush2", "note": "u"}
+    (fix,) = ulogger.parse(form, context(url)).fixes
+    assert fix.attributes == {"note": "u", "body": {"note": "b"}}
+    (fix,) = PARSERS["osmand"](
+        b"id=x&lat=1&lon=2&notificationToken=hush1", context({"notificationToken": "hush2"})
+    ).fixes
+    assert fix.attributes is None
+
+
+# --- many members -------------------------------------------------------------------------------
+
+
+def test_what_stands_beside_points_is_kept_once_however_many_there_are() -> None:
+    rows = [[50.7, 7.1, TIME_S + index] for index in range(1000)]
+    body = json.dumps({"points": rows, "note": "x" * 16_000}).encode()
+    parsed = PARSERS["phonetrack"](body, context())
+    assert len(parsed.fixes) == len(rows)
+    assert sum(len(record) for record in records_of(parsed)) < 10 * len(body)
+    assert parsed.fixes[-1].attributes == {"note": "x" * 16_000}
+
+
+def test_names_that_differ_only_in_their_capitals_are_all_kept() -> None:
+    names = ["".join(each) for each in itertools.product(*("aA",) * 10)][:500]
+    spelled = {f"n{name}": index for index, name in enumerate(names)}
+    message = {"LAT": 1, "lat": 50.7, "Lon": 7.1, **dict(itertools.islice(spelled.items(), 50))}
+    (fix,) = PARSERS["gpslogger"](json.dumps(message).encode(), context()).fixes
+    assert (fix.lat, fix.lon) == (50.7, 7.1)
+    attributes = fix.attributes or {}
+    assert sorted(attributes.values()) == sorted([1, *range(50)])
+    # One name for each, however many of them there are: no longer ones are made up.
+    parsed = PARSERS["gpslogger"](json.dumps({"lat": 1, "lon": 2} | spelled).encode(), context())
+    attributes = parsed.fixes[0].attributes or {}
+    assert {len(name) for name in attributes.keys() - {"omitted"}} == {11}

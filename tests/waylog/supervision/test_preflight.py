@@ -175,3 +175,13 @@ def test_what_a_process_would_refuse_is_refused_before_the_first_one_starts(
     issued.private_key_pem.write_to_path(names["key"])
     with pytest.raises((ConfigError, CommandError), match=reason):
         check_words(words.format_map(names).split())
+
+
+def test_jars_may_be_named_in_every_form_that_spark_understands(tmp_path: Path) -> None:
+    jar = tmp_path / "a.jar"
+    jar.touch()
+    words = ["history", "run", "--out", str(tmp_path / "out"), "--jars"]
+    for jars in (f"{jar}", f"{jar}, {jar}", f"{tmp_path}/*.jar", f"file:{jar}"):
+        check_words([*words, jars])
+    for jars in ("local:/opt/spark/a.jar", "https://example.org/a.jar"):
+        check_words([*words, jars])
