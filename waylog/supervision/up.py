@@ -40,6 +40,8 @@ from waylog.supervision.output_audience import is_readable_by_others
 from waylog.supervision.reserved_ports import ReservedPorts
 from waylog.supervision.supervisor import ProcessSpec, StartError, Supervisor
 
+logger = logging.getLogger(__name__)
+
 DEMO_USER: Final = "demo"
 _WAYLOG: Final = (sys.executable, "-m", "waylog.cli")
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
@@ -202,21 +204,16 @@ def _check(arguments: argparse.Namespace, data: DataDirectory) -> None:
         check_storage_url("--history", arguments.history or str(data.history), written=True)
     if arguments.bootstrap_servers is not None:
         preflight.check_cluster(arguments.bootstrap_servers)
+    _say_what_has_no_effect(arguments)
 
 
 def _check_contradictions(arguments: argparse.Namespace) -> None:
     """Raise ConfigError for options that others would make useless."""
-    if arguments.bootstrap_servers is not None:
-        for option, value in (
-            ("--brokers", arguments.brokers),
-            ("--kafka", arguments.kafka),
-            ("--local-accounts", arguments.local_accounts),
-        ):
-            if value is not None:
-                raise ConfigError(
-                    f"{option} is for the brokers that `waylog up` starts; it starts none with "
-                    "--bootstrap-servers"
-                )
+    if arguments.bootstrap_servers is not None and arguments.local_accounts is not None:
+        raise ConfigError(
+            "--local-accounts is for the brokers that `waylog up` starts; it starts none with "
+            "--bootstrap-servers"
+        )
     if arguments.no_history:
         for option, given in (
             ("--history-options", arguments.history_options),
@@ -224,6 +221,17 @@ def _check_contradictions(arguments: argparse.Namespace) -> None:
         ):
             if given:
                 raise ConfigError(f"{option} is for the history job; --no-history starts none")
+
+
+def _say_what_has_no_effect(arguments: argparse.Namespace) -> None:
+    # No mistake: scripts may always give them.
+    if arguments.bootstrap_servers is not None:
+        for option, value in (("--brokers", arguments.brokers), ("--kafka", arguments.kafka)):
+            if value is not None:
+                logger.warning(
+                    "%s %s has no effect: with --bootstrap-servers no broker is started",
+                    *(option, value),
+                )
 
 
 def _check_local_accounts(arguments: argparse.Namespace) -> None:

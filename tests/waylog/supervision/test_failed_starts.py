@@ -89,14 +89,9 @@ MISTAKES: Final = (
     Mistake(_UP + "--data {new} --gateway-options '\"'", _USAGE, r"--gateway-options: No closing"),
     # Options that contradict each other
     Mistake(
-        "up --data {new} --bootstrap-servers {closed} --brokers 3",
+        "up --data {new} --bootstrap-servers {closed} --local-accounts self",
         _USAGE,
-        r"--brokers is for the brokers that `waylog up` starts; it starts none with --bootstrap",
-    ),
-    Mistake(
-        "up --data {new} --bootstrap-servers {closed} --kafka 127.0.0.1:0",
-        _USAGE,
-        r"--kafka is for the brokers that",
+        r"--local-accounts is for the brokers that `waylog up` starts; it starts none with --boot",
     ),
     Mistake(
         "up --data {new} --bootstrap-servers {closed} --local-accounts self",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.consumers.running import Broker
 from waylog.cli import CommandError
 from waylog.config import ConfigError, DataDirectory, load_properties
 from waylog.extras import EXTRAS
@@ -98,3 +99,16 @@ def test_without_spark_the_other_engine_is_named_and_taken(
     with ReservedPorts() as ports:
         words = ("--data", str(tmp_path), "--history-options=--engine arrow")
         _Platform.plan(options(*words), data, ports).check(ports)
+
+
+def test_options_of_brokers_that_are_not_started_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = Broker(tmp_path)
+    try:
+        words = ("--bootstrap-servers", broker.address, "--brokers", "3", "--no-history")
+        _check(options(*words), DataDirectory(tmp_path / "data"))
+    finally:
+        broker.kill()
+    assert "--brokers 3 has no effect" in caplog.text
+    assert "--kafka 127.0.0.1:0 has no effect" in caplog.text
