@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+#: Bytes of the names and values of all attributes of one fix.
+ATTRIBUTE_BYTES_MAX = 16 * 1024
+TRIGGER_CHARACTERS_MAX = 64
 #: Clocks may be this far ahead; a later fix counts as of its arrival.
 CLOCK_AHEAD_MS = 5 * 60 * 1000
 _YEAR_2000_MS = 946_684_800_000

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from waylog.config import ConfigError
+from waylog.kafka.connection.tls import set_cipher_suites
 
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
@@ -40,12 +41,7 @@ def server_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     if auth != "none":
         _load_trust(context, properties)
     context.verify_mode = _CLIENT_AUTH[auth]
-    suites = properties.get("ssl.cipher.suites")
-    if suites:
-        try:
-            context.set_ciphers(suites.replace(",", ":"))
-        except ssl.SSLError:
-            raise ConfigError(f"ssl.cipher.suites={suites}: OpenSSL knows none of them") from None
+    set_cipher_suites(context, properties)
     return context
 
 

@@ -13,13 +13,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from gateway.formats.values import SECRET_PARAMETERS, Unacceptable, number, text, without_tokens
+from waylog.messages import ATTRIBUTE_BYTES_MAX, TRIGGER_CHARACTERS_MAX
 
 ATTRIBUTES_MAX: Final = 64
-#: Bytes of the names and values of all attributes of one fix. Attributes beyond it (pictures) are
-#: left out, and their names are listed.
-ATTRIBUTE_BYTES_MAX: Final = 16 * 1024
 NESTING_MAX: Final = 16
-TRIGGER_CHARACTERS_MAX: Final = 64
 
 #: Stands in place of a secret.
 SECRET: Final = "[secret]"  # noqa: S105 what is written instead of one
@@ -45,6 +42,17 @@ def is_negative(value: object) -> bool:
     return found is not None and found < 0
 
 
+def first_value(
+    values: Mapping[str, Any], names: Collection[str]
+) -> tuple[str, Any] | tuple[None, None]:
+    """Return the first of `names` that has a value, and the value."""
+    for name in names:
+        value = values.get(name)
+        if value is not None and value != "":
+            return name, value
+    return None, None
+
+
 class Members:
     """The members of a message, and which of them a format has read. Credentials are not kept."""
 
@@ -56,20 +64,14 @@ class Members:
 
     def peek(self, *names: str) -> Any:
         """Return the value of the first of `names` that has one; it stays among the others."""
-        for name in names:
-            value = self._values.get(name)
-            if value is not None and value != "":
-                return value
-        return None
+        return first_value(self._values, names)[1]
 
     def value(self, *names: str) -> Any:
         """Return the value of the first of `names` that has one, else None."""
-        for name in names:
-            value = self._values.get(name)
-            if value is not None and value != "":
-                self._read.add(name)
-                return value
-        return None
+        name, value = first_value(self._values, names)
+        if name is not None:
+            self._read.add(name)
+        return value
 
     def read(
         self,

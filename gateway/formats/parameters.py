@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from gateway.formats import Context
-from gateway.formats.members import add_member
+from gateway.formats.members import add_member, first_value
 from gateway.formats.values import (
     SECRET_PARAMETERS,
     Unacceptable,
@@ -49,11 +49,12 @@ def place_named(
     """
 
     def place(values: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        found = [_first(values, names) for names in (lat, lon, *((name,) for name in more))]
+        members = (lat, lon, *((name,) for name in more))
+        found = [first_value(values, names)[1] for names in members]
         if all(each is None for each in found):
             return None
         known = (number(each) if index < 2 else each for index, each in enumerate(found))
-        return (*known, time_ms(_first(values, time)))
+        return (*known, time_ms(first_value(values, time)[1]))
 
     return place
 
@@ -77,8 +78,8 @@ def query_and_body(
     own, raw = _members_of(body, context, query, nested)
     if not own or not query:
         return ([own or query] if own or query else []), raw
-    places = place(query), place(own)
-    if None not in places and _differ(*places):
+    of_query, of_body = place(query), place(own)
+    if of_query is not None and of_body is not None and _differ(of_query, of_body):
         settings = {name: value for name, value in query.items() if name in _SETTINGS}
         if not query.keys() & _DEVICE:
             query = {name: value for name, value in own.items() if name in _DEVICE} | query
@@ -118,16 +119,10 @@ def _without_credentials(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if name not in SECRET_PARAMETERS}
 
 
-def _differ(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
+def _differ(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Tell whether two positions are not the same, nor parts of one."""
-    assert one is not None
-    assert other is not None
     pairs = zip(one, other, strict=True)
     return any(None not in pair and pair[0] != pair[1] for pair in pairs)
-
-
-def _first(values: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    return next((values[name] for name in names if values.get(name) not in (None, "")), None)
 
 
 def _fields(body: bytes, context: Context) -> list[tuple[str, str]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Final, Protocol
 
 from waylog.kafka.topics import LOCATION
 from waylog.process.notify import notify
-from waylog.process.storage_trouble import describe
+from waylog.process.storage_trouble import room_trouble
 
 logger = logging.getLogger(__name__)
 
@@ -107,12 +105,6 @@ def storage_trouble(folder: Path, *, may_be_missing: bool = False) -> Ask:
     def ask() -> str | None:
         if may_be_missing and not folder.exists():
             return None
-        try:
-            system = os.statvfs(folder)
-        except OSError as error:
-            return describe(folder, error)
-        if system.f_bavail * system.f_frsize >= ROOM_BYTES_MIN:
-            return None
-        return describe(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        return room_trouble(folder, ROOM_BYTES_MIN)
 
     return ask

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from waylog.process.notify import notify
-from waylog.process.storage_trouble import describe
+from waylog.process.storage_trouble import room_trouble
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +62,8 @@ class JobStatus:
                 self._report()
 
     def _report(self) -> None:
-        reason = next(filter(None, map(_room_trouble, self._folders)), None) or self._failure
+        found = (room_trouble(each, ROOM_BYTES_MIN) for each in self._folders)
+        reason = next(filter(None, found), None) or self._failure
         if (reason is None) == (self._told is None):
             return
         self._told = reason
@@ -74,13 +73,3 @@ class JobStatus:
         else:
             logger.error("not ready: %s", reason)
             self._tell(f"STATUS=not ready: {reason}")
-
-
-def _room_trouble(folder: Path) -> str | None:
-    try:
-        system = os.statvfs(folder)
-    except OSError as error:
-        return describe(folder, error)
-    if system.f_bavail * system.f_frsize >= ROOM_BYTES_MIN:
-        return None
-    return describe(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))

@@ -47,6 +47,17 @@ def describe(folder: Path, error: OSError) -> str:
     return f"{folder} cannot be written: {error.strerror or error}"
 
 
+def room_trouble(folder: Path, bytes_min: int) -> str | None:
+    """Return what is wrong if a folder has fewer free bytes, or cannot be asked; else None."""
+    try:
+        system = os.statvfs(folder)
+    except OSError as error:
+        return describe(folder, error)
+    if system.f_bavail * system.f_frsize >= bytes_min:
+        return None
+    return describe(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+
 def free_space(folder: Path) -> str:
     """Return the space on a folder's file system that an ordinary user may use, for people."""
     try:

@@ -1,4 +1,4 @@
-"""Whether a log that nobody appends to could store."""
+"""AppendWatch tells whether a log to which nobody appends could store."""
 
 from __future__ import annotations
 

@@ -51,13 +51,18 @@ def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     _load_authorities(context, properties)
     _load_certificate(context, properties)
+    set_cipher_suites(context, properties)
+    return context
+
+
+def set_cipher_suites(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
+    """Use `ssl.cipher.suites`, in OpenSSL's names, if it is given; raises ConfigError."""
     suites = properties.get("ssl.cipher.suites")
     if suites:
         try:
             context.set_ciphers(suites.replace(",", ":"))
         except ssl.SSLError:
             raise ConfigError(f"ssl.cipher.suites={suites}: OpenSSL knows none of them") from None
-    return context
 
 
 def authorities_context(properties: Mapping[str, str]) -> ssl.SSLContext:

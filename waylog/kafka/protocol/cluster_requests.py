@@ -6,7 +6,7 @@ it forwards to the controllers what they decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -17,6 +17,7 @@ from waylog.kafka.protocol.requests import (
     Broker,
     MalformedAnswer,
     Reader,
+    by_topic,
     text,
 )
 
@@ -161,9 +162,9 @@ def elect_leaders(kind: int, places: Iterable[Place] | None, timeout_ms: int) ->
     if places is None:
         parts.append(_NULL)
     else:
-        by_topic = _by_topic(places)
-        parts.append(INT32.pack(len(by_topic)))
-        for topic, indexes in by_topic.items():
+        topics = by_topic(places)
+        parts.append(INT32.pack(len(topics)))
+        for topic, indexes in topics.items():
             parts += [text(topic), INT32.pack(len(indexes)), *map(INT32.pack, indexes)]
     return [*parts, INT32.pack(timeout_ms)]
 
@@ -174,11 +175,9 @@ def read_elect_leaders(data: bytes) -> Answer[dict[Place, Outcome]]:
     reader.unpack(INT32)  # throttle time
     (error,) = reader.unpack(INT16)
     outcomes: dict[Place, Outcome] = {}
-    for _ in range(reader.count()):
-        topic = reader.text()
-        for _ in range(reader.count()):
-            (index,), (failed,) = reader.unpack(INT32), reader.unpack(INT16)
-            outcomes[topic, index] = Outcome(failed, reader.text())
+    for place in _places(reader):
+        (failed,) = reader.unpack(INT16)
+        outcomes[place] = Outcome(failed, reader.text())
     return Answer(error, "", outcomes)
 
 
@@ -186,9 +185,9 @@ def alter_reassignments(
     moves: Mapping[Place, Sequence[int] | None], timeout_ms: int
 ) -> list[bytes]:
     """Move replicas to other brokers; None takes back a move that is under way."""
-    by_topic = _by_topic(moves)
-    parts = [INT32.pack(timeout_ms), _uvarint(len(by_topic) + 1)]
-    for topic, indexes in by_topic.items():
+    topics = by_topic(moves)
+    parts = [INT32.pack(timeout_ms), _uvarint(len(topics) + 1)]
+    for topic, indexes in topics.items():
         parts += [_compact(topic), _uvarint(len(indexes) + 1)]
         for index in indexes:
             parts += [INT32.pack(index), _numbers(moves[topic, index]), _NONE]
@@ -203,13 +202,9 @@ def read_alter_reassignments(data: bytes) -> Answer[dict[Place, Outcome]]:
     (error,) = reader.unpack(INT16)
     message = reader.text()
     outcomes: dict[Place, Outcome] = {}
-    for _ in range(reader.count()):
-        topic = reader.text()
-        for _ in range(reader.count()):
-            (index,), (failed,) = reader.unpack(INT32), reader.unpack(INT16)
-            outcomes[topic, index] = Outcome(failed, reader.text())
-            reader.tags()
-        reader.tags()
+    for place in _places(reader):
+        (failed,) = reader.unpack(INT16)
+        outcomes[place] = Outcome(failed, reader.text())
     return Answer(error, message, outcomes)
 
 
@@ -225,13 +220,8 @@ def read_list_reassignments(data: bytes) -> Answer[dict[Place, Moving]]:
     (error,) = reader.unpack(INT16)
     message = reader.text()
     moving: dict[Place, Moving] = {}
-    for _ in range(reader.count()):
-        topic = reader.text()
-        for _ in range(reader.count()):
-            (index,) = reader.unpack(INT32)
-            moving[topic, index] = Moving(reader.numbers(), reader.numbers(), reader.numbers())
-            reader.tags()
-        reader.tags()
+    for place in _places(reader):
+        moving[place] = Moving(reader.numbers(), reader.numbers(), reader.numbers())
     return Answer(error, message, moving)
 
 
@@ -282,11 +272,15 @@ def read_list_groups(data: bytes) -> Answer[dict[str, str]]:
     return Answer(error, "", groups)
 
 
-def _by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in places:
-        by_topic.setdefault(topic, []).append(index)
-    return by_topic
+def _places(reader: Reader) -> Iterator[Place]:
+    """Yield the partitions of a response; what it says of each is read before the next."""
+    for _ in range(reader.count()):
+        topic = reader.text()
+        for _ in range(reader.count()):
+            (index,) = reader.unpack(INT32)
+            yield topic, index
+            reader.tags()
+        reader.tags()
 
 
 # --- flexible versions (KIP-482) --------------------------------------------------------------

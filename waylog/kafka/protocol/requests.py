@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+_Item = TypeVar("_Item")
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -204,6 +206,9 @@ class Reader:
         self._at += size
         return data
 
+    def tags(self) -> None:
+        """Skip tagged fields, which only flexible versions have (KIP-482)."""
+
     @property
     def left(self) -> int:
         """The number of bytes that have not been read."""
@@ -235,6 +240,14 @@ def request(api: int, correlation_id: int, client_id: bytes, parts: Sequence[byt
     size = 10 + len(client_id) + len(tags) + sum(map(len, parts))
     head = _HEAD.pack(size, api, _VERSIONS[api], correlation_id, len(client_id))
     return b"".join((head, client_id, tags, *parts))
+
+
+def by_topic(pairs: Iterable[tuple[str, _Item]]) -> dict[str, list[_Item]]:
+    """Group what belongs to topics, as requests name each topic once."""
+    topics: dict[str, list[_Item]] = {}
+    for topic, item in pairs:
+        topics.setdefault(topic, []).append(item)
+    return topics
 
 
 def metadata(topics: Sequence[str]) -> list[bytes]:
@@ -283,11 +296,9 @@ def read_init_producer_id(data: bytes) -> ProducerIdentity:
 
 def produce(batches: Iterable[tuple[str, int, bytes]], timeout_ms: int) -> list[bytes]:
     """Append a batch to each of some partitions (acks=all); each may be named only once."""
-    by_topic: dict[str, list[tuple[int, bytes]]] = {}
-    for topic, partition, batch in batches:
-        by_topic.setdefault(topic, []).append((partition, batch))
-    parts = [_NO_TEXT, struct.pack(">hii", _ALL_IN_SYNC, timeout_ms, len(by_topic))]
-    for topic, partitions in by_topic.items():
+    topics = by_topic((topic, (partition, batch)) for topic, partition, batch in batches)
+    parts = [_NO_TEXT, struct.pack(">hii", _ALL_IN_SYNC, timeout_ms, len(topics))]
+    for topic, partitions in topics.items():
         parts += [text(topic), INT32.pack(len(partitions))]
         for partition, batch in partitions:
             parts += [struct.pack(">ii", partition, len(batch)), batch]
@@ -308,11 +319,9 @@ def read_produce(data: bytes) -> list[Appended]:
 
 def list_offsets(partitions: Iterable[tuple[str, int]], which: int) -> list[bytes]:
     """Ask for the first offset (EARLIEST) or the end (LATEST, of committed records)."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    parts = [struct.pack(">ibi", _CONSUMER, _READ_COMMITTED, len(by_topic))]
-    for topic, numbers in by_topic.items():
+    topics = by_topic(partitions)
+    parts = [struct.pack(">ibi", _CONSUMER, _READ_COMMITTED, len(topics))]
+    for topic, numbers in topics.items():
         parts += [text(topic), INT32.pack(len(numbers))]
         parts += [struct.pack(">iq", number, which) for number in numbers]
     return parts
@@ -340,12 +349,10 @@ def fetch(
     partition_max_bytes: int,
 ) -> list[bytes]:
     """Ask for committed records of partitions, each from an offset on."""
-    by_topic: dict[str, list[tuple[int, int]]] = {}
-    for topic, partition, offset in positions:
-        by_topic.setdefault(topic, []).append((partition, offset))
-    head = (_CONSUMER, wait_ms, min_bytes, max_bytes, _READ_COMMITTED, len(by_topic))
+    topics = by_topic((topic, (partition, offset)) for topic, partition, offset in positions)
+    head = (_CONSUMER, wait_ms, min_bytes, max_bytes, _READ_COMMITTED, len(topics))
     parts = [struct.pack(">iiiibi", *head)]
-    for topic, partitions in by_topic.items():
+    for topic, partitions in topics.items():
         parts += [text(topic), INT32.pack(len(partitions))]
         parts += [struct.pack(">iqi", *each, partition_max_bytes) for each in partitions]
     return parts

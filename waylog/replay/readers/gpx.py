@@ -12,23 +12,17 @@ from typing import Any, Final
 from waylog.replay.readers.recorded import (
     RecordedFix,
     Skipped,
-    attributes_of,
-    charging_of,
-    id_of,
-    not_negative,
     on_earth,
-    others_of,
-    trigger_of,
-    typed,
 )
 from waylog.replay.readers.source import Source
 from waylog.replay.readers.times import parse_time
-from waylog.replay.readers.xml import elements, number
+from waylog.replay.readers.xml import describe, elements, number
 from waylog.track_elements import NAMESPACE
 
 _DEVICE: Final = f"{{{NAMESPACE}}}device"
 _OWN: Final = ("vertical_accuracy", "battery", "charging", "trigger", "id", "attributes")
-_KNOWN: Final = ("time", "ele", "speed", "course", "accuracy")
+_DESCRIBED: Final = ("speed", "course", "accuracy")
+_KNOWN: Final = ("time", "ele", *_DESCRIBED)
 
 
 def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
@@ -63,19 +57,8 @@ def _fix(point: Any, skipped: Skipped) -> RecordedFix | None:
     except ValueError:
         skipped["no time"] += 1
         return None
-    others = {name: typed(text) for name, text in members.items() if name not in _KNOWN}
-    return RecordedFix(
-        time=time,
-        lat=lat,
-        lon=lon,
-        altitude=number(members.get("ele")),
-        speed=not_negative(number(members.get("speed"))),
-        course=not_negative(number(members.get("course"))),
-        accuracy=not_negative(number(members.get("accuracy"))),
-        vertical_accuracy=not_negative(number(own.get("vertical_accuracy"))),
-        battery=not_negative(number(own.get("battery"))),
-        charging=charging_of(own.get("charging")),
-        trigger=trigger_of(own.get("trigger")),
-        id=id_of(own.get("id")),
-        attributes=attributes_of(own.get("attributes")) or others_of(others, ()),
-    )
+    fix = RecordedFix(time=time, lat=lat, lon=lon, altitude=number(members.get("ele")))
+    described = {name: text for name, text in members.items() if name in _DESCRIBED}
+    others = {name: text for name, text in members.items() if name not in _KNOWN}
+    describe(fix, described | own, others)
+    return fix

@@ -12,18 +12,11 @@ from typing import Any
 from waylog.replay.readers.recorded import (
     RecordedFix,
     Skipped,
-    attributes_of,
-    charging_of,
-    id_of,
-    not_negative,
     on_earth,
-    others_of,
-    trigger_of,
-    typed,
 )
 from waylog.replay.readers.source import Source
 from waylog.replay.readers.times import parse_time
-from waylog.replay.readers.xml import elements, number
+from waylog.replay.readers.xml import describe, elements, number
 from waylog.track_elements import PLURALS
 
 
@@ -50,14 +43,12 @@ def _track(track: Any, skipped: Skipped) -> Iterator[RecordedFix]:
         fix = _fix(time, place, skipped)
         if fix is not None:
             fix.device = device
-            _describe(
-                fix,
-                {
-                    name: values[index].strip()
-                    for name, values in arrays.items()
-                    if index < len(values) and values[index]
-                },
-            )
+            values = {
+                name: of_points[index].strip()
+                for name, of_points in arrays.items()
+                if index < len(of_points) and of_points[index]
+            }
+            describe(fix, values, _others(values))
             yield fix
 
 
@@ -70,18 +61,8 @@ def _data(element: Any) -> dict[str, str]:
     }
 
 
-def _describe(fix: RecordedFix, values: dict[str, str]) -> None:
-    """Set the members that the file has beside place and time; all others become attributes."""
-    fix.speed = not_negative(number(values.get("speed")))
-    fix.course = not_negative(number(values.get("course")))
-    fix.accuracy = not_negative(number(values.get("accuracy")))
-    fix.vertical_accuracy = not_negative(number(values.get("vertical_accuracy")))
-    fix.battery = not_negative(number(values.get("battery")))
-    fix.charging = charging_of(values.get("charging"))
-    fix.trigger = trigger_of(values.get("trigger"))
-    fix.id = id_of(values.get("id"))
-    others = {name: typed(text) for name, text in values.items()}
-    fix.attributes = attributes_of(values.get("attributes")) or others_of(others, PLURALS)
+def _others(values: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in values.items() if name not in PLURALS}
 
 
 def _placemark(placemark: Any, skipped: Skipped) -> Iterator[RecordedFix]:
@@ -100,7 +81,7 @@ def _placemark(placemark: Any, skipped: Skipped) -> Iterator[RecordedFix]:
                 if (text := placemark.findtext(f"{{*}}{name}"))
             }
             fix.device = values.pop("device", None)
-            _describe(fix, values)
+            describe(fix, values, _others(values))
             yield fix
     for line in placemark.iterfind(".//{*}LineString/{*}coordinates"):
         skipped["no time"] += len((line.text or "").split())

@@ -11,12 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from waylog.messages import ATTRIBUTE_BYTES_MAX, TRIGGER_CHARACTERS_MAX
 from waylog.replay.readers.source import Source
 
-#: Bytes of the attributes of one fix, as the gateway takes them.
-_ATTRIBUTE_BYTES_MAX: Final = 16 * 1024
 _NESTING_MAX: Final = 8
-_TRIGGER_CHARACTERS_MAX: Final = 64
 _OWN_ID: Final = re.compile(r"[0-9A-Za-z]{16,64}")
 
 
@@ -64,7 +62,7 @@ def charging_of(value: object) -> bool | None:
 
 def trigger_of(value: object) -> str | None:
     """Return a trigger as the platform has it."""
-    text = value.strip()[:_TRIGGER_CHARACTERS_MAX] if isinstance(value, str) else ""
+    text = value.strip()[:TRIGGER_CHARACTERS_MAX] if isinstance(value, str) else ""
     return text or None
 
 
@@ -86,7 +84,7 @@ def attributes_of(value: object) -> dict[str, Any] | None:
 def others_of(members: Mapping[str, Any], known: Collection[str]) -> dict[str, Any] | None:
     """Return the members that are not `known` and say something, within the gateway's limits."""
     others: dict[str, Any] = {}
-    room = _ATTRIBUTE_BYTES_MAX
+    room = ATTRIBUTE_BYTES_MAX
     for name, value in members.items():
         if name in known or value is None or value == "":
             continue
@@ -122,7 +120,7 @@ def _storable(value: Any, levels: int) -> Any:
         return {_text(name): _storable(each, levels - 1) for name, each in value.items()}
     if isinstance(value, list) and levels:
         return [_storable(each, levels - 1) for each in value]
-    return None if value is None else _text(str(value)[:_TRIGGER_CHARACTERS_MAX])
+    return None if value is None else _text(str(value)[:TRIGGER_CHARACTERS_MAX])
 
 
 def _text(value: str) -> str:

@@ -1,11 +1,21 @@
-"""Reads the elements of an XML file that may be larger than memory, as a stream."""
+"""Reads the elements of an XML file that may be larger than memory, and what they describe."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from waylog.replay.readers.recorded import (
+    RecordedFix,
+    attributes_of,
+    charging_of,
+    id_of,
+    not_negative,
+    others_of,
+    trigger_of,
+    typed,
+)
 from waylog.replay.readers.source import Source, UnreadableTrack
 
 
@@ -50,3 +60,17 @@ def number(text: str | None) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def describe(fix: RecordedFix, values: Mapping[str, str], others: Mapping[str, str]) -> None:
+    """Set the members that a file has beside place and time; `others` become attributes."""
+    fix.speed = not_negative(number(values.get("speed")))
+    fix.course = not_negative(number(values.get("course")))
+    fix.accuracy = not_negative(number(values.get("accuracy")))
+    fix.vertical_accuracy = not_negative(number(values.get("vertical_accuracy")))
+    fix.battery = not_negative(number(values.get("battery")))
+    fix.charging = charging_of(values.get("charging"))
+    fix.trigger = trigger_of(values.get("trigger"))
+    fix.id = id_of(values.get("id"))
+    typed_others = {name: typed(text) for name, text in others.items()}
+    fix.attributes = attributes_of(values.get("attributes")) or others_of(typed_others, ())
