@@ -13,10 +13,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from gateway.formats.values import SECRET_PARAMETERS, Unacceptable, number, text, without_tokens
-from waylog.messages import ATTRIBUTE_BYTES_MAX, TRIGGER_CHARACTERS_MAX
+from waylog.messages import ATTRIBUTE_BYTES_MAX, ATTRIBUTE_NESTING_MAX, TRIGGER_CHARACTERS_MAX
 
 ATTRIBUTES_MAX: Final = 64
-NESTING_MAX: Final = 16
 
 #: Stands in place of a secret.
 SECRET: Final = "[secret]"  # noqa: S105 what is written instead of one
@@ -173,8 +172,8 @@ def _sized(value: Any) -> tuple[int, Any]:
             value = without_tokens(value.encode("utf-8", "replace")).decode()
         return len(value), value
     if isinstance(value, dict | list):
-        if _depth_exceeds(value, NESTING_MAX):
-            raise Unacceptable(f"nested more than {NESTING_MAX} levels deep")
+        if _depth_exceeds(value, ATTRIBUTE_NESTING_MAX):
+            raise Unacceptable(f"nested more than {ATTRIBUTE_NESTING_MAX} levels deep")
         encoded = msgspec.json.encode(value)
         if b"wl_" in encoded:
             value = msgspec.json.decode(without_tokens(encoded))
