@@ -106,6 +106,10 @@ class Members:
         """Return the device's name, unless it is named outside the message, which counts more."""
         return self.value(*names) if named_elsewhere is None else None
 
+    def unread(self) -> dict[str, Any]:
+        """Return what has not been read, whole."""
+        return {name: value for name, value in self._values.items() if name not in self._read}
+
     def others(self) -> dict[str, Any]:
         """Return what has not been read, within limits. Raises Unacceptable."""
         return other_members(self._values, self._read)
