@@ -175,7 +175,7 @@ async def _mqtt(request: web.Request) -> web.StreamResponse:
     services = request.app[SERVICES]
     address = remote_of(request)
     counted = address == (services.remotes.get(request.transport) or request.remote)
-    return await serve_mqtt_websocket(server, request, address, counted=counted)
+    return await serve_mqtt_websocket(server, request, address, services.turns, counted=counted)
 
 
 def _told(document: bytes) -> Handler:
