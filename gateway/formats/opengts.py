@@ -25,6 +25,7 @@ from gateway.formats.values import (
 
 SOURCE: Final = "opengts"
 
+_DEVICE: Final = ("dev", "id", "device")
 _KNOT_METRES_PER_S: Final = 1852 / 3600
 _CHECKSUM: Final = re.compile(r"[0-9A-Fa-f]{2}")
 _ANGLE = re.compile(r"(\d{1,3})(\d\d(?:\.\d+)?)")
@@ -45,7 +46,8 @@ def parse(body: bytes, context: Context) -> Parsed:
             _parse_item(Members(item, ("gprmc",)), context, parsed)
         except Unacceptable as reason:
             own = raw if len(items) == 1 else urlencode(item).encode()
-            reject(parsed, context, SOURCE, str(reason), own, index)
+            named = Members(item).peek(*_DEVICE)
+            reject(parsed, context, SOURCE, str(reason), own, index, named=named)
     return parsed
 
 
@@ -58,7 +60,7 @@ def _place(values: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def _parse_item(members: Members, context: Context, parsed: Parsed) -> None:
-    device = device_key(context, members.device(context.device, "dev", "id", "device"), SOURCE)
+    device = device_key(context, members.device(context.device, *_DEVICE), SOURCE)
     fields = _fields(str(members.peek("gprmc") or ""))
     time = _time(fields[1], fields[9])
     if fields[2] != "A":
