@@ -70,7 +70,9 @@ class Ingest:
             handler = handlers.setdefault(device_format, partial(self._receive, device_format))
             for method in device_format.methods:
                 options: dict[str, Any] = {"allow_head": False} if method == "GET" else {}
-                routes.append(web.route(method, path, handler, **options))
+                # Users type addresses, with a slash at the end or without.
+                for spelled in dict.fromkeys((path, f"{path.rstrip('/')}/")):
+                    routes.append(web.route(method, spelled, handler, **options))
         return routes
 
     def osmand_at_root(self) -> Callable[[web.Request], Awaitable[web.Response]]:
