@@ -18,6 +18,7 @@ from waylog.replay.readers.recorded import (
     Skipped,
     attributes_of,
     charging_of,
+    count_no_place,
     id_of,
     not_negative,
     on_earth,
@@ -160,7 +161,7 @@ def _fix(row: list[str], columns: _Columns, skipped: Skipped) -> RecordedFix | N
         return None
     lat_deg, lon_deg = _number(lat), _number(lon)
     if lat_deg is None or lon_deg is None or not on_earth(lat_deg, lon_deg):
-        skipped["no coordinates"] += 1
+        count_no_place(skipped, lat_deg, lon_deg)
         return None
     try:
         fix = RecordedFix(time=parse_time(time), lat=lat_deg, lon=lon_deg)

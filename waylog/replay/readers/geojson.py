@@ -17,6 +17,7 @@ from waylog.replay.readers.recorded import (
     Skipped,
     attributes_of,
     charging_of,
+    count_no_place,
     id_of,
     not_negative,
     on_earth,
@@ -136,7 +137,7 @@ def _point(
 ) -> Iterator[RecordedFix]:
     lon, lat = number(_at(coordinates, 0)), number(_at(coordinates, 1))
     if lat is None or lon is None or not on_earth(lat, lon):
-        skipped["no coordinates"] += 1
+        count_no_place(skipped, lat, lon)
         return
     try:
         time = parse_time(_first(properties, _TIME))

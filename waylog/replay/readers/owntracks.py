@@ -11,6 +11,7 @@ from waylog.replay.readers.json import lines, mapping, number
 from waylog.replay.readers.recorded import (
     RecordedFix,
     Skipped,
+    count_no_place,
     not_negative,
     on_earth,
     others_of,
@@ -48,7 +49,7 @@ def _fix(message: dict[str, Any], skipped: Skipped) -> RecordedFix | None:
         return None
     lat, lon = number(message.get("lat")), number(message.get("lon"))
     if lat is None or lon is None or not on_earth(lat, lon):
-        skipped["no coordinates"] += 1
+        count_no_place(skipped, lat, lon)
         return None
     try:
         time = parse_time(message.get("tst"))
