@@ -138,7 +138,8 @@ def _parse_feature(
     if action is not None or properties.get("type") == "trip":
         # Visits, trips and messages about the app itself are events, not fixes.
         if place is not None and len(place) >= 2:
-            beside |= {"lat": number(place[1]), "lon": number(place[0])}
+            add_member(beside, "lat", number(place[1]))
+            add_member(beside, "lon", number(place[0]))
         _add_event(action or "trip", members, beside, device, context, parsed)
         return
     if place is None or len(place) < 2:

@@ -273,6 +273,46 @@ def test_no_member_that_a_parser_names_is_dropped_whatever_it_holds(name: str, v
     assert lost == []
 
 
+_ULOGGER = {
+    **{"action": "addpos", "lat": 50.7, "lon": 7.1, "time": TIME_S, "altitude": 61, "speed": 6},
+    **{"bearing": 141, "accuracy": 14, "provider": "gps", "comment": "here", "trackid": 5},
+}
+
+
+@pytest.mark.parametrize("in_body", [False, True])
+@pytest.mark.parametrize("device", [None, "named-elsewhere"])
+@pytest.mark.parametrize("name", [*FORMS, "ulogger", "addtrack"])
+def test_no_parameter_that_a_parser_names_is_dropped_whatever_it_holds(
+    name: str, device: str | None, in_body: bool
+) -> None:
+    of_track = {"action": "addtrack", "track": "walk"}
+    forms = FORMS | {"ulogger": _ULOGGER, "addtrack": of_track}
+    module = "ulogger" if name == "addtrack" else name
+    parse = ulogger.parse if module == "ulogger" else PARSERS[module]
+    lost = []
+    for member in set(names_in(module)) - named_as_not_kept(module):
+        values = {each: str(value) for each, value in forms[name].items()} | {member: "mark1"}
+        parsed = (
+            parse(urlencode(values).encode(), context(device=device))
+            if in_body
+            else parse(b"", context(values, device))
+        )
+        raw = [each.raw for each in parsed.rejected]
+        if b"mark1" not in b"".join([*records_of(parsed), *raw]):
+            lost.append(member)
+    assert lost == []
+
+
+@pytest.mark.parametrize("action", ["visit", "trip"])
+def test_where_an_event_was_takes_no_other_members_name(action: str) -> None:
+    (feature,) = EXAMPLES["overland"]["locations"]
+    event = feature | {"lat": "mark1", "lon": "mark2", "properties": {"action": action}}
+    parsed = PARSERS["overland"](json.dumps({"locations": [event]}).encode(), context())
+    kept = b"".join(records_of(parsed))
+    assert b"mark1" in kept
+    assert b"mark2" in kept
+
+
 @pytest.mark.parametrize("device", [None, "phone"])
 @pytest.mark.parametrize("locations", [0, 1])
 @pytest.mark.parametrize(
