@@ -287,7 +287,7 @@ def test_what_is_no_track_is_refused_by_name(tmp_path: Path) -> None:
             read(written(tmp_path, content))
 
 
-@pytest.mark.parametrize("content", ["", " \r\n", b"\xef\xbb\xbf", gzip.compress(b"")])
+@pytest.mark.parametrize("content", ["", " \r\n", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
 def test_an_empty_file_is_called_empty(tmp_path: Path, content: str | bytes) -> None:
     with pytest.raises(UnreadableTrack, match="track is empty"):
         read(written(tmp_path, content))
@@ -414,6 +414,39 @@ def test_what_is_too_large_for_an_attribute_is_named_and_costs_no_other(tmp_path
     )
     ((fix,), _) = read(path)
     assert fix.attributes == {"source": "GPS", "omitted": ["wifi"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lat,lon,time,speed,Acc,alt\n1,2,1748772000,fast,NaN,high\n",
+        '{"type":"FeatureCollection","features":[{"type":"Feature","geometry":{"type":"Point",'
+        '"coordinates":[2,1]},"properties":{"time":1748772000,"speed":"fast","acc":"NaN",'
+        '"alt":"high"}}]}',
+    ],
+    ids=["csv", "geojson"],
+)
+def test_what_is_no_number_where_one_is_expected_is_kept_as_it_came(
+    tmp_path: Path, text: str
+) -> None:
+    ((fix,), _) = read(written(tmp_path, text))
+    assert fix.attributes == {"speed": "fast", "alt": "high"}
+
+
+def test_numbers_that_are_no_numbers_are_kept_of_owntracks_messages(tmp_path: Path) -> None:
+    message = '{"_type":"location","lat":1,"lon":2,"tst":1748772000,"vel":"fast","acc":-1,"bs":[2]}'
+    ((fix,), _) = read(written(tmp_path, f"2025-06-01T10:00:00Z\t*\t{message}\n"))
+    assert fix.attributes == {"vel": "fast", "bs": [2]}
+
+
+def test_a_second_name_of_the_same_number_is_kept(tmp_path: Path) -> None:
+    feature = (
+        '{"type":"Feature","geometry":{"type":"Point","coordinates":[2,1]},"properties":'
+        '{"time":1748772000,"speed":3,"velocity":4,"battery_state":"odd","charging":"maybe"}}\n'
+    )
+    ((fix,), _) = read(written(tmp_path, feature))
+    assert fix.speed == 3
+    assert fix.attributes == {"velocity": 4, "battery_state": "odd", "charging": "maybe"}
 
 
 @settings(max_examples=200)
