@@ -72,7 +72,9 @@ async def _start(
     admission = (
         Admission.in_memory()
         if settings.open_mode
-        else open_admission(settings.users, store, settings.devices_per_user)
+        else open_admission(
+            settings.users, store, settings.devices_per_user, settings.error_bytes_per_user
+        )
     )
     stack.callback(admission.close)
     guesses = open_guesses(settings.users, store, HttpLimits())
@@ -117,6 +119,7 @@ async def _start(
         producer,
         telemetry,
         loop,
+        error_bytes=admission.error_bytes,
         is_stored=partial(relay.request, "known"),
         look_up=partial(relay.request, "look_up"),
     )

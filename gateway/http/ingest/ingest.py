@@ -275,7 +275,7 @@ class Ingest:
         raw = body or "&".join(f"{name}={value}" for name, value in query.items()).encode()
         rejected = build_rejected(context, source, f"401: {reason}", raw)
         # Nothing waits for this append: an unavailable log must not delay the refusal.
-        self._services.submitter.submit_rejected(rejected, authenticated=False)
+        self._services.submitter.submit_rejected(rejected, stranger=remote_of(request))
 
 
 async def _collected(request: web.Request, bytes_max: int) -> Body:

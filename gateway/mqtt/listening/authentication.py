@@ -226,9 +226,10 @@ class Authentication:
         """Count a refused CONNECT, and record it unless there are too many refusals."""
         self._server.counters["connects_refused"] += 1
         protocol = connection.owner
-        if self._refusals.take("" if protocol is None else protocol.address):
+        address = "" if protocol is None else protocol.address
+        if self._refusals.take(address):
             self._server.ingest.refused_connect(
-                packet.username, packet.client_id, f"CONNECT: {reason}"
+                packet.username, packet.client_id, f"CONNECT: {reason}", address
             )
 
     def _refuse(self, connection: Connection, packet: Connect) -> None:
