@@ -122,6 +122,14 @@ class Admission:
         own = _rights_of(sender).devices_max
         return own if own is not None or sender.admin else self._devices_per_user
 
+    def knows_device(self, sender: Sender, device: str) -> bool:
+        """Tell whether a user has sent for a device today, or may for any; this counts nothing.
+
+        Messages for all other devices have to be read in full and pass `admit`: a device takes a
+        place with its first accepted fix.
+        """
+        return self.devices_max(sender) is None or self._devices.knows(sender.user, device)
+
     def admits_device(self, sender: Sender, device: str) -> bool:
         """Tell whether a user may send for a device, and count it as one of the user's devices."""
         devices_max = self.devices_max(sender)

@@ -267,6 +267,30 @@ async def test_of_junk_without_end_the_beginnings_are_kept(gateway: Workers, use
     assert all(decode_rejected(value).reason for value in kept)
 
 
+async def test_junk_takes_no_places_of_devices(gateway: Workers, user: Login) -> None:
+    gateway.users.rights.set_quota(user.name, None, 2)
+    client = await mqtt(gateway, user, "junk")
+    async with gateway.client(user) as http:
+        for number in range(6):
+            for topic in (
+                f"owntracks/{user.name}/o{number}",
+                f"devices/{user.name}/p{number}/position",
+            ):
+                assert await client.publish(topic, b"junk") in (0, 16)
+            body = b'[{"lat":1,"lon":2,"device":"h%d"},junk' % number
+            assert (await http.post("/v1/positions", data=body)).status == 400
+            item = {"lat": 91, "lon": 2, "device": f"i{number}"}
+            await json_of(await http.post("/v1/positions", json=item))
+        for name in ("first", "second", "third"):
+            answer = await http.post("/v1/positions", json=position(1, name))
+            assert (await json_of(answer))["accepted"] == (name != "third")
+        topic = f"devices/{user.name}/first/position"
+        for number in range(2, 5):
+            assert await client.publish(topic, json.dumps(position(number))) == 0
+    await client.close()
+    assert len(set(fixes_of(gateway, user))) == 2
+
+
 async def test_an_administrator_may_have_any_number_of_devices(gateway: Workers) -> None:
     admin = gateway.user(f"admin{next(_numbers)}-{gateway.mqtt_port}", admin=True)
     async with gateway.client(admin) as http:

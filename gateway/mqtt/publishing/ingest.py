@@ -93,14 +93,14 @@ class Ingest:
     ) -> TopicRoute:
         """Return a route for fixes.
 
-        Messages of metered users, and of devices beyond a user's limit, get a route that takes them
-        through `submit`, which counts or rejects them.
+        Messages of metered users, and of devices that are not counted yet, get a route that takes
+        them through `submit`, which counts or rejects them. The latter's is for one message.
         """
         admission = self._admission
         metered = admission.is_metered(identity)
         route = TopicRoute(topic, allowed, parse, device, form, rule, metered)
-        if route.is_quick and allowed and not admission.admits_device(identity, device):
-            route = TopicRoute(topic, allowed, parse, device, FORM_OTHER, rule, metered)
+        if route.is_quick and allowed and not admission.knows_device(identity, device):
+            route = TopicRoute(topic, allowed, parse, device, FORM_OTHER, rule, metered, True)
         return route
 
     def _mapped(self, identity: Identity, topic: str, allowed: bool) -> TopicRoute:

@@ -289,6 +289,29 @@ def test_a_message_beyond_the_quota_takes_no_places_of_devices(in_memory: MakeAd
     assert admission.admit(other_day, parsed("b")) == 0
 
 
+def test_a_device_is_known_from_its_first_accepted_fix_on(in_memory: MakeAdmission) -> None:
+    admission = in_memory(devices_per_user=2)
+    sender = Sender(USUAL_RIGHTS)
+    for number in range(5):
+        assert not admission.knows_device(sender, f"ada/invented{number}")
+    assert admission.admit(sender, parsed("a", "b", "c")) == 1
+    assert [admission.knows_device(sender, f"ada/{name}") for name in "abc"] == [True, True, False]
+    assert admission.knows_device(Sender(USUAL_RIGHTS, "root", admin=True), "ada/c")
+
+
+def test_another_worker_knows_the_device_too(tmp_path: Path) -> None:
+    clock = Clock(100 * DAY_S)
+    one, other = (SenderDevices(tmp_path / "devices", b"key", clock) for _ in range(2))
+    assert one.admits("ada", "ada/1", 3)
+    assert other.knows("ada", "ada/1")
+    assert not other.knows("ada", "ada/2")
+    # A device is noted again on each day, by the way that counts.
+    clock.now += DAY_S
+    assert not one.knows("ada", "ada/1")
+    one.close()
+    other.close()
+
+
 def test_a_bound_of_devices_is_the_users_own_or_that_of_all(in_memory: MakeAdmission) -> None:
     admission = in_memory(devices_per_user=1)
     own, usual, unbounded = (
