@@ -44,6 +44,7 @@ from gateway.mqtt.journal.stored import (
 from gateway.mqtt.journal.waiting import StoredWaiting, Waiting
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packet_fields import string_is_valid
+from gateway.mqtt.publishing.position_times import is_position, is_position_topic
 from gateway.mqtt.rights.delivery_rights import Untold
 from waylog.history.erasures import Erasures
 from waylog.sealing.sealing import owner_of_mqtt_topic
@@ -490,10 +491,10 @@ class Journal:
     def retained_changed(self, message: Message) -> None:
         """Write a retained message, or its removal.
 
-        Positions are not written: after a restart subscribers get the newest one of the view.
+        Positions are not written: other workers, and this one after a restart, have the newest one
+        of the views. What else a client retains in their place is: all workers have to know it.
         """
-        levels = message.topic.split("/")
-        if len(levels) == 3 and levels[0] == "owntracks":
+        if is_position_topic(message.topic) and message.payload and is_position(message.payload):
             return
         stored = self._forms.stored_message(message)
         stored.worker = self.worker
