@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.limits.addresses import TrustedProxies
 from gateway.limits.bounds import HttpLimits
+from gateway.limits.error_bytes import ERROR_BYTES_PER_MINUTE
 from gateway.mqtt.listening import options as mqtt_options
 from gateway.observability.metrics_access import AUDIENCES, MetricsAccess
 from gateway.users.admission import DEVICES_PER_USER
@@ -98,6 +99,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="different devices that a user may send for, unless `waylog user limit` says "
         "otherwise; administrators as many as they like (default: %(default)s)",
+    )
+    add(
+        "--error-bytes-per-user",
+        type=int,
+        default=ERROR_BYTES_PER_MINUTE,
+        metavar="N",
+        help="bytes a minute that a user may have kept in topic `error`, of messages that can "
+        "never be accepted, and sixteen times as many at once; of what is beyond that only the "
+        "beginning is kept (default: %(default)s)",
     )
     add(
         "--viewers-per-user",
@@ -213,7 +223,10 @@ def check(arguments: argparse.Namespace) -> None:
         raise ConfigError("--view-tail must be 0 or more")
     if not 0 < arguments.append_timeout < math.inf:
         raise ConfigError("--append-timeout must be more than 0 s")
-    for bound in ("devices_per_user", "viewers_per_user", "viewers_per_address"):
+    for bound in (
+        *("devices_per_user", "error_bytes_per_user"),
+        *("viewers_per_user", "viewers_per_address"),
+    ):
         if getattr(arguments, bound) < 1:
             raise ConfigError(f"--{bound.replace('_', '-')} must be 1 or more")
     if arguments.proxy_protocol and not arguments.trusted_proxy:
@@ -290,6 +303,7 @@ def run(arguments: argparse.Namespace) -> int:
         users=arguments.users or DataDirectory(arguments.data).users,
         open_mode=arguments.open,
         devices_per_user=arguments.devices_per_user,
+        error_bytes_per_user=arguments.error_bytes_per_user,
         viewers_per_user=arguments.viewers_per_user,
         viewers_per_address=arguments.viewers_per_address,
         places=arguments.places,

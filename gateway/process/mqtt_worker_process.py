@@ -72,7 +72,9 @@ async def _start(
     admission = (
         Admission.in_memory()
         if settings.open_mode
-        else open_admission(settings.users, store, settings.devices_per_user)
+        else open_admission(
+            settings.users, store, settings.devices_per_user, settings.error_bytes_per_user
+        )
     )
     stack.callback(admission.close)
     guesses = open_guesses(settings.users, store, HttpLimits())
@@ -117,6 +119,7 @@ async def _start(
         producer,
         telemetry,
         loop,
+        error_bytes=admission.error_bytes,
         is_stored=partial(relay.request, "known"),
         look_up=partial(relay.request, "look_up"),
     )
@@ -173,26 +176,35 @@ def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
     """Get retained messages for subscriptions from the gateway that has the views."""
     asking = TaskSet("asking for what is retained")
 
-    async def ask(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
+    async def ask(
+        subscription: Subscription, topic_filters: tuple[str, ...], with_stored: bool
+    ) -> None:
+        answers = True
         for topic_filter in topic_filters:
+            found = []
             try:
-                found = await relay.request("retained", topic_filter)
+                if answers:
+                    found = await relay.request("retained", topic_filter)
             except RelayUnavailable:
-                logger.warning("a new subscriber does not get what is retained")
-                return
+                logger.warning("a new subscriber gets only what is retained at this worker")
+                answers = False
             messages = [
                 Message(topic, payload, _QOS, True, latest_only=True, told=told and tuple(told))
                 for topic, payload, told in found
             ]
-            server.router.retained_delivery.came(subscription, messages, server.time())
+            server.router.retained_delivery.came(
+                subscription, topic_filter, messages, server.time(), with_stored=with_stored
+            )
             server.wake()
 
-    def ask_retained(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
-        asking.start(ask(subscription, topic_filters))
+    def ask_retained(
+        subscription: Subscription, topic_filters: tuple[str, ...], with_stored: bool
+    ) -> None:
+        asking.start(ask(subscription, topic_filters, with_stored))
 
     async def ask_for_resumed(subscriptions: list[Subscription]) -> None:
         for subscription in subscriptions:
-            await ask(subscription, subscription.granted_filters)
+            await ask(subscription, subscription.granted_filters, False)
 
     server.router.watch = relay.watch
     server.router.retained_delivery.ask = ask_retained

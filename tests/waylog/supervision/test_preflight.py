@@ -97,6 +97,7 @@ def test_an_index_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ("gateway --view-tail -1", "--view-tail must be 0 or more"),
         ("gateway --append-timeout 0", "--append-timeout must be more than 0"),
         ("gateway --devices-per-user 0", "--devices-per-user must be 1 or more"),
+        ("gateway --error-bytes-per-user 0", "--error-bytes-per-user must be 1 or more"),
         ("gateway --viewers-per-user 0", "--viewers-per-user must be 1 or more"),
         ("gateway --viewers-per-address 0", "--viewers-per-address must be 1 or more"),
         ("gateway --proxy-protocol", "--proxy-protocol needs --trusted-proxy"),
