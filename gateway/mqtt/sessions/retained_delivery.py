@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription
 
 if TYPE_CHECKING:
     from gateway.mqtt.sessions.router import Router
+    from gateway.mqtt.sessions.session import Session
+
+
+class Questions(Protocol):
+    """Asks the gateway that has the views for the derived retained messages of subscriptions."""
+
+    def ask(self, subscription: Subscription, topic_filters: tuple[str, ...]) -> None: ...
+    def gone(self, session: Session) -> None: ...
+    def back(self, session: Session) -> None: ...
+    def forget(self, subscription: Subscription) -> None: ...
 
 
 class RetainedDelivery:
@@ -18,9 +28,8 @@ class RetainedDelivery:
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        #: On a worker without views: asks the gateway that has them for the derived retained
-        #: messages of a subscription and its filters; the answer goes to `came`.
-        self.ask: Callable[[Subscription, tuple[str, ...]], None] | None = None
+        #: On a worker without views; the answers go to `came`.
+        self.questions: Questions | None = None
 
     def send(self, subscription: Subscription, now: float) -> None:
         """Send a new subscriber the retained messages, as fast as it takes them.
@@ -31,8 +40,26 @@ class RetainedDelivery:
         subscription.awaits_retained = True
         self.add(subscription, self.of(subscription.granted_filters))
         subscription.session.pump(now)
-        if self.ask is not None:
-            self.ask(subscription, subscription.granted_filters)
+        self._ask(subscription, subscription.granted_filters)
+
+    def _ask(self, subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
+        if self.questions is not None:
+            self.questions.ask(subscription, topic_filters)
+
+    def gone(self, session: Session) -> None:
+        """Ask nothing more for a client that has disconnected, until it is back."""
+        if self.questions is not None:
+            self.questions.gone(session)
+
+    def back(self, session: Session) -> None:
+        """Ask for what a client has not been sent yet that has connected again."""
+        if self.questions is not None:
+            self.questions.back(session)
+
+    def forget(self, subscription: Subscription) -> None:
+        """Ask nothing more for a subscription that has ended."""
+        if self.questions is not None:
+            self.questions.forget(subscription)
 
     def add(self, subscription: Subscription, messages: Iterable[Message | None]) -> None:
         """Queue retained messages after those that wait already."""
@@ -48,17 +75,15 @@ class RetainedDelivery:
         """
         subscription.awaits_retained = True
         self.add(subscription, self.of(topic_filters))
-        if self.ask is not None:
-            self.ask(subscription, topic_filters)
+        self._ask(subscription, topic_filters)
 
     def add_derived(self, subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
         """Queue derived messages: the platform published them while the session was not kept."""
         self.add(subscription, self.derived(topic_filters))
-        if self.ask is not None:
-            self.ask(subscription, topic_filters)
+        self._ask(subscription, topic_filters)
 
     def came(self, subscription: Subscription, messages: Iterable[Message], now: float) -> None:
-        """Send the messages that `ask` has asked for, unless the subscription has ended."""
+        """Send the messages that were asked for, unless the subscription has ended."""
         session = subscription.session
         if session.subscriptions.get(subscription.topic_filter) is not subscription:
             return
