@@ -8,9 +8,9 @@ none that is newer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription
@@ -19,6 +19,21 @@ from waylog.observability.telemetry import now_ms
 
 if TYPE_CHECKING:
     from gateway.mqtt.sessions.router import Router
+    from gateway.mqtt.sessions.session import Session
+
+
+class Questions(Protocol):
+    """Asks the gateway that has the views for the derived retained messages of subscriptions.
+
+    `with_stored`: what is stored here in the place of positions waits for the answer.
+    """
+
+    def ask(
+        self, subscription: Subscription, topic_filters: Iterable[str], *, with_stored: bool
+    ) -> None: ...
+    def gone(self, session: Session) -> None: ...
+    def back(self, session: Session) -> None: ...
+    def forget(self, subscription: Subscription) -> None: ...
 
 
 class RetainedDelivery:
@@ -26,10 +41,8 @@ class RetainedDelivery:
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        #: On a worker without views: asks the gateway that has them for the derived retained
-        #: messages of a subscription and its filters, and whether those beside stored ones are
-        #: due, too; the answer for each filter goes to `came`.
-        self.ask: Callable[[Subscription, tuple[str, ...], bool], None] | None = None
+        #: On a worker without views; the answer for each filter goes to `came`.
+        self.questions: Questions | None = None
 
     def send(self, subscription: Subscription, now: float) -> None:
         """Send a new subscriber the retained messages, as fast as it takes them.
@@ -38,6 +51,27 @@ class RetainedDelivery:
         """
         subscription.session.forget_retained(subscription.topic_filter)
         self.begin(subscription, subscription.granted_filters, now)
+
+    def _ask(
+        self, subscription: Subscription, topic_filters: tuple[str, ...], *, with_stored: bool
+    ) -> None:
+        if self.questions is not None:
+            self.questions.ask(subscription, topic_filters, with_stored=with_stored)
+
+    def gone(self, session: Session) -> None:
+        """Ask nothing more for a client that has disconnected, until it is back."""
+        if self.questions is not None:
+            self.questions.gone(session)
+
+    def back(self, session: Session) -> None:
+        """Ask for what a client has not been sent yet that has connected again."""
+        if self.questions is not None:
+            self.questions.back(session)
+
+    def forget(self, subscription: Subscription) -> None:
+        """Ask nothing more for a subscription that has ended."""
+        if self.questions is not None:
+            self.questions.forget(subscription)
 
     def add(self, subscription: Subscription, messages: Iterable[Message | None]) -> None:
         """Queue retained messages after those that wait already."""
@@ -57,14 +91,12 @@ class RetainedDelivery:
         self.add(subscription, self.of(topic_filters))
         if now is not None:
             subscription.session.pump(now)
-        if self.ask is not None:
-            self.ask(subscription, topic_filters, True)
+        self._ask(subscription, topic_filters, with_stored=True)
 
     def add_derived(self, subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
         """Queue derived messages: the platform published them while the session was not kept."""
         self.add(subscription, self._derived(topic_filters, beside_stored=True))
-        if self.ask is not None:
-            self.ask(subscription, topic_filters, False)
+        self._ask(subscription, topic_filters, with_stored=False)
 
     def came(
         self,
@@ -75,7 +107,7 @@ class RetainedDelivery:
         *,
         with_stored: bool = True,
     ) -> None:
-        """Send the messages that `ask` has asked for, unless the subscription has ended.
+        """Send the messages that were asked for, unless the subscription has ended.
 
         Those that are stored here in the place of positions have waited for them `with_stored`.
         """
@@ -92,7 +124,7 @@ class RetainedDelivery:
     def of(self, topic_filters: tuple[str, ...]) -> Iterator[Message | None]:
         """Yield the retained messages that match; None where a search may pause.
 
-        A worker that has to `ask` for positions yields none in their place.
+        A worker that has to ask for positions yields none in their place.
         """
         # The topics are fixed now, but each message is looked up when its turn comes, so that a
         # slow reader gets the current ones.
@@ -102,7 +134,7 @@ class RetainedDelivery:
                     yield None
                 elif not is_position_topic(topic):
                     yield from self._stored(topic)
-                elif self.ask is None:
+                elif self.questions is None:
                     yield from self._newest(topic)
             yield from self._derived((topic_filter,))
 

@@ -199,6 +199,7 @@ class Router(Hub):
         session.will = None  # the client is back before its will delay was over
         session.hold_will(will_bytes(packet.will))
         session.connection = connection
+        self.retained_delivery.back(session)
         session.expiry_interval_s = self._expiry_interval(packet)
         self.session_changed(session)
         if self.neighbours is not None:
@@ -304,6 +305,7 @@ class Router(Hub):
         if session is None or session.connection is not connection:
             return
         session.connection = None
+        self.retained_delivery.gone(session)
         self._shares_changed(session)
         will, connection.will = connection.will, None
         delay = 0
@@ -507,7 +509,8 @@ class Router(Hub):
         self._announce(subscription, False)
 
     def _let_go(self, subscription: Subscription) -> None:
-        """Release the memory that a user is charged for a subscription."""
+        """Release what a subscription that has ended holds, and what its user is charged."""
+        self.retained_delivery.forget(subscription)
         if subscription.size:
             user = subscription.session.identity.user
             self.accounts.subscriptions.give_back(user, subscription.size)

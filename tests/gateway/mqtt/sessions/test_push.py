@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -9,6 +11,7 @@ from gateway.mqtt.packets.packets import PacketType
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.sessions.push import MqttAddressChannel, own_card
 from gateway.mqtt.sessions.router import Router
+from gateway.mqtt.sessions.session import Session
 from gateway.users.cards import card, location
 from tests.gateway.mqtt.in_memory import (
     Addresses,
@@ -165,6 +168,23 @@ def test_a_position_ahead_of_the_clock_hides_none_either() -> None:
     assert [msgspec.json.decode(item.payload)["tst"] for item in received] == [1761994805]
 
 
+class Asked:
+    """Keeps the questions of a worker without views; the test answers them."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Subscription, tuple[str, ...]]] = []
+
+    def ask(
+        self, subscription: Subscription, topic_filters: Iterable[str], *, with_stored: bool
+    ) -> None:
+        assert with_stored
+        self.asked.append((subscription, tuple(topic_filters)))
+
+    def gone(self, session: Session) -> None: ...
+    def back(self, session: Session) -> None: ...
+    def forget(self, subscription: Subscription) -> None: ...
+
+
 @pytest.mark.parametrize("own", [*NO_POSITIONS, OWN])
 def test_a_worker_without_views_asks_before_it_delivers_in_the_place_of_a_position(
     own: bytes,
@@ -177,23 +197,13 @@ def test_a_worker_without_views_asks_before_it_delivers_in_the_place_of_a_positi
         ([], [own]),
     ):
         router = new_router()
-        asked: list[tuple[Subscription, tuple[str, ...]]] = []
-
-        def ask(
-            subscription: Subscription,
-            filters: tuple[str, ...],
-            with_stored: bool,
-            asked: list[tuple[Subscription, tuple[str, ...]]] = asked,
-        ) -> None:
-            assert with_stored
-            asked.append((subscription, filters))
-
-        router.retained_delivery.ask = ask
+        questions = Asked()
+        router.retained_delivery.questions = questions
         router.publish(Message(PHONE, own, 1, True), None, 0.0)
         wire = Wire(router)
         wire.connect(identity=User("alice"))
         assert not messages(wire.subscribe("owntracks/+/+"))
-        ((subscription, (topic_filter,)),) = asked
+        ((subscription, (topic_filter,)),) = questions.asked
         router.retained_delivery.came(subscription, topic_filter, answer, 0.0)
         assert [each.payload for each in messages(wire.received())] == expected
 
