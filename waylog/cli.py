@@ -26,6 +26,7 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 #: Imported by name, as the commands are: they stand above this module.
+_CLIENT_PROPERTIES = "waylog.kafka.connection.properties"
 _CLIENTS_SECURITY = "waylog.kafka.connection.security"
 
 
@@ -269,6 +270,8 @@ def _run(command: Command | None, words: Sequence[str]) -> int:
     if command.module.startswith("spark."):
         os.environ.setdefault(*ARROW_MEMORY_POOL)
     try:
+        if hasattr(arguments, "bootstrap_servers"):
+            importlib.import_module(_CLIENT_PROPERTIES).choose_bootstrap_servers(arguments)
         if hasattr(arguments, "bootstrap_servers") and os.environ.get("WAYLOG_KAFKA_CONFIG"):
             # Each client of the command would meet the mistake, and not each would end by it.
             importlib.import_module(_CLIENTS_SECURITY).check_configured_security()
