@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import math
 import os
@@ -272,9 +271,8 @@ def _check_machine(arguments: argparse.Namespace, settings: GatewaySettings) -> 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped. Return 0, or 1 when the log can never be appended to again."""
-    import uvloop
-
     from gateway.process.gateway_process import GatewaySettings, serve
+    from gateway.process.lifecycle import run_service
     from gateway.process.mqtt_worker_process import serve_mqtt_worker
 
     check(arguments)
@@ -314,10 +312,9 @@ def run(arguments: argparse.Namespace) -> int:
             *(settings.users, settings.users),
         )
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            if arguments.edge is not None:
-                return runner.run(serve_mqtt_worker(settings, arguments.edge))
-            return runner.run(serve(settings))
+        if arguments.edge is not None:
+            return run_service(serve_mqtt_worker(settings, arguments.edge))
+        return run_service(serve(settings))
     except sqlite3.Error as error:
         raise CommandError(f"{settings.users} is not a database of users: {error}") from error
     except OSError as error:
