@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -269,6 +270,29 @@ def _check_machine(arguments: argparse.Namespace, settings: GatewaySettings) -> 
         listening.check("--mqtts", settings.mqtt_options.tls, shared=settings.share_ports)
 
 
+def _say_what_is_missing(arguments: argparse.Namespace) -> None:
+    """Log what the options name and what may come later, or may be meant so."""
+    for option, url in (("--places", arguments.places), ("--history", arguments.history)):
+        if url is not None and "://" not in url and not Path(url).exists():
+            logger.warning(
+                "%s %s: there is no such folder yet; it is read when it is there", *(option, url)
+            )
+    if arguments.edge is not None and not arguments.edge.exists():
+        logger.warning(
+            "--edge %s: there is no such socket yet; waiting for the gateway whose --relay it is",
+            arguments.edge,
+        )
+    if arguments.mqtts and arguments.tls_certificate:
+        from gateway.mqtt.listening.certificates import certificate_trouble
+
+        trouble = certificate_trouble(arguments.tls_certificate, datetime.now(UTC))
+        if trouble is not None:
+            logger.warning(
+                "--tls-certificate %s: %s; clients that check it do not connect",
+                *(arguments.tls_certificate, trouble),
+            )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped. Return 0, or 1 when the log can never be appended to again."""
     from gateway.process.gateway_process import GatewaySettings, serve
@@ -305,6 +329,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     _check_machine(arguments, settings)
     configure_logging()
+    _say_what_is_missing(arguments)
     if not settings.open_mode and not settings.users.is_file():
         logger.warning(
             "there is no database of users %s; a new one is made. Nobody can sign in before "
