@@ -85,7 +85,8 @@ def check_configured_properties() -> None:
     # Ours name what is expected; librdkafka may support what our own connections do not.
     check_configured_security()
     try:
-        AdminClient({"bootstrap.servers": "", **properties})
+        # It would warn that it has no brokers.
+        AdminClient({"bootstrap.servers": "", "log_level": 2, **properties})
     except KafkaException as error:
         raise ConfigError(f"{os.environ.get(ENVIRONMENT)}: {error_text(error)}") from None
 
