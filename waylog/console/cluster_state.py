@@ -50,12 +50,19 @@ class ClusterState:
         self._error: Exception | None = None
         self._refusal: CommandError | None = None
         self._deadline = 0.0
+        self._is_over = False
 
     def learn(self, timeout_s: float) -> None:
         """Ask, and return when all is known or after `timeout_s`; later if nobody answers by then.
 
         Raises CommandError if nothing could be learnt.
         """
+        try:
+            self._learn(timeout_s)
+        finally:
+            self._is_over = True
+
+    def _learn(self, timeout_s: float) -> None:
         began = time.monotonic()
         self._deadline = began + max(timeout_s, _LATE_S)
         for broker in addresses(self._arguments.bootstrap_servers):
@@ -96,7 +103,18 @@ class ClusterState:
 
     def _beside(self, work: Callable[..., None], *arguments: Any) -> None:
         # The command ends without waiting for threads that hang.
-        threading.Thread(target=work, args=arguments, daemon=True).start()
+        threading.Thread(target=self._attempt, args=(work, *arguments), daemon=True).start()
+
+    def _attempt(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Do a thread's work. Whatever it meets is an outcome, told as one line if need be.
+
+        A thread that outlives the command meets errors of the interpreter that ends: asyncio can
+        start no thread any more to look up a name (RuntimeError).
+        """
+        try:
+            work(*arguments)
+        except Exception as error:
+            self._error = error
 
     def _learnt(self, part: str, value: object) -> None:
         with self._changed:
@@ -112,11 +130,9 @@ class ClusterState:
             with self._changed:
                 self._refusal = error
                 self._changed.notify_all()
-        except Exception as error:
-            self._error = error
 
     def _ask(self, broker: Broker) -> None:
-        while time.monotonic() < self._deadline and (self.cluster is None or self.unknown):
+        while self._is_needed():
             try:
                 with self._admin(broker) as admin:
                     self._learnt("cluster", admin.members())
@@ -126,6 +142,11 @@ class ClusterState:
                 self._error = error
             time.sleep(_PAUSE_S)
 
+    def _is_needed(self) -> bool:
+        if self._is_over or time.monotonic() >= self._deadline:
+            return False
+        return self.cluster is None or bool(self.unknown)
+
     def _probe(self, node: int, broker: Broker) -> None:
         answers = False
         try:
@@ -134,9 +155,10 @@ class ClusterState:
                 answers = True
         except FAILURES:
             pass
-        with self._changed:
-            self.answers[node] = answers
-            self._changed.notify_all()
+        finally:
+            with self._changed:
+                self.answers[node] = answers
+                self._changed.notify_all()
 
     def _admin(self, broker: Broker) -> AbstractContextManager[ClusterAdmin]:
         return cluster_admin(
