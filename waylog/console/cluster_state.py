@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -52,19 +52,20 @@ class ClusterState:
         self._deadline = 0.0
         self._is_over = False
 
-    def learn(self, timeout_s: float) -> None:
+    def learn(self, timeout_s: float, *, late_s: float = _LATE_S) -> None:
         """Ask, and return when all is known or after `timeout_s`; later if nobody answers by then.
 
+        `late_s`: how long the first answer may take as long as no reason for its absence is known.
         Raises CommandError if nothing could be learnt.
         """
         try:
-            self._learn(timeout_s)
+            self._learn(timeout_s, late_s)
         finally:
             self._is_over = True
 
-    def _learn(self, timeout_s: float) -> None:
+    def _learn(self, timeout_s: float, late_s: float) -> None:
         began = time.monotonic()
-        self._deadline = began + max(timeout_s, _LATE_S)
+        self._deadline = began + max(timeout_s, late_s)
         for broker in addresses(self._arguments.bootstrap_servers):
             self._beside(self._ask, broker)
         # This check gives the best reason why no broker answers.
@@ -87,6 +88,11 @@ class ClusterState:
             self._wait(lambda: self._is_complete(len(brokers)))
             for node in brokers:
                 self.answers.setdefault(node, False)
+
+    @property
+    def silent(self) -> set[int]:
+        """The brokers that the metadata names and that have not answered."""
+        return {node for node, answers in self.answers.items() if not answers}
 
     @property
     def unknown(self) -> list[str]:
@@ -136,8 +142,9 @@ class ClusterState:
             try:
                 with self._admin(broker) as admin:
                     self._learnt("cluster", admin.members())
-                    self._learnt("quorum", _quorum(admin))
                     self._learnt("partitions", admin.partitions())
+                    # Last, since no answer comes where no majority of the controllers is left.
+                    self._learnt("quorum", _quorum(admin))
             except FAILURES as error:
                 self._error = error
             time.sleep(_PAUSE_S)
@@ -164,6 +171,19 @@ class ClusterState:
         return cluster_admin(
             self._arguments, brokers=[broker], connect_s=_CONNECT_S, request_s=_REQUEST_S
         )
+
+
+def effective(state: PartitionState, silent: Collection[int]) -> PartitionState:
+    """Return a partition without the brokers that do not answer as leader or in sync.
+
+    The metadata may name them for some seconds, and for ever where no majority of the controllers
+    is left to take them out.
+    """
+    return PartitionState(
+        -1 if state.leader in silent else state.leader,
+        state.replicas,
+        [each for each in state.in_sync if each not in silent],
+    )
 
 
 def _quorum(admin: ClusterAdmin) -> Quorum | None:

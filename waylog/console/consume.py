@@ -12,12 +12,12 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.config import ConfigError
+from waylog.console.answers import Silence, find_offset
 from waylog.console.common import (
     WHERE_HELP,
     add_bootstrap,
     connect,
     count,
-    find_offset,
     open_consumer,
     partitions_of,
 )
@@ -175,8 +175,8 @@ def _assign(consumer: Consumer, arguments: argparse.Namespace) -> dict[int, int]
     assignment = []
     ends = {}
     for number in partitions:
-        start = find_offset(consumer, topic, number, arguments.start or "end")
-        end = find_offset(consumer, topic, number, arguments.until or "end")
+        start = find_offset(arguments, consumer, topic, number, arguments.start or "end")
+        end = find_offset(arguments, consumer, topic, number, arguments.until or "end")
         if start < end:
             ends[number] = end
         if start < end or not arguments.until:
@@ -195,8 +195,14 @@ def _print_records(
     printed = 0
     opened = opener(arguments.bootstrap_servers) or list
     until = dict(ends or {})
+    silence = Silence(arguments)
     while ends is None or ends:
         messages = next_messages(consumer, 500, 0.2)
+        if messages:
+            silence.ended()
+        elif ends or not consumer.assignment():
+            # Without `ends` it is usual that nothing comes.
+            silence.check(brokers_matter=bool(ends))
         for message in opened(messages):
             if message.error() is not None:
                 raise KafkaException(message.error())

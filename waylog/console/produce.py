@@ -11,6 +11,8 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
+from waylog.console.answers import find_lack
+from waylog.console.cluster_admin import LATE_S
 from waylog.console.common import add_bootstrap, connect, pairs, parse_time, partitions_of, security
 from waylog.console.formats import add_formats, encoder
 from waylog.kafka.clients import producer_config
@@ -107,11 +109,26 @@ def run(arguments: argparse.Namespace) -> int:
             _produce(producer, arguments.topic, record, on_delivery)
             count += 1
     finally:
-        producer.flush()
+        lack = _flush(producer, arguments)
         print(f"{count - len(failures)} of {count} records acknowledged", file=sys.stderr)
-    if failures:
-        print(f"waylog produce: {failures[0]}", file=sys.stderr)
-    return EXIT_FAILED if failures else EXIT_DONE
+    if lack or failures:
+        print(f"waylog produce: {lack or failures[0]}", file=sys.stderr)
+    return EXIT_FAILED if lack or failures else EXIT_DONE
+
+
+def _flush(producer: Producer, arguments: argparse.Namespace) -> str:
+    """Wait for all acknowledgements; return what the cluster lacks if none come any more."""
+    left = len(producer)
+    while left:
+        before, left = left, producer.flush(LATE_S)
+        if left < before:
+            continue
+        lack = find_lack(arguments, (arguments.topic,)).text(writes=True)
+        if lack:
+            producer.purge()
+            producer.flush(1)  # now each record has its error
+            return lack
+    return ""
 
 
 def _produce(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -148,6 +149,7 @@ def ensure_topics(
     replication_factor: int = -1,
     timeout_s: float = 60.0,
     security: Mapping[str, str] | None = None,
+    result_of: Callable[[Future[None]], object] = Future.result,
 ) -> list[str]:
     """Create those of `topics` that are missing; return the names of those that were created.
 
@@ -155,7 +157,8 @@ def ensure_topics(
 
     Waits until the log can be reached. Raises LogUnreachable after `timeout_s`, KafkaException
     if the log refuses. `replication_factor` -1 is the broker's default; `security` has the
-    properties with which a client logs in.
+    properties with which a client logs in. `result_of` waits for the result of a creation, and may
+    raise what it likes if that is late.
     """
     admin = AdminClient(client_config(bootstrap_servers, "waylog-topics") | dict(security or {}))
     deadline = time.monotonic() + timeout_s
@@ -188,7 +191,7 @@ def ensure_topics(
     )
     for name, future in results.items():
         try:
-            future.result()
+            result_of(future)
             created.append(name)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
