@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.config import ConfigError
@@ -35,6 +35,8 @@ _FIRST: Final = {
     "end": "latest",
     "latest": "latest",
 }
+
+_NO_GROUP_RIGHT: Final = KafkaError.GROUP_AUTHORIZATION_FAILED
 
 _EXAMPLES: Final = """examples:
   waylog consume location                             what comes from now on
@@ -113,6 +115,11 @@ def run(arguments: argparse.Namespace) -> int:
             ends = _assign(consumer, arguments)
         _print_records(consumer, arguments, ends, line)
     except KafkaException as error:
+        if error.args[0].code() == _NO_GROUP_RIGHT:
+            raise CommandError(
+                f"this user may not be a member of group {arguments.group}: the right READ on the "
+                "group is missing"
+            ) from None
         raise CommandError(error_text(error)) from None
     except KeyboardInterrupt:
         pass  # the usual way to end it
@@ -204,8 +211,11 @@ def _print_records(
             # Without `ends` it is usual that nothing comes.
             silence.check(brokers_matter=bool(ends))
         for message in opened(messages):
-            if message.error() is not None:
-                raise KafkaException(message.error())
+            if (error := message.error()) is not None:
+                if arguments.group is None and error.code() == _NO_GROUP_RIGHT:
+                    # librdkafka looks for the coordinator of a group even if it needs none.
+                    continue
+                raise KafkaException(error)
             if arguments.until and _offset(message) >= until.get(_partition(message), 0):
                 continue
             sys.stdout.buffer.write(line(message))
