@@ -151,6 +151,14 @@ class Network:
         """The security settings of the first listener."""
         return self.listeners[self._configs[0].name].security
 
+    def certificate_problem(self) -> str | None:
+        """Return which listeners' certificates are not valid now, None if all are."""
+        return self._secrets.problem()
+
+    def certificate_expiries(self) -> dict[str, float]:
+        """Return when the certificates of each listener expire, in seconds since 1970."""
+        return self._secrets.expiries()
+
     async def close(self) -> None:
         """Close all listeners and their connections."""
         await self._secrets.close()
