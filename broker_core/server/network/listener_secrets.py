@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -28,7 +28,13 @@ _ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 compared with,
 class ListenerSecrets:
     """Secrets by listener name. Raises ConfigError for what cannot be read at the start."""
 
-    def __init__(self, listeners: Iterable[ListenerConfig], check_interval_ms: int) -> None:
+    def __init__(
+        self,
+        listeners: Iterable[ListenerConfig],
+        check_interval_ms: int,
+        host_of: Callable[[ListenerConfig], str],
+    ) -> None:
+        """`host_of` returns where others are told to connect to a listener."""
         self._check_interval_s = check_interval_ms / 1000
         self._contexts: dict[str, ReloadableContext] = {}
         self._validators: dict[str, TokenValidator] = {}
@@ -38,7 +44,7 @@ class ListenerSecrets:
         for each in listeners:
             if each.protocol.uses_tls:
                 self._contexts[each.name] = _context(each)
-                host = (each.advertised or each.endpoint).host
+                host = host_of(each)
                 is_verified = each.properties.get("ssl.endpoint.identification.algorithm", "https")
                 self._hosts[each.name] = host if is_verified and host not in _ANY_HOST else ""
             if OAUTHBEARER in each.sasl_mechanisms:
@@ -131,8 +137,8 @@ class ListenerSecrets:
         shown, host = self._contexts[name].certificates, self._hosts[name]
         if shown is not None and host and not shown.names(host):
             logger.warning(
-                "listener %s: %s: the certificate is not for %s, where clients are told to "
-                "connect (advertised.listeners), but for %s",
+                "listener %s: %s: the certificate is not for %s, where others are told to "
+                "connect, but for %s",
                 name,
                 shown.source,
                 host,

@@ -23,6 +23,7 @@ from broker_core.server.runtime import Broker
 from tests.broker_core.security.tokens import TokenMint, first_message
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import RawClient
+from tests.ports import reserved_ports
 from waylog.config import Endpoint
 
 Start = Callable[..., Awaitable[Broker]]
@@ -156,8 +157,30 @@ async def test_a_certificate_for_another_host_is_warned_of(
     other = certificates.make("kafka9.example", "*.log.example", common_name="other")
     await start_with(start, other)
     (warned,) = (each for each in caplog.messages if "the certificate is not for" in each)
-    assert "not for 127.0.0.1, where clients are told to connect (advertised.listeners)" in warned
+    assert "not for 127.0.0.1, where others are told to connect, " in warned
     assert warned.endswith("but for *.log.example, kafka9.example")
+
+
+async def test_a_controllers_certificate_is_for_the_address_of_the_voter(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificates = Certificates(tmp_path / "certificates")
+    clients, controllers = reserved_ports(2)
+    broker = await start(
+        node_id="1",
+        process_roles="broker,controller",
+        listeners=f"SSL://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controllers}",
+        listener_security_protocol_map="SSL:SSL,CONTROLLER:SSL",
+        controller_listener_names="CONTROLLER",
+        controller_quorum_voters=f"1@127.0.0.1:{controllers}",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(certificates.broker),
+        ssl_truststore_type="PEM",
+        ssl_truststore_location=str(certificates.authority),
+    )
+    assert not [each for each in caplog.messages if "the certificate is not for" in each]
+    expiries = [each.certificate_expiries() for each in broker.networks]
+    assert [list(each) for each in expiries] == [["SSL"], ["CONTROLLER"]]
 
 
 async def test_a_certificate_that_clients_refuse_is_said_to_be_the_listeners_once(
