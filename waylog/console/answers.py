@@ -237,6 +237,11 @@ def offset_at(
     return found
 
 
+def is_offset(where: str) -> bool:
+    """Return whether a text as in `WHERE_HELP` is an offset; longer numbers are times."""
+    return where.isdigit() and len(where) <= _OFFSET_DIGITS_MAX
+
+
 def find_offset(
     arguments: argparse.Namespace, consumer: Consumer, topic: str, partition: int, where: str
 ) -> int:
@@ -248,7 +253,7 @@ def find_offset(
         return high
     if where.startswith("-") and where[1:].isdigit():
         return max(low, high - int(where[1:]))
-    if where.isdigit() and len(where) <= _OFFSET_DIGITS_MAX:
+    if is_offset(where):
         return min(max(int(where), low), high)
     found = offset_at(arguments, consumer, topic, partition, parse_time(where))
     return found if found >= 0 else high

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.config import ConfigError
-from waylog.console.answers import Silence, find_offset
+from waylog.console.answers import Silence, find_offset, is_offset, watermarks
 from waylog.console.common import (
     WHERE_HELP,
     add_bootstrap,
@@ -120,7 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
                 f"this user may not be a member of group {arguments.group}: the right READ on the "
                 "group is missing"
             ) from None
-        raise CommandError(error_text(error)) from None
+        where = error.where if isinstance(error, _Unreadable) else ""
+        raise CommandError(f"{where}{error_text(error)}") from None
     except KeyboardInterrupt:
         pass  # the usual way to end it
     finally:
@@ -181,6 +182,8 @@ def _assign(consumer: Consumer, arguments: argparse.Namespace) -> dict[int, int]
         raise CommandError(f"topic {topic} has no partition {min(unknown)}")
     assignment = []
     ends = {}
+    if arguments.start and is_offset(arguments.start):
+        _check_range(consumer, arguments, partitions)
     for number in partitions:
         start = find_offset(arguments, consumer, topic, number, arguments.start or "end")
         end = find_offset(arguments, consumer, topic, number, arguments.until or "end")
@@ -190,6 +193,21 @@ def _assign(consumer: Consumer, arguments: argparse.Namespace) -> dict[int, int]
             assignment.append(TopicPartition(topic, number, start))
     consumer.assign(assignment)
     return ends if arguments.exit or arguments.until else None
+
+
+def _check_range(
+    consumer: Consumer, arguments: argparse.Namespace, partitions: Sequence[int]
+) -> None:
+    """Raise CommandError if the offset of --from is beyond the end of each partition."""
+    ends = {
+        number: watermarks(arguments, consumer, arguments.topic, number)[1] for number in partitions
+    }
+    if all(int(arguments.start) > end for end in ends.values()):
+        number, end = max(ends.items(), key=lambda item: item[1])
+        raise CommandError(
+            f"--from {arguments.start} is out of range: {arguments.topic}:{number} ends at offset "
+            f"{end}"
+        )
 
 
 def _print_records(
@@ -215,7 +233,7 @@ def _print_records(
                 if arguments.group is None and error.code() == _NO_GROUP_RIGHT:
                     # librdkafka looks for the coordinator of a group even if it needs none.
                     continue
-                raise KafkaException(error)
+                raise _Unreadable(_where(message), error)
             if arguments.until and _offset(message) >= until.get(_partition(message), 0):
                 continue
             sys.stdout.buffer.write(line(message))
@@ -234,6 +252,22 @@ def _print_records(
             for position in consumer.position(positions):
                 if position.offset >= ends[position.partition]:
                     del ends[position.partition]
+
+
+class _Unreadable(KafkaException):
+    """The error that came instead of a record, and the record's place as far as it is known."""
+
+    def __init__(self, where: str, error: KafkaError) -> None:
+        super().__init__(error)
+        self.where = where
+
+
+def _where(message: Message) -> str:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    if topic is None or partition is None or partition < 0:
+        return ""
+    at = f" at offset {offset}" if offset is not None and offset >= 0 else ""
+    return f"{topic}:{partition}{at}: "
 
 
 def _offset(message: Message) -> int:

@@ -119,7 +119,15 @@ def _list(admin: AdminClient, arguments: argparse.Namespace) -> None:
         # No client library can ask for the number of members yet.
         rows.append({"group": name, "type": "share", "state": state, "members": None})
     rows.sort(key=lambda row: row["group"])
-    print_rows(rows, as_json=arguments.json)
+    if rows or arguments.json:
+        print_rows(rows, as_json=arguments.json)
+    else:
+        print(
+            "nothing to show; groups on which this user has no right DESCRIBE are left out",
+            file=sys.stderr,
+        )
+    if found.errors:
+        raise CommandError(f"not all groups are known: {error_text(found.errors[0])}")
 
 
 def _committed(admin: AdminClient, arguments: argparse.Namespace, group: str) -> dict[_Place, int]:

@@ -88,3 +88,13 @@ def test_a_member_of_a_group_is_told_which_right_is_missing(anna: UserTerminal) 
         "waylog consume: this user may not be a member of group readers: the right READ on the "
         "group is missing\n"
     )
+
+
+def test_a_list_of_groups_says_which_ones_it_leaves_out(
+    anna: UserTerminal, root: UserTerminal
+) -> None:
+    assert [row["group"] for row in root.rows("groups", "list")] == ["readers"]
+    assert anna.run("groups", "list") == (
+        "nothing to show; groups on which this user has no right DESCRIBE are left out\n"
+    )
+    assert anna.run("groups", "list", "--json") == ""
