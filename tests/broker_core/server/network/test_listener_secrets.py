@@ -19,6 +19,7 @@ import pytest
 from cryptography import x509
 
 from broker_core.protocol.definitions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from broker_core.server.network import listener_secrets
 from broker_core.server.runtime import Broker
 from tests.broker_core.security.tokens import TokenMint, first_message
 from tests.broker_core.server.certificates import Certificates
@@ -148,6 +149,24 @@ async def test_a_certificate_that_is_not_valid_is_warned_of_and_named_by_the_hea
         return " 200 " in (await health_of(broker)).splitlines()[0]
 
     await until(is_well)
+
+
+async def test_a_certificate_that_stays_expired_is_warned_of_again(
+    start: Start,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener_secrets, "_WARN_AGAIN_S", 0.1)
+    last = datetime.now(UTC) - timedelta(days=1)
+    certificates = Certificates(tmp_path / "certificates")
+    valid = (last - timedelta(days=9), last)
+    await start_with(start, certificates.make("127.0.0.1", common_name="old", valid=valid))
+
+    async def is_said_again() -> bool:
+        return len([each for each in caplog.messages if "has expired on" in each]) >= 3
+
+    await until(is_said_again)
 
 
 async def test_a_certificate_for_another_host_is_warned_of(
