@@ -27,7 +27,7 @@ T = TypeVar("T")
 #: Seconds for finding out what is missing.
 _LEARN_S: Final = 3.0
 _PLACES_MAX: Final = 3
-#: As often is an answer late before a broker that does not answer is a reason to give up.
+#: So often is an answer late before a missing broker or leader is a reason to give up.
 _CERTAIN: Final = 2
 #: The digits an offset may have: thirteen are a time in milliseconds, and an offset that large
 #: would take centuries to reach.
@@ -63,9 +63,16 @@ class Lack(NamedTuple):
     unreachable: str = ""
 
     @property
-    def is_fatal(self) -> bool:
-        """True if waiting does not help before somebody starts a broker."""
-        return bool(self.unreachable or self.leaderless) or not self.has_controller
+    def is_lasting(self) -> bool:
+        """True if waiting does not help before somebody starts a broker.
+
+        Where controllers are left, others soon stand in for a broker that does not answer.
+        """
+        return bool(self.unreachable) or not self.has_controller
+
+    def ends_wait(self, late: int) -> bool:
+        """Return whether to give up when an answer, or a record, has been late so often."""
+        return self.is_lasting or (late >= _CERTAIN and bool(self.silent or self.leaderless))
 
     def text(self, *, writes: bool = False) -> str:
         """Return it as one line, empty if nothing is missing.
@@ -75,7 +82,9 @@ class Lack(NamedTuple):
         if self.unreachable:
             return self.unreachable
         parts = []
-        dead = sorted(self.silent | self.gone if self.is_fatal or writes else self.silent)
+        dead = sorted(
+            self.silent | self.gone if self.is_lasting or self.leaderless or writes else self.silent
+        )
         if dead:
             word, verb = ("broker", "does") if len(dead) == 1 else ("brokers", "do")
             parts.append(f"{word} {', '.join(map(str, dead))} {verb} not answer")
@@ -174,12 +183,9 @@ def _code(error: KafkaException) -> int:
 
 
 def _raise_lack(arguments: argparse.Namespace, topics: Collection[str] | None, late: int) -> None:
-    """Raise CommandError for what is missing; `late`: how often an answer has been late by now.
-
-    Others soon stand in for one broker that does not answer, so that one is given a second try.
-    """
+    """Raise CommandError for what is missing; `late`: how often an answer has been late by now."""
     lack = find_lack(arguments, topics)
-    if lack.is_fatal or (late >= _CERTAIN and lack.silent):
+    if lack.ends_wait(late):
         raise CommandError(lack.text())
 
 
@@ -189,11 +195,13 @@ class Silence:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._wait_s = LATE_S
+        self._late = 0
         self._since = time.monotonic()
 
     def ended(self) -> None:
         """Note that something has come."""
         self._wait_s = LATE_S
+        self._late = 0
         self._since = time.monotonic()
 
     def check(self, *, brokers_matter: bool) -> None:
@@ -204,9 +212,11 @@ class Silence:
         if time.monotonic() - self._since < self._wait_s:
             return
         lack = find_lack(self._arguments, (self._arguments.topic,))
-        if lack.is_fatal or (brokers_matter and lack.silent):
+        self._late += 1
+        may_pass = lack.leaderless or (brokers_matter and lack.silent)
+        if lack.is_lasting or (may_pass and self._late >= _CERTAIN):
             raise CommandError(lack.text())
-        self._wait_s *= 2
+        self._wait_s = LATE_S * 2 ** (self._late - 1)
         self._since = time.monotonic()
 
 

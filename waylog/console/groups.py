@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from waylog.cli import EXIT_DONE, CommandError
-from waylog.console.answers import find_offset, result_of, watermarks
+from waylog.console.answers import answer_to, find_offset, result_of, watermarks
 from waylog.console.cluster_admin import REQUEST_S
 from waylog.console.common import (
     WHERE_HELP,
@@ -99,8 +99,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    found = result_of(arguments, admin.list_consumer_groups(request_timeout=REQUEST_S))
-    types = {group.group_id: group.type for group in found.valid}
+    def ask(seconds: float) -> dict[str, Any]:
+        # Asked anew each time: librdkafka goes on asking a broker that has died meanwhile.
+        client = connect(arguments)
+        found = client.list_consumer_groups(request_timeout=seconds).result()
+        if found.errors:
+            error = found.errors[0]
+            raise error if isinstance(error, KafkaException) else KafkaException(error)
+        return {group.group_id: group.type for group in found.valid}
+
+    types = answer_to(arguments, ask)
     described = (
         admin.describe_consumer_groups(list(types), request_timeout=REQUEST_S) if types else {}
     )
@@ -126,8 +134,6 @@ def _list(admin: AdminClient, arguments: argparse.Namespace) -> None:
             "nothing to show; groups on which this user has no right DESCRIBE are left out",
             file=sys.stderr,
         )
-    if found.errors:
-        raise CommandError(f"not all groups are known: {error_text(found.errors[0])}")
 
 
 def _committed(admin: AdminClient, arguments: argparse.Namespace, group: str) -> dict[_Place, int]:

@@ -89,12 +89,12 @@ def run(arguments: argparse.Namespace) -> int:
     partitions = partitions_of(connect(arguments), arguments.topic)
     if arguments.partition >= 0 and arguments.partition not in partitions:
         raise CommandError(f"topic {arguments.topic} has no partition {arguments.partition}")
-    failures: list[str] = []
+    failures: list[KafkaError] = []
     count = 0
 
     def on_delivery(error: KafkaError | None, _message: Message) -> None:
         if error is not None:
-            failures.append(error.str())
+            failures.append(error)
 
     options = producer_config(
         arguments.bootstrap_servers,
@@ -111,23 +111,31 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         lack = _flush(producer, arguments)
         print(f"{count - len(failures)} of {count} records acknowledged", file=sys.stderr)
-    if lack or failures:
-        print(f"waylog produce: {lack or failures[0]}", file=sys.stderr)
-    return EXIT_FAILED if lack or failures else EXIT_DONE
+    if failures and not lack:
+        lack = failures[0].str()
+        if failures[0].code() == KafkaError._MSG_TIMED_OUT:
+            # Too few replicas in sync, for one thing, are no error before time is up.
+            missing = find_lack(arguments, (arguments.topic,)).text(writes=True)
+            lack += f": {missing}" if missing else ""
+    if lack:
+        print(f"waylog produce: {lack}", file=sys.stderr)
+    return EXIT_FAILED if lack else EXIT_DONE
 
 
 def _flush(producer: Producer, arguments: argparse.Namespace) -> str:
     """Wait for all acknowledgements; return what the cluster lacks if none come any more."""
-    left = len(producer)
+    left, late = len(producer), 0
     while left:
         before, left = left, producer.flush(LATE_S)
         if left < before:
+            late = 0
             continue
-        lack = find_lack(arguments, (arguments.topic,)).text(writes=True)
-        if lack:
+        late += 1
+        lack = find_lack(arguments, (arguments.topic,))
+        if lack.ends_wait(late):
             producer.purge()
             producer.flush(1)  # now each record has its error
-            return lack
+            return lack.text(writes=True)
     return ""
 
 
