@@ -1,7 +1,7 @@
 """The keys that a coordinator serves: those whose partition of its topic this broker leads.
 
 When this broker becomes leader of a partition, its records are loaded first; when it stops leading,
-they are unloaded. A standalone broker serves all keys.
+they are unloaded.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class CoordinatorShards:
     async def _wait_and_run(self, partition: Partition) -> None:
         while True:
             try:
-                partition.check_can_commit()
+                partition.check_in_sync()
                 break
             except errors.BrokerError:
                 await asyncio.sleep(_PAUSE_S)

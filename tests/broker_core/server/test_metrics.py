@@ -14,6 +14,7 @@ from broker_core.protocol.definitions import FETCH, OFFSET_COMMIT, PRODUCE
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.topics import create_topic, start_coordinators
 from tests.late_client import TURNS, check_disconnected
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -54,7 +55,7 @@ async def values(broker: Broker) -> dict[tuple[str, ...], float]:
 
 
 async def test_what_goes_in_and_out_is_counted_by_topic(broker: Broker, connect: Connect) -> None:
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client = await connect(broker)
     batch = bytes(build_batch([(1, None, b"one", ()), (1, None, b"two", ())]))
     await client.call(PRODUCE, 8, produce_body("t", batch))
@@ -73,7 +74,7 @@ async def test_what_goes_in_and_out_is_counted_by_topic(broker: Broker, connect:
 async def test_a_request_that_waits_has_its_time_elsewhere(
     broker: Broker, connect: Connect
 ) -> None:
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client = await connect(broker)
     await client.call(FETCH, 11, fetch_body("t", 0, max_wait_ms=200))
     found = await values(broker)
@@ -89,7 +90,8 @@ async def test_a_request_that_waits_has_its_time_elsewhere(
 
 
 async def test_the_lag_of_a_group_is_known(broker: Broker, connect: Connect) -> None:
-    broker.create_topic("t", 1, {})
+    await start_coordinators(broker)
+    create_topic(broker, "t", 1, {})
     client = await connect(broker)
     batch = bytes(build_batch([(1, None, b"x", ())] * 5))
     await client.call(PRODUCE, 8, produce_body("t", batch))
@@ -142,7 +144,7 @@ async def test_without_a_listener_nothing_is_counted(start: Start) -> None:
 async def test_whoever_reads_the_counts_shows_the_token(broker: Broker) -> None:
     file = broker.config.log_dir / "metrics.token"
     assert file.stat().st_mode & 0o077 == 0
-    assert (await get(broker, asked(broker, "/"))).split(" ")[1] == "404"
+    assert (await get(broker, asked(broker, "/"))).split(" ")[1] == "200"
     # A browser sends this after it has asked its user for a name and a password.
     basic = base64.b64encode(f"anybody:{file.read_text().strip()}".encode()).decode()
     request = f"GET /metrics HTTP/1.1\r\nAuthorization: Basic {basic}\r\n\r\n"

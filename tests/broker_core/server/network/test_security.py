@@ -27,6 +27,7 @@ from broker_core.security.scram import BY_NAME, credential_from_password
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import RawClient
+from tests.broker_core.server.topics import create_topic
 from waylog.config import Endpoint
 
 Start = Callable[..., Awaitable[Broker]]
@@ -59,7 +60,7 @@ async def broker(start: Start, certificates: Certificates) -> Broker:
     )
     for mechanism in BY_NAME.values():
         broker.scram_users.put("anna", mechanism, credential_from_password(mechanism, "scram pw"))
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     return broker
 
 
