@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
+from waylog.cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, CommandError
 from waylog.console.answers import find_lack
 from waylog.console.cluster_admin import LATE_S
 from waylog.console.common import add_bootstrap, connect, pairs, parse_time, partitions_of, security
@@ -18,6 +20,7 @@ from waylog.console.formats import add_formats, encoder
 from waylog.kafka.clients import producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
+from waylog.os_errors import describe_os_error
 
 _EXAMPLES: Final = """examples:
   echo hello | waylog produce trips
@@ -27,6 +30,9 @@ _EXAMPLES: Final = """examples:
   waylog produce trips --value-format avro --value-schema trip.avsc < trips.jsonl
   waylog consume trips --from beginning --exit --json | waylog produce copy --json
 """
+
+
+_STANDARD_INPUT: Final = Path("-")
 
 
 class _Record(NamedTuple):
@@ -52,10 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic")
     parser.add_argument(
         "--input",
-        type=argparse.FileType("rb"),
-        default=sys.stdin.buffer,
+        type=Path,
+        default=_STANDARD_INPUT,
         metavar="FILE",
-        help="lines (default: standard input)",
+        help="lines (default -: standard input)",
     )
     parser.add_argument("--key", help="the key of every record")
     parser.add_argument("--key-separator", metavar="TEXT", help="what stands between key and value")
@@ -86,7 +92,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write lines until their end; return 0 if all records were acknowledged."""
-    records = _records(arguments, arguments.input)
+    try:
+        opened = _opened(arguments.input)
+    except OSError as error:
+        raise CommandError(f"--input: {describe_os_error(error)}", EXIT_USAGE) from None
+    with opened as lines:
+        return _send(arguments, lines)
+
+
+def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:
+    return nullcontext(sys.stdin.buffer) if path == _STANDARD_INPUT else path.open("rb")
+
+
+def _send(arguments: argparse.Namespace, lines: IO[bytes]) -> int:
+    records = _records(arguments, lines)
     partitions = partitions_of(connect(arguments), arguments.topic)
     if arguments.partition >= 0 and arguments.partition not in partitions:
         raise CommandError(f"topic {arguments.topic} has no partition {arguments.partition}")

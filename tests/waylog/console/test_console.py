@@ -180,6 +180,19 @@ def test_records_are_copied_with_everything_they_have(terminal: Terminal, topic:
     assert {each["timestamp"] for each in records[1]} == {1577836800000}
 
 
+def test_lines_come_from_a_file(terminal: Terminal, topic: str, tmp_path: Path) -> None:
+    lines = tmp_path / "lines.txt"
+    missing = terminal.run("produce", topic, "--input", str(lines), status=2)
+    assert missing == f"waylog produce: --input: {lines}: No such file or directory\n"
+    folder = terminal.run("produce", topic, "--input", str(tmp_path), status=2)
+    assert "Is a directory" in folder
+    lines.write_text("a\nb\n")
+    assert "2 of 2" in terminal.run("produce", topic, "--input", str(lines))
+    assert "1 of 1" in terminal.run("produce", topic, "--input", "-", stdin="c\n")
+    read = ("consume", topic, "--from", "beginning", "--exit")
+    assert sorted(terminal.run(*read).split()) == ["a", "b", "c"]
+
+
 def test_a_format_string_says_how_a_record_is_printed(terminal: Terminal, topic: str) -> None:
     words = ("--key-separator", ":", "--header", "a=1", "--partition", "1")
     terminal.run("produce", topic, *words, "--timestamp", "1700000000000", stdin="k:hello\n")
