@@ -164,6 +164,33 @@ async def test_what_a_client_that_is_away_has_not_been_sent_is_asked_when_it_is_
     assert not bench.questions.waiting
 
 
+async def test_for_who_is_away_nothing_is_asked_until_the_client_is_back() -> None:
+    bench = Bench()
+    eve = bench.client("eve")
+    eve.subscribe("devices/eve/phone/note")
+    subscription = bench.router.sessions["eve", "c"].subscriptions["devices/eve/phone/note"]
+    subscription.granted_filters = ("devices/eve/phone/address",)
+    eve.connection.lost(0.0)
+    bench.questions.ask(subscription, subscription.granted_filters, with_stored=False)
+    await bench.settled()
+    assert not bench.gateway.asked and bench.questions.waiting == 1
+    bench.client("eve")
+    await bench.settled()
+    assert bench.gateway.asked == [("eve", "devices/eve/phone/address")]
+    bench.gateway.answer_all()
+    await bench.settled()
+
+
+async def test_what_friends_are_told_of_a_message_comes_with_its_answer() -> None:
+    bench = Bench()
+    bench.client("bob").subscribe("devices/bob/phone/address")
+    await bench.settled()
+    told = [1_761_994_805_000, b"told"]
+    bench.gateway.futures[0].set_result([("devices/bob/phone/address", b"x", told)])
+    await bench.settled()
+    assert [each.told for _, messages in bench.came for each in messages] == [tuple(told)]
+
+
 async def test_of_subscriptions_that_have_ended_nothing_is_kept() -> None:
     bench = Bench()
     eve = bench.client("eve", clean=True)
