@@ -35,7 +35,7 @@ def test_each_item_is_kept_with_its_own_bytes(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["owntracks", "traccar", "overland", "colota", "positions"])
 def test_no_batch_has_more_items_than_a_batch_may_have(name: str) -> None:
-    items = [{}] * (BATCH_ITEMS_MAX + 1)
+    items: list[Any] = [{}] * (BATCH_ITEMS_MAX + 1)
     envelopes = {"traccar": {"location": items}, "overland": {"locations": items}}
     body = json.dumps(envelopes.get(name, items)).encode()
     parsed = PARSERS[name](body, CONTEXT)
