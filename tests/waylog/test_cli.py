@@ -81,4 +81,5 @@ def test_an_interrupt_while_a_command_loads_ends_it_quietly(words: tuple[str, ..
     assert process.stdout.readline() == "loading\n"
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
-    assert (process.returncode, told) == (EXIT_INTERRUPTED, "")
+    assert (process.returncode, told) == (130, "")
+    assert EXIT_INTERRUPTED == 130

@@ -210,6 +210,29 @@ def test_what_was_not_stored_of_the_middle_is_delivered() -> None:
     ]
 
 
+def test_records_for_which_there_was_no_room_are_not_passed_over_with_a_gap_behind_them() -> None:
+    share = SharePartition(0, _SETTINGS)
+    gap, behind = LogBatch(150, 159, False), LogBatch(160, 164, True)
+    assert share.acquire("a", [LogBatch(0, 149, True), gap, behind], 1000, 0) == [
+        AcquiredRecords(0, 99, 1)
+    ]
+    share.acknowledge("a", answer(0, 99, ACCEPT), 0)
+    assert share.next_offset() == 100
+    assert share.acquire("a", [LogBatch(100, 149, True), gap, behind], 1000, 0) == [
+        AcquiredRecords(100, 149, 1),
+        AcquiredRecords(160, 164, 1),
+    ]
+
+
+def test_what_compaction_takes_from_a_member_may_still_be_answered() -> None:
+    share = SharePartition(0, _SETTINGS)
+    share.acquire("a", batches(4), 10, 0)
+    taken = [LogBatch(0, 1, True), LogBatch(2, 3, False), LogBatch(4, 9, True)]
+    assert share.acquire("b", taken, 10, 0) == [AcquiredRecords(5, 9, 1)]
+    share.acknowledge("a", answer(0, 4, ACCEPT), 0)
+    assert (share.start_offset, share.in_flight) == (5, 5)
+
+
 #: Offsets that the log of the model has lost, or that compaction has taken.
 _GONE = frozenset({0, 1, *range(17, 24), 40, 58, 59})
 

@@ -12,10 +12,12 @@ from gateway.fixes.known_fixes import KnownFixes, fix_key
 from gateway.fixes.receipts import RECORD_BYTES_MAX
 from gateway.fixes.submit import Submitter
 from gateway.fixes.traceparent import TraceSource
+from gateway.limits.error_bytes import CUT, ErrorBytes
+from gateway.limits.token_buckets import TokenBuckets
 from tests.gateway.records import MemoryLog, MemoryTelemetry, StoredRecord, fix
 from waylog.history.erasures import Erasure
 from waylog.kafka.clients import AppendError, AppendQueueFull
-from waylog.messages import Event, Fix, Rejected, decode_fix
+from waylog.messages import Event, Fix, Rejected, decode_fix, decode_rejected
 
 
 @pytest.fixture
@@ -199,3 +201,50 @@ async def test_what_is_from_before_an_erasure_is_acknowledged_and_not_stored(
     appended(submitter, fix(time=before + 1))
     appended(submitter, fix("ada/tablet"))
     assert [key for _, key, _, _ in log.appended] == [b"ada/phone", b"ada/tablet"]
+
+
+#: So large that one of them uses up what a sender of the tests below may have kept.
+JUNK = Rejected(
+    reason="r", source="s", time=1, raw=b"x" * 1_000, user="bob", device="bob/phone", headers={}
+)
+
+
+@pytest.fixture
+async def bounded(log: MemoryLog, telemetry: MemoryTelemetry) -> Submitter:
+    """Return a submitter that keeps one such message of each sender whole."""
+    kept = ErrorBytes(TokenBuckets(clock=lambda: 1_000.0), per_minute=100)
+    return Submitter(log, telemetry, asyncio.get_running_loop(), error_bytes=kept)
+
+
+def are_whole(log: MemoryLog) -> list[bool]:
+    return [CUT not in (decode_rejected(value).headers or {}) for _, _, value, _ in log.appended]
+
+
+async def test_what_is_refused_counts_for_its_sender_not_for_the_user_that_it_names(
+    bounded: Submitter, log: MemoryLog
+) -> None:
+    kept = [
+        bounded.submit_rejected(JUNK, sender="ada"),
+        bounded.submit_rejected(JUNK, sender="ada"),
+        bounded.submit_rejected(JUNK),
+        bounded.submit_rejected(JUNK, sender="bob"),
+    ]
+    log.acknowledge()
+    await asyncio.gather(*kept)
+    assert are_whole(log) == [True, False, True, False]
+    assert {key for _, key, _, _ in log.appended} == {b"bob/phone"}
+
+
+async def test_what_a_stranger_sends_has_no_key_and_counts_for_the_address(
+    bounded: Submitter, log: MemoryLog
+) -> None:
+    kept = [
+        bounded.submit_rejected(JUNK, stranger="192.0.2.1"),
+        bounded.submit_rejected(JUNK, stranger="192.0.2.1"),
+        bounded.submit_rejected(JUNK, stranger="192.0.2.2"),
+        bounded.submit_rejected(JUNK),
+    ]
+    log.acknowledge()
+    await asyncio.gather(*kept)
+    assert are_whole(log) == [True, False, True, True]
+    assert [key for _, key, _, _ in log.appended] == [None, None, None, b"bob/phone"]

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from gateway.formats import Context, home_assistant, owntracks
+from gateway.formats import BATCH_ITEMS_MAX, Context, home_assistant, owntracks
 from gateway.formats.secretbox import Undecryptable, decrypt, encrypt, key_bytes
 
 RECEIVED = 1_761_994_812_000
@@ -51,6 +51,22 @@ def test_what_cannot_be_decrypted_is_kept_as_it_came(
     (rejected,) = parsed.rejected
     assert reason in rejected.reason
     assert rejected.raw == body
+
+
+def test_what_stands_beside_the_encrypted_data_replaces_nothing_of_it() -> None:
+    body = json.loads(encrypted(LOCATION)) | {"lat": 1.5, "tst": 1_700_000_000, "note": "beside"}
+    (fix,) = owntracks.parse(json.dumps(body).encode(), CONTEXT).fixes
+    assert (fix.lat, fix.time) == (50.7, 1_761_994_805_000)
+    assert fix.attributes is not None and fix.attributes["note"] == "beside"
+
+
+def test_an_encrypted_array_is_read_up_to_the_bound_of_a_batch() -> None:
+    message = {"_type": "location", "lat": 1, "lon": 2}
+    messages = [message | {"tst": 1_761_000_000 + n} for n in range(BATCH_ITEMS_MAX + 5)]
+    parsed = owntracks.parse(encrypted(messages), CONTEXT)
+    assert len(parsed.fixes) == BATCH_ITEMS_MAX
+    (rejected,) = parsed.rejected
+    assert "5 of 10005 encrypted messages: too many messages" in rejected.reason
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -45,6 +45,13 @@ def test_all_members_of_a_fix_are_read() -> None:
     assert (fix.user, fix.received, fix.source) == ("ada", RECEIVED, "positions")
 
 
+@pytest.mark.parametrize("named", ["ada/phone", "watch", "bob/phone", 7, {"a": 1}])
+def test_a_device_named_beside_the_token_of_another_is_not_kept(named: object) -> None:
+    body = {"lat": 1, "lon": 2, "time": 1_761_994_805_120, "device": named}
+    (fix,) = positions.parse(encode(body), Context("ada", "phone", RECEIVED)).fixes
+    assert (fix.device, fix.attributes) == ("ada/phone", None)
+
+
 def test_short_names_are_read_too() -> None:
     body = {"t": 1_761_994_805_120, "lat": 1, "lng": 2, "acc": 3, "alt": 4, "vel": 5, "batt": 6}
     (fix,) = positions.parse(encode(body), CONTEXT).fixes

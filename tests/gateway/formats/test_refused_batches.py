@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.formats import Context
+from gateway.formats import BATCH_ITEMS_MAX, Context
 from gateway.formats.by_name import PARSERS
 
 COUNT = 300
@@ -31,6 +31,16 @@ def test_each_item_is_kept_with_its_own_bytes(name: str) -> None:
     for number, rejected in enumerate(parsed.rejected):
         assert b"number %d" % number in rejected.raw
     assert sum(len(each.raw) for each in parsed.rejected) < 10 * len(body)
+
+
+@pytest.mark.parametrize("name", ["owntracks", "traccar", "overland", "colota", "positions"])
+def test_no_batch_has_more_items_than_a_batch_may_have(name: str) -> None:
+    items: list[Any] = [{}] * (BATCH_ITEMS_MAX + 1)
+    envelopes = {"traccar": {"location": items}, "overland": {"locations": items}}
+    body = json.dumps(envelopes.get(name, items)).encode()
+    parsed = PARSERS[name](body, CONTEXT)
+    assert parsed.refused is not None
+    assert not parsed.rejected and not parsed.fixes
 
 
 #: Where an envelope has its items, and an item that is accepted.

@@ -55,6 +55,19 @@ def test_what_is_cut_keeps_its_reason_and_says_how_much_it_was() -> None:
     assert len(value) < 2_000
 
 
+def test_names_of_any_length_are_cut_and_the_size_before_an_earlier_cut_is_kept() -> None:
+    kept = ErrorBytes(TokenBuckets(), PER_MINUTE)
+    headers = {"n" * 60_000: "1", "raw-bytes": "500000"}
+    message = Rejected(reason="junk", source="mqtt", time=1, raw=b"x" * 300_000, headers=headers)
+    for _ in range(10):
+        value = kept.of_user("ada", message)
+    found = decode_rejected(value)
+    assert found.headers is not None
+    assert found.headers.keys() == {"raw-bytes", CUT}
+    assert found.headers["raw-bytes"] == "500000"
+    assert len(value) < 2_000
+
+
 def test_the_users_of_all_workers_have_one_bound_each(tmp_path: Path) -> None:
     with (
         closing(TokenBuckets(tmp_path / "quotas")) as one,
@@ -85,3 +98,23 @@ def test_addresses_of_one_network_are_one_stranger() -> None:
     kept = ErrorBytes(TokenBuckets(), PER_MINUTE)
     values = [kept.of_stranger(f"2001:db8::{number}", rejected()) for number in range(10)]
     assert not is_whole(values[-1])
+
+
+def test_all_strangers_together_have_four_shares() -> None:
+    kept = ErrorBytes(TokenBuckets(clock=Clock()), PER_MINUTE)
+    size = len(kept.of_user("bob", rejected()))
+    addresses = [f"192.0.2.{number}" for number in range(10)]
+    whole = [is_whole(kept.of_stranger(each, rejected())) for each in addresses for _ in range(3)]
+    assert sum(whole) == 4 * 16 * PER_MINUTE // size
+
+
+def test_a_stranger_owes_nothing_for_what_the_others_left_no_room_for() -> None:
+    clock = Clock()
+    kept = ErrorBytes(TokenBuckets(clock=clock), PER_MINUTE)
+    for number in range(50):
+        kept.of_stranger(f"192.0.2.{number}", rejected())
+    late = "198.51.100.1"
+    assert not any(is_whole(kept.of_stranger(late, rejected())) for _ in range(10))
+    # All strangers get back four times as much as one of them.
+    clock.now += 3 * 60
+    assert all(is_whole(kept.of_stranger(late, rejected())) for _ in range(2))

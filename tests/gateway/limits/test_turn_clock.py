@@ -56,11 +56,14 @@ async def test_a_callback_that_fails_does_not_keep_the_next_one_from_its_turn() 
 
 async def test_who_is_cancelled_while_waiting_takes_nobodys_turn() -> None:
     turns = PartyTurns()
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
     first, second = (asyncio.ensure_future(turns.wait("a")) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     async with asyncio.timeout(60):
         await second
+    assert failures == []
 
 
 async def test_work_without_waiting_is_divided_among_the_tasks_of_a_party() -> None:
@@ -80,3 +83,27 @@ async def test_work_without_waiting_is_divided_among_the_tasks_of_a_party() -> N
     await asyncio.gather(work("x"), work("y"))
     assert len(worked) == 8
     assert worked not in (list("xxxxyyyy"), list("yyyyxxxx"))
+
+
+async def test_who_has_let_others_run_has_a_turn_again() -> None:
+    clock = TurnClock(PartyTurns(), "a")
+    turns_of_loop, is_over = 0, False
+
+    async def count() -> None:
+        nonlocal turns_of_loop
+        while not is_over:
+            turns_of_loop += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    clock.ask()
+    until = time.perf_counter() + 2 * TURN_S
+    await clock.work()
+    while time.perf_counter() < until:
+        pass
+    for _ in range(1_000):
+        clock.ask()
+        await clock.work()
+    is_over = True
+    await counting
+    assert 1 <= turns_of_loop < 500

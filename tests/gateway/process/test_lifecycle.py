@@ -19,6 +19,9 @@ class Producer:
 async def start(telemetry, stack):
     loop = asyncio.get_running_loop()
     waits = {"nothing": lambda: asyncio.sleep(0), "log": lambda: asyncio.sleep(600)}
+    if sys.argv[1] == "start":
+        logging.info("gateway not ready yet")
+        await asyncio.to_thread(time.sleep, 600)
     if sys.argv[1] == "thread":
         loop.run_in_executor(None, time.sleep, 600)
     stack.push_async_callback(waits.get(sys.argv[1], waits["nothing"]))
@@ -39,7 +42,7 @@ def test_a_stop_is_told_when_it_is_done() -> None:
     assert "gateway stopped after" in said
 
 
-@pytest.mark.parametrize("waits_for", ["log", "thread"])
+@pytest.mark.parametrize("waits_for", ["log", "thread", "start"])
 def test_a_stop_ends_in_time_whatever_it_waits_for(waits_for: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", SERVICE, waits_for], stderr=subprocess.PIPE, text=True
@@ -50,12 +53,12 @@ def test_a_stop_ends_in_time_whatever_it_waits_for(waits_for: str) -> None:
 
 
 def _stop(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Stop a service that is ready; return its status and its log."""
+    """Stop a service that is ready, or never will be; return its status and its log."""
     said = ""
     with process:
         assert process.stderr is not None
         for line in process.stderr:
             said += line
-            if "gateway ready" in line:
+            if "gateway ready" in line or "gateway not ready yet" in line:
                 process.send_signal(signal.SIGTERM)
         return process.wait(60), said

@@ -15,7 +15,8 @@ from tests.contract.broker_process import BrokerProcess
 from tests.waylog.console.test_console import Terminal
 from waylog.cli import CommandError
 from waylog.console import cluster_state
-from waylog.console.cluster_state import ClusterState
+from waylog.console.cluster_state import ClusterState, effective
+from waylog.kafka.protocol.cluster_requests import PartitionState
 
 
 def test_a_name_that_is_none_is_told_in_one_line_and_costs_no_other_broker(tmp_path: Path) -> None:
@@ -58,3 +59,19 @@ def test_what_a_thread_meets_while_the_interpreter_ends_is_no_traceback(
     for thread in threads:
         thread.join(10)
     assert not unhandled
+
+
+@pytest.mark.parametrize(
+    ("silent", "expected"),
+    [
+        (set(), PartitionState(1, [1, 2, 3], [1, 2])),
+        ({1}, PartitionState(-1, [1, 2, 3], [2])),
+        ({2}, PartitionState(1, [1, 2, 3], [1])),
+        ({3}, PartitionState(1, [1, 2, 3], [1, 2])),
+        ({1, 2, 3}, PartitionState(-1, [1, 2, 3], [])),
+    ],
+)
+def test_who_does_not_answer_is_no_leader_and_not_in_sync(
+    silent: set[int], expected: PartitionState
+) -> None:
+    assert effective(PartitionState(1, [1, 2, 3], [1, 2]), silent) == expected

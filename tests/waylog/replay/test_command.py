@@ -97,6 +97,17 @@ async def test_what_stands_before_a_cut_is_sent_and_the_cut_is_told(
         assert f"what follows could not be read: {tmp_path / name}: " in said.err
 
 
+async def test_a_file_that_is_damaged_before_its_first_fix_ends_the_replay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cut.gpx").write_text('<gpx><trk><trkseg><trkpt lat="1')
+    async with mqtt_acceptor() as acceptor:
+        assert await replay(acceptor, str(tmp_path / "cut.gpx"), "--json") == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"waylog replay: {tmp_path / 'cut.gpx'}: ")
+    assert "what follows" not in said
+
+
 async def test_reasons_that_did_not_occur_are_not_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

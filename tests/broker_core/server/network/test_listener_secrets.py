@@ -180,10 +180,12 @@ async def test_a_certificate_for_another_host_is_warned_of(
     assert warned.endswith("but for *.log.example, kafka9.example")
 
 
+@pytest.mark.parametrize("voter", ["127.0.0.1", "localhost"])
 async def test_a_controllers_certificate_is_for_the_address_of_the_voter(
-    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture, voter: str
 ) -> None:
     certificates = Certificates(tmp_path / "certificates")
+    own = certificates.make("127.0.0.1", common_name="own")
     clients, controllers = reserved_ports(2)
     broker = await start(
         node_id="1",
@@ -191,15 +193,67 @@ async def test_a_controllers_certificate_is_for_the_address_of_the_voter(
         listeners=f"SSL://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controllers}",
         listener_security_protocol_map="SSL:SSL,CONTROLLER:SSL",
         controller_listener_names="CONTROLLER",
-        controller_quorum_voters=f"1@127.0.0.1:{controllers}",
+        controller_quorum_voters=f"1@{voter}:{controllers}",
         ssl_keystore_type="PEM",
-        ssl_keystore_location=str(certificates.broker),
+        ssl_keystore_location=str(own),
         ssl_truststore_type="PEM",
         ssl_truststore_location=str(certificates.authority),
     )
-    assert not [each for each in caplog.messages if "the certificate is not for" in each]
+    warned = [each for each in caplog.messages if "the certificate is not for" in each]
+    assert [each.partition(":")[0] for each in warned] == (
+        ["listener CONTROLLER"] if voter == "localhost" else []
+    )
     expiries = [each.certificate_expiries() for each in broker.networks]
     assert [list(each) for each in expiries] == [["SSL"], ["CONTROLLER"]]
+
+
+async def test_another_certificate_that_is_not_valid_either_is_warned_of_at_once(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificates = Certificates(tmp_path / "certificates")
+    store = tmp_path / "broker.pem"
+    now = datetime.now(UTC)
+    for day in (2, 1):
+        valid = now - timedelta(days=10), now - timedelta(days=day)
+        old = certificates.make("127.0.0.1", common_name=f"old{day}", valid=valid)
+        shutil.copy(old, tmp_path / "next.pem")
+        (tmp_path / "next.pem").replace(store)
+        if day == 2:
+            await start_with(start, store)
+
+    async def are_said() -> bool:
+        return len([each for each in caplog.messages if "has expired on" in each]) == 2
+
+    await until(are_said)
+
+
+@pytest.mark.parametrize(
+    ("host", "more", "is_warned_of"),
+    [
+        ("kafka1.example", {}, False),
+        ("kafka2.example", {}, True),
+        ("kafka2.example", {"ssl_endpoint_identification_algorithm": ""}, False),
+    ],
+)
+async def test_a_certificate_is_for_the_host_that_others_are_told(
+    start: Start,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    host: str,
+    more: dict[str, str],
+    is_warned_of: bool,
+) -> None:
+    (port,) = reserved_ports(1)
+    certificates = Certificates(tmp_path / "certificates")
+    await start(
+        listeners=f"SSL://127.0.0.1:{port}",
+        advertised_listeners=f"SSL://{host}:{port}",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(certificates.make("kafka1.example", common_name="one")),
+        **more,
+    )
+    warned = [each for each in caplog.messages if "the certificate is not for" in each]
+    assert len(warned) == is_warned_of
 
 
 async def test_a_certificate_that_clients_refuse_is_said_to_be_the_listeners_once(

@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.http.ingest.ingest import named_device
+from gateway.users.auth import Identity
 from tests.gateway.records import address
 from tests.gateway.running import Gateway, Login, json_of
 from waylog.messages import Fix, decode_event, decode_fix, decode_rejected
@@ -265,6 +267,15 @@ async def test_an_unknown_user_gets_401_and_the_request_is_kept_without_credenti
     assert [each.reason[:4] for each in found] == ["401:", "401:"]
     assert [(each.headers or {}).get("query", "")[:7] for each in found] == ["", "d=watch"]
     assert not any(b"ssss" in value or b"qqqq" in value for value in kept)
+    # Nobody is erased, and nobody's bound used up, by what others say about themselves.
+    keys = [key for key, value in gateway.records("error") if decode_rejected(value).raw == body]
+    assert keys == [None, None]
+
+
+def test_what_a_phone_calls_itself_beside_its_devices_token_is_kept() -> None:
+    query = {"id": "other", "deviceid": "watch", "lat": "1"}
+    assert named_device(Identity("ada", "watch"), query, {}) == "watch"
+    assert query == {"id": "other", "lat": "1"}
 
 
 async def test_a_device_token_in_the_url_decides_over_user_and_device(

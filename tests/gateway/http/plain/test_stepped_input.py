@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from gateway.http.plain.stepped_input import SteppedInput
-from gateway.limits.turn_clock import PartyTurns
+from gateway.limits.turn_clock import TURN_S, PartyTurns
 
 
 class Inner(asyncio.Protocol):
@@ -83,3 +87,119 @@ async def test_everything_arrives_in_order_and_nothing_while_reading_is_paused(s
             await asyncio.sleep(0.001)
     server.close()
     await server.wait_closed()
+
+
+#: So many bytes of each connection come at once in the tests below, which are several steps.
+WAITING = b"x" * 40_000
+
+
+class Slow(asyncio.Protocol):
+    """Stands for aiohttp's protocol; works so long on what it gets that the turn is over."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.got = 0
+        self.lost_at: int | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self.steps += 1
+        self.got += len(data)
+        until = time.perf_counter() + 2 * TURN_S
+        while time.perf_counter() < until:
+            pass
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost_at = self.got
+
+
+class Connection(asyncio.Protocol):
+    """Puts the steps between a connection and a slow protocol."""
+
+    def __init__(self, turns: PartyTurns, party: str) -> None:
+        self.slow = Slow()
+        self._turns = turns
+        self._party = party
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport: asyncio.Transport = transport
+        self.stepped = SteppedInput(self.slow, transport, self._turns, self._party)
+
+    def data_received(self, data: bytes) -> None:
+        self.stepped.data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.stepped.connection_lost(exc)
+
+
+@contextmanager
+def peers() -> Iterator[list[socket.socket]]:
+    """Yield a list for the clients' ends of connections, which are closed at the end."""
+    ends: list[socket.socket] = []
+    yield ends
+    for end in ends:
+        end.close()
+
+
+async def connected(ends: list[socket.socket], turns: PartyTurns, party: str) -> Connection:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    ends.append(theirs)
+    _, connection = await asyncio.get_running_loop().create_connection(
+        lambda: Connection(turns, party), sock=ours
+    )
+    return connection
+
+
+async def test_however_many_connections_a_party_has_one_goes_on_in_a_turn_of_the_loop() -> None:
+    turns = PartyTurns()
+    with peers() as ends:
+        many = [await connected(ends, turns, "many") for _ in range(5)]
+        few = await connected(ends, turns, "few")
+        for each in (*many, few):
+            each.stepped.data_received(WAITING)
+            # What comes meanwhile waits for its turn behind the rest.
+            each.stepped.data_received(WAITING)
+            assert each.slow.steps == 1
+            assert not each.transport.is_reading()
+        for turn in range(1, 8):
+            await asyncio.sleep(0)
+            assert sum(each.slow.steps for each in many) == len(many) + turn
+            assert few.slow.steps == 1 + turn
+        async with asyncio.timeout(60):
+            while not all(each.transport.is_reading() for each in (*many, few)):
+                await asyncio.sleep(0)
+        assert {each.slow.got for each in (*many, few)} == {2 * len(WAITING)}
+        for each in (*many, few):
+            each.transport.abort()
+
+
+async def test_what_waits_is_dropped_with_its_connection() -> None:
+    turns = PartyTurns()
+    with peers() as ends:
+        connections = [await connected(ends, turns, "a") for _ in range(5)]
+        for each in connections:
+            each.stepped.data_received(WAITING)
+        lost = connections[-1]
+        # Its turn is after those of the others, and comes when it is lost.
+        lost.transport.abort()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert lost.slow.lost_at == lost.slow.got < len(WAITING)
+        assert all(each.slow.steps > 1 for each in connections[:-1])
+        for each in connections[:-1]:
+            each.transport.abort()
+
+
+async def test_nothing_is_passed_on_after_the_server_has_closed_the_connection() -> None:
+    with peers() as ends:
+        connection = await connected(ends, PartyTurns(), "a")
+        # The client does not read, so that closing takes as long as it likes.
+        connection.transport.write(b"x" * 10_000_000)
+        connection.stepped.data_received(WAITING)
+        connection.transport.close()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        # The step that was due then may be taken.
+        assert connection.slow.steps <= 2
+        assert connection.slow.lost_at is None
+        connection.transport.abort()

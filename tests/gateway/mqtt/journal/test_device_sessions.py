@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from gateway.mqtt.journal.seats import Seat
+from gateway.mqtt.journal.stored import StoredSession, StoredSubscription
 from gateway.mqtt.packets.message import Message
+from gateway.mqtt.workers.arriving import ArrivingSessions
 from spark.history.erase import _is_mqtt_state_of
-from tests.gateway.mqtt.in_memory import User, Wire
+from tests.gateway.mqtt.in_memory import User, Wire, new_router
 from tests.gateway.mqtt.journal.test_seats import Worker as SeatedWorker
 from tests.gateway.mqtt.journal_worker import (
     ALICE,
@@ -94,6 +96,75 @@ def test_a_devices_session_that_has_ended_does_not_come_back_from_an_older_recor
     third.crash()
     assert len(Worker(log, "d").router.sessions) <= 1
     assert all(b"alice\0" not in key for key in keys(log))
+
+
+def test_what_an_older_record_says_does_not_replace_what_came_after_it() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, _ = first.client(identity=PHONE)
+    wire.subscribe(TOPIC)
+    wire.lose()
+    for number in range(30):
+        publish(first.router, b"%d" % number + b"x" * 5_000)
+    first.stop()
+    old = [
+        Record(as_older_versions_wrote_it(each.key()), each.value(), log.wall_ms)
+        for each in log.records
+    ]
+    log.records = list(old)
+    log.wall_ms += 1_000
+    second = Worker(log, "b")
+    second.turn()
+    again, _ = second.client(identity=PHONE)
+    assert len(read_all(again)) == 30
+    again.lose()
+    publish(second.router, b"news")
+    second.stop()
+    # As if the older records had not been ended: the worker was killed before.
+    renamed = [each for each in log.compacted() if each.key().startswith(b"session\0alice/phone\0")]
+    log.records = [*old, *renamed]
+    third = Worker(log, "c")
+    third.turn()
+    assert keys(log) == {b"session\0alice/phone\0phone"}
+    wire, present = third.client(identity=PHONE)
+    assert present
+    assert read_all(wire) == [b"news"]
+
+
+def test_a_worker_without_a_seat_keeps_no_session_whose_client_is_away() -> None:
+    log = Log()
+    first = Worker(log, "a", shared=True)
+    for identity in (ALICE, PHONE):
+        first.client(identity=identity)[0].lose()
+    first.turn()
+    first.crash()
+    second = Worker(log, "b", shared=True)
+    assert not second.router.sessions
+    assert second.journal.knows(("alice/phone", "phone"))
+
+
+def test_a_devices_session_that_is_not_to_outlive_its_connection_any_more_does_not() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    first.client(identity=PHONE)[0].lose()
+    first.turn()
+    # Until now it was to be kept for ever; without a Session Expiry Interval it is not.
+    wire = Wire(first.router, 0.0)
+    wire.connect("phone", PHONE, version=5, clean=False)
+    first.turn()
+    first.crash()
+    assert not Worker(log, "b").router.sessions
+
+
+def test_what_is_published_while_a_devices_session_moves_to_another_worker_waits_for_it() -> None:
+    router = new_router()
+    arriving = ArrivingSessions(router, lambda: False)
+    key = ("alice/phone", "c")
+    subscriptions = [StoredSubscription(TOPIC, 1), StoredSubscription("devices/bob/phone/note", 1)]
+    arriving.expect(key, StoredSession("a", 0, 60, device="phone", subscriptions=subscriptions))
+    publish(router, b"news")
+    publish(router, b"not hers", topic="devices/bob/phone/note")
+    assert [each.message.payload for each in arriving.take(key)] == [b"news"]
 
 
 def test_one_of_several_workers_renames_a_devices_session() -> None:

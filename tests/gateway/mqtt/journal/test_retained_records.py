@@ -36,6 +36,19 @@ def test_positions_are_not_written_twice() -> None:
     assert not log.records
 
 
+def test_positions_that_no_view_has_are_written() -> None:
+    log = Log()
+    position = b'{"_type":"location","lat":1,"lon":2,"tst":1761994805}'
+    topics = ("devices/alice/phone/note", "owntracks/alice/phone/event")
+    first = Worker(log, "a")
+    for topic in (*topics, "owntracks/alice/phone"):
+        publish(first.router, position, retain=True, topic=topic)
+    first.crash()
+    second = Worker(log, "b")
+    assert all(second.router.retained.get(topic) for topic in topics)
+    assert second.router.retained.get("owntracks/alice/phone") is None
+
+
 @pytest.mark.parametrize("payload", [b'{"_type":"encrypted","data":"x"}', b'{"_type":"lwt"}'])
 def test_what_is_retained_in_the_place_of_a_position_is_known_to_every_worker(
     payload: bytes,

@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
 
-from gateway.formats import owntracks
+from gateway.fixes.submit import Submitter
+from gateway.formats import BATCH_ITEMS_MAX, owntracks
+from gateway.limits.error_bytes import CUT, ErrorBytes
+from gateway.limits.token_buckets import TokenBuckets
 from gateway.mqtt.packets.packets import ReasonCode
 from gateway.mqtt.publishing.ingest import Ingest
 from gateway.mqtt.rights.acl import AccessRules
+from gateway.users.admission import REFUSALS_PER_MINUTE, Admission, QuotaExceeded
+from gateway.users.auth import Identity
+from gateway.users.rights import Rights
+from tests.gateway import records
 from tests.gateway.mqtt.in_memory import MemoryLog, User
+from waylog.messages import decode_rejected
 
 ALICE = User("alice")
 LOCATION = {
@@ -154,3 +163,66 @@ async def test_a_parser_that_fails_does_not_make_a_phone_repeat_for_ever(
     assert (code, count) == (ReasonCode.NO_MATCHING_SUBSCRIBERS, 1)
     assert log.rejected[0].reason == "the parser failed"
     assert "50.73" not in caplog.text
+
+
+class Anything(AccessRules):
+    """Rules by which users may publish for each other."""
+
+    def may_publish(self, identity: object, topic: str) -> bool:
+        return True
+
+
+async def test_who_publishes_junk_for_another_pays_for_it_but_not_an_administrator() -> None:
+    log = records.MemoryLog()
+    kept = ErrorBytes(TokenBuckets(clock=lambda: 1_000.0), per_minute=100)
+    submitter = Submitter(
+        log, records.MemoryTelemetry(), asyncio.get_running_loop(), error_bytes=kept
+    )
+    ingest = Ingest(submitter, Anything(), lambda: 1, Counter())
+    ada, root = Identity("ada"), Identity("root", admin=True)
+
+    def is_whole(identity: Identity, user: str) -> bool:
+        route = ingest.route(identity, f"owntracks/{user}/phone")
+        ingest.submit(identity, route, b"junk " * 200)
+        return CUT not in (decode_rejected(log.appended[-1][2]).headers or {})
+
+    assert is_whole(ada, "bob")
+    assert not is_whole(ada, "ada")
+    # What comes from another cluster counts for the user that it names.
+    assert is_whole(root, "bob")
+    assert not is_whole(root, "bob")
+    assert is_whole(root, "carl")
+    log.acknowledge()
+
+
+async def test_each_refused_message_costs_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, admission = MemoryLog(), Admission.in_memory()
+    ingest = Ingest(log, AccessRules(), lambda: 1, Counter(), admission=admission)
+
+    def submit_all(identity: Identity, topic: str, payload: bytes = b"{}") -> int:
+        """Submit until the quota is used up; return how many were taken."""
+        for taken in range(2 * REFUSALS_PER_MINUTE):
+            try:
+                ingest.submit(identity, ingest.route(identity, topic), payload)
+            except QuotaExceeded:
+                return taken
+        raise AssertionError("nothing is counted")
+
+    ada = Identity("ada", rights=Rights(fixes_per_minute=5))
+    assert submit_all(ada, "owntracks/bob/phone") == 5
+    assert submit_all(Identity("eve"), "owntracks/bob/phone") == REFUSALS_PER_MINUTE
+    looking = Identity("looking", rights=Rights(may_send=False, fixes_per_minute=5))
+    assert submit_all(looking, "owntracks/looking/phone") == REFUSALS_PER_MINUTE
+
+    too_many = b"[" + b"{}," * BATCH_ITEMS_MAX + b"{}]"
+    dora = Identity("dora", rights=Rights(fixes_per_minute=5))
+    assert submit_all(dora, "devices/dora/phone/position", too_many) == 5
+
+    def broken(_body: bytes, _context: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(owntracks, "parse", broken)
+    carl = Identity("carl", rights=Rights(fixes_per_minute=5))
+    assert submit_all(carl, "owntracks/carl/phone") == 5
+    assert len(log.rejected) == 15 + 2 * REFUSALS_PER_MINUTE
+    admission.close()

@@ -48,6 +48,7 @@ def test_a_rule_says_topic_and_key(text: str, topic: str, key: str) -> None:
         *("plant", "=plant", "plant/#=", "plant/#x=plant", "plant/#=no space", "$SYS/#=plant"),
         *("plant/#=mqtt-state", "plant/#=address", "plant/#=__consumer_offsets", "plant/#=.."),
         *("fleet/gps=location", "fleet/#=location", "fleet/+=location:van"),
+        *("fleet/+/gps=plant:{4}", "fleet/+=location:{2}/{3}"),
     ],
 )
 def test_a_rule_that_cannot_be_is_refused(text: str) -> None:

@@ -186,6 +186,26 @@ async def test_whoever_is_revoked_is_cut_and_leaves_no_session(tmp_path: Path) -
             await client.close()
 
 
+async def test_whoever_holds_the_token_of_a_device_is_cut_with_its_user(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (platform, users, _):
+        users.add("ada")
+        token = users.add_token("ada", "phone")
+        port = platform.server.endpoint.port
+        away = PahoClient(port, "away", clean_session=False)
+        await away.connect("ada", token)
+        await away.subscribe("devices/ada/phone/note")
+        await away.close()
+        here = PahoClient(port, "here", version=5)
+        here.client.reconnect_delay_set(60, 60)
+        assert (await here.connect("ada", token))[0].value == 0
+        await eventually(lambda: platform.server.gauges()["sessions"] == 2)
+
+        users.revoke("ada")
+        assert await disconnected(here) == 0x87
+        await eventually(lambda: platform.server.gauges()["sessions"] == 0)
+        await here.close()
+
+
 async def test_a_certificate_on_the_list_of_revoked_ones_is_good_for_nothing(
     tmp_path: Path,
 ) -> None:

@@ -162,7 +162,8 @@ def test_what_a_client_has_retained_hides_no_newer_position(own: bytes) -> None:
 def test_a_position_ahead_of_the_clock_hides_none_either() -> None:
     world = Channel()
     world.locations.by_device["alice/phone"] = FIX
-    ahead = OWN.replace(b"1761994805", b"4761994805")
+    # Numbers from 2^32 on would be milliseconds.
+    ahead = OWN.replace(b"1761994805", b"4261994805")
     world.router.publish(Message(PHONE, ahead, 1, True), None, 0.0)
     _, received = world.client(PHONE)
     assert [msgspec.json.decode(item.payload)["tst"] for item in received] == [1761994805]
@@ -206,6 +207,56 @@ def test_a_worker_without_views_asks_before_it_delivers_in_the_place_of_a_positi
         ((subscription, (topic_filter,)),) = questions.asked
         router.retained_delivery.came(subscription, topic_filter, answer, 0.0)
         assert [each.payload for each in messages(wire.received())] == expected
+
+
+def asking(topic: str, topic_filter: str) -> tuple[Router, Wire, Subscription]:
+    """Return a worker without views that has a retained message, and a subscriber's question."""
+    router = new_router()
+    questions = Asked()
+    router.retained_delivery.questions = questions
+    router.publish(Message(topic, OWN, 1, True), None, 0.0)
+    wire = Wire(router)
+    wire.connect(identity=User("alice"))
+    wire.subscribe(topic_filter)
+    return router, wire, questions.asked[0][0]
+
+
+def test_an_answer_to_who_has_unsubscribed_meanwhile_is_dropped() -> None:
+    router, wire, subscription = asking(PHONE, "owntracks/+/+")
+    router.unsubscribe(subscription.session, "owntracks/+/+")
+    router.retained_delivery.came(subscription, "owntracks/+/+", [], 0.0)
+    assert not messages(wire.received())
+
+
+def test_what_is_stored_has_not_waited_for_the_question_of_a_session_that_goes_on() -> None:
+    router, wire, subscription = asking(PHONE, PHONE)
+    router.retained_delivery.came(subscription, PHONE, [], 0.0, with_stored=False)
+    assert not messages(wire.received())
+    router.retained_delivery.came(subscription, PHONE, [], 0.0)
+    assert [each.payload for each in messages(wire.received())] == [OWN]
+
+
+@pytest.mark.parametrize("topic", [f"{PHONE}/event", f"{PHONE}/waypoints", "owntracks/alice"])
+def test_what_no_view_makes_is_delivered_without_asking(topic: str) -> None:
+    router = new_router()
+    router.retained_delivery.questions = Asked()
+    router.publish(Message(topic, OWN, 1, True), None, 0.0)
+    wire = Wire(router)
+    wire.connect(identity=User("alice", admin=True))
+    assert [each.payload for each in messages(wire.subscribe(topic))] == [OWN]
+
+
+def test_a_session_that_goes_on_gets_the_positions_that_came_without_it() -> None:
+    world = Channel()
+    world.router.publish(Message(PHONE, OWN, 1, True), None, 0.0)
+    wire, _ = world.client(PHONE)
+    subscription = world.router.sessions["alice", "phone"].subscriptions[PHONE]
+    for time, expected in ((FIX.time - 60_000, []), (FIX.time + 60_000, [1761994865])):
+        world.locations.by_device["alice/phone"] = replace(FIX, time=time)
+        world.router.retained_delivery.add_derived(subscription, (PHONE,))
+        subscription.session.pump(0.0)
+        told = messages(wire.received())
+        assert [msgspec.json.decode(each.payload)["tst"] for each in told] == expected
 
 
 def test_the_name_and_picture_of_an_own_card_are_kept() -> None:

@@ -13,6 +13,7 @@ import pytest
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.requests import AnswerLate, RelayUnavailable
+from gateway.mqtt.rights.acl import AccessRules
 from gateway.mqtt.sessions.push import may_be_derived
 from gateway.mqtt.workers.relay import Relay
 from gateway.mqtt.workers.relay_client import RelayClient
@@ -63,9 +64,9 @@ class Gateway:
 class Bench:
     """Clients of one worker, whose questions go to a gateway."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: AccessRules | None = None) -> None:
         self.gateway = Gateway()
-        self.router = new_router()
+        self.router = new_router(rules=rules)
         self.came: list[tuple[Subscription, list[Message]]] = []
         self.questions = RetainedQuestions(self.gateway, self._take)
         self.router.retained_delivery.questions = self.questions
@@ -163,6 +164,33 @@ async def test_what_a_client_that_is_away_has_not_been_sent_is_asked_when_it_is_
     assert not bench.questions.waiting
 
 
+async def test_for_who_is_away_nothing_is_asked_until_the_client_is_back() -> None:
+    bench = Bench()
+    eve = bench.client("eve")
+    eve.subscribe("devices/eve/phone/note")
+    subscription = bench.router.sessions["eve", "c"].subscriptions["devices/eve/phone/note"]
+    subscription.granted_filters = ("devices/eve/phone/address",)
+    eve.connection.lost(0.0)
+    bench.questions.ask(subscription, subscription.granted_filters, with_stored=False)
+    await bench.settled()
+    assert not bench.gateway.asked and bench.questions.waiting == 1
+    bench.client("eve")
+    await bench.settled()
+    assert bench.gateway.asked == [("eve", "devices/eve/phone/address")]
+    bench.gateway.answer_all()
+    await bench.settled()
+
+
+async def test_what_friends_are_told_of_a_message_comes_with_its_answer() -> None:
+    bench = Bench()
+    bench.client("bob").subscribe("devices/bob/phone/address")
+    await bench.settled()
+    told = [1_761_994_805_000, b"told"]
+    bench.gateway.futures[0].set_result([("devices/bob/phone/address", b"x", told)])
+    await bench.settled()
+    assert [each.told for _, messages in bench.came for each in messages] == [tuple(told)]
+
+
 async def test_of_subscriptions_that_have_ended_nothing_is_kept() -> None:
     bench = Bench()
     eve = bench.client("eve", clean=True)
@@ -212,6 +240,80 @@ async def test_a_question_that_the_gateway_took_with_it_is_asked_again() -> None
     bench.gateway.answer(1)
     await bench.settled()
     assert len(bench.came) == 1
+
+
+async def test_a_late_answer_that_the_gateway_took_with_it_is_asked_for_again() -> None:
+    bench = Bench()
+    bench.client("bob").subscribe("devices/bob/phone/address")
+    await bench.settled()
+    bench.gateway.answer(0, AnswerLate())
+    await bench.settled()
+    bench.gateway.is_open = False
+    bench.gateway.late[0](None)
+    await bench.settled()
+    bench.gateway.is_open = True
+    bench.questions.opened()
+    await bench.settled()
+    assert bench.gateway.asked == [("bob", "devices/bob/phone/address")] * 2
+    bench.gateway.answer(1)
+    await bench.settled()
+    assert len(bench.came) == 1
+
+
+async def test_nothing_is_asked_again_for_a_subscription_that_has_ended() -> None:
+    bench = Bench()
+    bench.client("bob").subscribe("devices/bob/phone/address")
+    await bench.settled()
+    session = bench.router.sessions["bob", "c"]
+    bench.router.unsubscribe(session, "devices/bob/phone/address")
+    bench.gateway.is_open = False
+    bench.gateway.answer(0, RelayUnavailable())
+    await bench.settled()
+    assert not bench.questions.waiting
+
+
+class Revocable(AccessRules):
+    """Rules that no longer let a user read what another one sends."""
+
+    is_revoked = False
+
+    def granted_filters(self, identity: Any, topic_filter: str) -> tuple[str, ...]:
+        return () if self.is_revoked else (topic_filter,)
+
+
+async def test_nothing_is_asked_that_a_client_may_not_read_any_more() -> None:
+    rules = Revocable()
+    bench = Bench(rules)
+    eve = bench.client("eve")
+    for number in range(UNDER_WAY_EACH + 5):
+        eve.subscribe(f"devices/ada/d{number}/address")
+    await bench.settled()
+    rules.is_revoked = True
+    session = bench.router.sessions["eve", "c"]
+    bench.router.right_changes.identify(session, User("eve", admin=True), 0.0)
+    await bench.settled()
+    bench.gateway.answer_all()
+    await bench.settled()
+    assert len(bench.gateway.asked) == UNDER_WAY_EACH
+    assert not bench.questions.waiting and not len(bench.questions)
+
+
+async def test_what_is_stored_here_still_waits_for_a_question_that_is_asked_once_more() -> None:
+    bench = Bench()
+    topic = "owntracks/bob/phone"
+    bench.router.publish(Message(topic, b'{"_type":"lwt"}', 1, True), None, 0.0)
+    bench.gateway.is_open = False
+    bob = bench.client("bob")
+    bob.subscribe(topic)
+    subscription = bench.router.sessions["bob", "c"].subscriptions[topic]
+    bench.questions.ask(subscription, (topic,), with_stored=False)
+    bench.gateway.is_open = True
+    bench.questions.opened()
+    await bench.settled()
+    assert b"lwt" not in bob.received()
+    bench.gateway.futures[0].set_result([])
+    await bench.settled()
+    assert b"lwt" in bob.received()
 
 
 async def test_many_subscribers_that_get_nothing_are_one_line_of_the_log(

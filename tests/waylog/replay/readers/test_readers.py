@@ -305,6 +305,16 @@ def test_places_that_are_off_the_earth_are_counted_by_their_values_within_a_boun
     assert skipped.total() == 102
 
 
+def test_a_bearing_of_gpx_beside_a_course_is_kept_as_it_is(tmp_path: Path) -> None:
+    point = (
+        '<gpx><trk><trkseg><trkpt lat="1" lon="2"><time>2025-06-01T10:00:00Z</time>'
+        "<course>80</course><bearing>90</bearing></trkpt></trkseg></trk></gpx>"
+    )
+    ((fix,), _) = read(written(tmp_path, point))
+    assert fix.course == 80.0
+    assert fix.attributes is not None and float(fix.attributes["bearing"]) == 90.0
+
+
 def test_a_bearing_of_gpx_is_the_course_in_any_namespace(tmp_path: Path) -> None:
     point = '<trkpt lat="1" lon="2"><time>2025-01-01T00:00:00Z</time><extensions>{}</extensions>'
     said = ("<bearing>90</bearing>", "<course>90</course>", '<x:bearing xmlns:x="u">90</x:bearing>')
