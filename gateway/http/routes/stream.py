@@ -24,7 +24,7 @@ from gateway.limits.addresses import is_loopback
 from gateway.users.auth import Identity
 from gateway.viewers.cursors import BadCursor, Cursor, encode_cursor
 from gateway.viewers.live_events import EVENT_NAMES, sse_of
-from gateway.viewers.log_range import LogRanges
+from gateway.viewers.log_range import LogRanges, RangeCutOff
 from gateway.viewers.viewers import BoundingBox, Filter, TooManyViewers, Viewer
 from gateway.views.view import ViewEvent
 from waylog.network.peer_parties import party_of
@@ -99,7 +99,10 @@ async def viewing(
 async def missed(
     ranges: LogRanges, viewer: Viewer, since: Cursor, services: Services
 ) -> AsyncGenerator[list[ViewEvent], None]:
-    """Yield the events that a returning viewer has missed, and set its cursor accordingly."""
+    """Yield the events that a returning viewer has missed, and set its cursor accordingly.
+
+    Raises RangeCutOff: the viewer should come again, from the last event that it has.
+    """
     if viewer.identity.rights.friends:
         # Events skipped now, because the homes of friends are not loaded yet, would not be sent
         # again.
@@ -137,7 +140,7 @@ async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamRes
             request.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         write = partial(_write, request, response)
         await response.prepare(request)
-        with suppress(ConnectionResetError, StalledViewer):
+        with suppress(ConnectionResetError, StalledViewer, RangeCutOff):
             # The first bytes tell the client that it is connected, and its position.
             start = dict(viewer.cursor) if since is None else since
             seal = services.cursor_seal.seal

@@ -29,7 +29,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from aiohttp import WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
 from gateway.bodies.parsing import (
     READ_HERE_BYTES_MAX,
@@ -61,7 +61,7 @@ from gateway.users.auth import ANONYMOUS, Identity
 from gateway.users.permissions import may_send
 from gateway.viewers.cursors import encode_cursor
 from gateway.viewers.live_events import EVENT_NAMES, websocket_of
-from gateway.viewers.log_range import LogRanges
+from gateway.viewers.log_range import LogRanges, RangeCutOff
 from gateway.viewers.viewers import BoundingBox, Viewer
 from waylog.messages import Rejected
 from waylog.network.peer_parties import party_of
@@ -83,6 +83,8 @@ _DEVICES_MAX: Final = 1_000
 
 _FIX_START: Final = b'{"type":"fix",'
 
+#: The reason of a close; the client should come again, from the last event that it has.
+_CUT_OFF: Final = "what was missed cannot be read now"
 _FLOOD: Final = "too many fixes a second on one connection"
 
 _encode = msgspec.json.Encoder().encode
@@ -378,14 +380,21 @@ class _Connection:
             await self._send([_encode(ready)])
             if since is not None:
                 batches = missed(ranges, self._viewer, since, self._services)
-                async with aclosing(batches):
-                    async for missed_events in batches:
-                        await self._send_events(
-                            [
-                                websocket_of(each, seal.seal(self._viewer.advance(each)))
-                                for each in missed_events
-                            ]
-                        )
+                try:
+                    async with aclosing(batches):
+                        async for missed_events in batches:
+                            await self._send_events(
+                                [
+                                    websocket_of(each, seal.seal(self._viewer.advance(each)))
+                                    for each in missed_events
+                                ]
+                            )
+                except RangeCutOff:
+                    # Live events would hide that some are missing.
+                    await self._socket.close(
+                        code=WSCloseCode.TRY_AGAIN_LATER, message=_CUT_OFF.encode()
+                    )
+                    return
             while True:
                 await self._viewer.wake.wait()
                 if (closed := self._viewer.closed) is not None:

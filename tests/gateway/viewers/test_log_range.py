@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 
@@ -10,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from gateway.viewers.cursors import Cursor
-from gateway.viewers.log_range import LogRanges
+from gateway.viewers.log_range import LogRanges, RangeCutOff
 from tests.consumers.running import Broker
 from tests.gateway.records import NOW, fix
 from waylog.kafka.clients import ensure_topics, producer_config
@@ -84,6 +86,47 @@ async def test_viewers_that_come_after_each_other_read_their_own_range(
     expected = {place: list(range(offset)) for place, offset in end.items()}
     reading = [offsets(ranges, {}, end, f"user {number % 3}") for number in range(9)]
     assert await asyncio.gather(*reading) == [expected] * 9
+
+
+async def test_viewers_get_each_event_once_though_the_log_stands_still_for_a_moment(
+    broker: Broker, ranges: LogRanges, end: Cursor
+) -> None:
+    expected = {place: list(range(offset)) for place, offset in end.items()}
+    reading = [
+        asyncio.create_task(offsets(ranges, {}, end, f"user {number % 3}")) for number in range(9)
+    ]
+    await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
+    os.kill(broker.process.pid, signal.SIGSTOP)
+    try:
+        reading += [
+            asyncio.create_task(offsets(ranges, {}, end, f"user {number % 3}"))
+            for number in range(9)
+        ]
+        done, _ = await asyncio.wait(reading[9:], timeout=1)
+        assert not done
+    finally:
+        os.kill(broker.process.pid, signal.SIGCONT)
+    assert await asyncio.gather(*reading) == [expected] * 18
+
+
+async def test_a_range_that_the_log_does_not_give_is_cut_off(
+    broker: Broker, ranges: LogRanges, end: Cursor
+) -> None:
+    os.kill(broker.process.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(RangeCutOff, match="the log cannot be read"):
+            await offsets(ranges, {}, end)
+    finally:
+        os.kill(broker.process.pid, signal.SIGCONT)
+    # The next one is read to its end.
+    found = await offsets(ranges, {}, end)
+    assert sum(map(len, found.values())) == COUNT
+
+
+async def test_what_lies_outside_of_the_log_is_left_out(ranges: LogRanges, end: Cursor) -> None:
+    beyond = {place: offset + 10 for place, offset in end.items()}
+    start = {place: offset + 5 for place, offset in end.items()}
+    assert await offsets(ranges, start, beyond) == {}
 
 
 async def test_whoever_gives_up_within_a_step_takes_nothing_from_others(

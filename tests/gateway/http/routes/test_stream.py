@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -103,6 +105,31 @@ async def test_a_stream_goes_on_where_it_was_without_gap_or_repeat(
     assert [event.body["lat"] for event in again] == [3, 4, 5, 6]
     async with stream(gateway, user, f"?since={again[2]['id']}") as answer:
         assert [event.body["lat"] for event in await events(answer, 1)] == [6]
+
+
+async def test_a_viewer_whose_missed_events_cannot_be_read_is_told_to_come_again(
+    gateway: Gateway, gateway_broker: Broker, user: Login
+) -> None:
+    async with stream(gateway, user) as answer:
+        await send(gateway, user, 1, 2, 3)
+        seen = await events(answer, 2)
+    since = f"?since={seen[0]['id']}"
+    os.kill(gateway_broker.process.pid, signal.SIGSTOP)
+    try:
+        async with (
+            asyncio.timeout(30),
+            stream(gateway, user, since) as answer,
+            gateway.client(user) as client,
+            client.ws_connect(f"/v1/ws{since}") as web_socket,
+        ):
+            assert b"data:" not in await answer.read()
+            assert json.loads((await web_socket.receive()).data)["type"] == "ready"
+            assert (await web_socket.receive()).type is aiohttp.WSMsgType.CLOSE
+            assert web_socket.close_code == aiohttp.WSCloseCode.TRY_AGAIN_LATER
+    finally:
+        os.kill(gateway_broker.process.pid, signal.SIGCONT)
+    async with stream(gateway, user, since) as answer:
+        assert [event.body["lat"] for event in await events(answer, 2)] == [2, 3]
 
 
 async def test_where_a_viewer_is_counts_nothing_of_what_others_send(
