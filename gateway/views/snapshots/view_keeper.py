@@ -90,6 +90,8 @@ class ViewKeeper:
         self._changed = False
         self._stopping = asyncio.Event()
         self._saving: asyncio.Task[None] | None = None
+        # Each snapshot begins with the key files of the one before.
+        self._one_save = asyncio.Lock()
         self._saved = self._expired = self._loop.time()
 
     @property
@@ -306,12 +308,16 @@ class ViewKeeper:
             self._saved = self._loop.time()
 
     async def save(self) -> None:
-        """Write a snapshot: the content of the views, and how far the log has been read."""
-        all_read = not any(self.gaps.values())
-        saved = await self._saved_views.save(self.gaps)
-        if saved.written:
-            self._urgent = self._urgent or saved.more
-        else:
-            self._urgent, self._changed = False, True
-        if all_read:
-            self.all_known.set()  # even if nothing could be written: no more can be known
+        """Write a snapshot: the content of the views, and how far the log has been read.
+
+        A call that comes while another one writes waits for it.
+        """
+        async with self._one_save:
+            all_read = not any(self.gaps.values())
+            saved = await self._saved_views.save(self.gaps)
+            if saved.written:
+                self._urgent = self._urgent or saved.more
+            else:
+                self._urgent, self._changed = False, True
+            if all_read:
+                self.all_known.set()  # even if nothing could be written: no more can be known

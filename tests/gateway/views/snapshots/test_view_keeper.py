@@ -265,6 +265,19 @@ async def test_what_a_killed_process_had_not_read_yet_is_read_by_the_next(
         assert second.knows(*sent)
 
 
+async def test_snapshots_that_are_asked_for_at_once_are_written_one_after_the_other(
+    log: Log, tmp_path: Path
+) -> None:
+    sent = fixes(range(100))
+    async with views(log, tmp_path / "views") as first:
+        for start in range(0, len(sent), 20):
+            log.append(*sent[start : start + 20])
+            await until(lambda: first.knows(*sent[: start + 20]), "a fix is not known")  # noqa: B023
+            await asyncio.gather(*(first.keeper.save() for _ in range(3)))
+    async with views(log, tmp_path / "views") as second:
+        assert second.knows(*sent)
+
+
 async def test_what_a_process_has_read_of_older_fixes_when_it_is_killed_is_not_taken_for_all(
     log: Log, tmp_path: Path
 ) -> None:
