@@ -73,6 +73,16 @@ async def send(
         await json_of(await client.post("/v1/positions", json=fix))
 
 
+async def found(client: aiohttp.ClientSession, path: str) -> Any:
+    """Return the answer to a GET as soon as it has something: views follow the log."""
+    async with asyncio.timeout(20):
+        while True:
+            answer = await client.get(path)
+            if answer.status == 200 and (content := await json_of(answer)):
+                return content
+            await asyncio.sleep(0.02)
+
+
 class Watching:
     """The fixes that a user was shown, over SSE or a WebSocket."""
 
@@ -232,7 +242,7 @@ async def test_nothing_from_before_the_friendship_is_told(
     gateway.publish(address(f"{ada.name}/phone", now_ms()))
     device = f"/v1/devices/{ada.name}%2Fphone"
     async with gateway.client(ada) as client:
-        await json_of(await client.get(device))
+        await found(client, device)
     gateway.users.rights.befriend(ada.name, bob.name)
     await asyncio.sleep(REACHES_S)
     async with gateway.client(bob) as client:
@@ -267,7 +277,7 @@ async def test_what_came_before_the_friendship_is_not_told_though_its_clock_was_
     await send(gateway, ada, (47.6, 9.0), time=ahead)
     gateway.publish(address(f"{ada.name}/phone", ahead, resolved=now_ms()))
     async with gateway.client(ada) as client:
-        await json_of(await client.get(device))
+        await found(client, device)
     gateway.users.rights.befriend(ada.name, bob.name)
     await asyncio.sleep(REACHES_S)
     async with gateway.client(bob) as client:
@@ -330,7 +340,7 @@ async def test_the_token_of_a_phone_shows_its_friends_where_they_are_and_nothing
     phone = Login(bob.name, gateway.users.add_token(bob.name, "phone"))
     friends = f"/v1/devices/{ada.name}%2Fphone"
     async with gateway.client(phone) as client:
-        rows = await json_of(await client.get("/v1/devices"))
+        rows = await found(client, "/v1/devices")
         assert [row["device"] for row in rows] == [f"{ada.name}/phone"]
         owntracks = {"_type": "location", "lat": 1, "lon": 2, "tst": now_ms() // 1000}
         told = await json_of(await client.post("/owntracks", json=owntracks))
@@ -352,10 +362,12 @@ async def test_the_token_of_an_administrators_phone_sends_for_that_phone_alone(
 ) -> None:
     root = gateway.user(f"root{next(_numbers)}", admin=True)
     phone = Login(root.name, gateway.users.add_token(root.name, "phone"))
-    await send(gateway, phone, device=f"{ada.name}/phone")
+    async with watching(gateway, root, "sse") as watch:
+        await send(gateway, phone, device=f"{ada.name}/phone")
+        await watch.fix()
     async with gateway.client(ada) as client:
         assert await json_of(await client.get("/v1/devices")) == []
     async with gateway.client(phone) as client:
-        rows = await json_of(await client.get("/v1/devices"))
+        rows = await found(client, "/v1/devices")
         assert {row["user"] for row in rows} == {root.name}
         assert (await client.get("/topics")).status == 403

@@ -11,8 +11,10 @@ from geoservice.reverse.geocoder import Geocoder
 
 
 def test_it_measures_what_it_names(street_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("POINTS", "_SINGLES", "_HTTP_SINGLES"):
+    for name in ("_SINGLES", "_HTTP_SINGLES"):
         monkeypatch.setattr(bench, name, 2000)
+    # Of another process the system counts whole hundredths of a second.
+    monkeypatch.setattr(bench, "POINTS", 40_000)
     monkeypatch.setattr(bench, "ROUNDS", 1)
     rows = {row.name: row for row in bench.measure(street_path)}
     assert {
