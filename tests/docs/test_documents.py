@@ -163,3 +163,12 @@ def test_the_architecture_names_files_that_exist() -> None:
             folder = ROOT / heading[1]
         for name in re.findall(r"`((?:\w+/)*\w+\.pyx?)`", line):
             assert (folder / name).exists() or (ROOT / name).exists(), name
+
+
+def test_decisions_are_numbered_without_holes_as_their_titles_say() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert pages
+    for number, page in enumerate(pages, start=1):
+        assert page.name.startswith(f"{number:04d}-"), f"{page.name} is page {number}"
+        title = page.read_text(encoding="utf-8").splitlines()[0]
+        assert title.startswith(f"# {number}. "), f"{page.name}: {title}"

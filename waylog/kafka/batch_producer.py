@@ -1,7 +1,7 @@
 """A producer of our own: one request to a broker for all its partitions, without a thread.
 
 librdkafka sends a request for each partition and works record by record in threads of its own; in a
-gateway that was the largest part of the cost of a fix (docs/decisions/0016).
+gateway that was the largest part of the cost of a fix (docs/decisions/0011).
 
 The guarantees are those that `waylog.kafka.clients.producer_config` asks of librdkafka: acks=all,
 and idempotence (each batch carries the producer's id and a sequence number, by which the broker

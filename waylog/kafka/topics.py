@@ -92,7 +92,7 @@ TOPICS = (
     Topic(LOG, 1, kept_for(7)),
 )
 
-#: The keys of sealed values (docs/decisions/0010); created where values are sealed. A key that is
+#: The keys of sealed values (docs/decisions/0006); created where values are sealed. A key that is
 #: destroyed leaves the files when its segment is compacted, so segments end soon.
 VALUE_KEY_TOPIC = Topic(
     VALUE_KEY,

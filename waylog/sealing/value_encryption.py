@@ -1,4 +1,4 @@
-"""Encryption of values of the log; see docs/decisions/0010.
+"""Encryption of values of the log; see docs/decisions/0006.
 
 A sealed value is MAGIC, the id of its key, a nonce and the AES-256-GCM ciphertext of the plain
 value. The record's key is authenticated with it, so that the value of one device cannot be passed
