@@ -61,12 +61,20 @@ class BrokerControl:
 
     def next_deadline(self) -> float:
         """Return when the next broker session ends if the broker stays silent."""
-        return min(self._heard.values(), default=float("inf")) + self._settings.session_timeout
+        heard = [at for broker_id, at in self._heard.items() if self._may_be_silent(broker_id)]
+        return min(heard, default=float("inf")) + self._settings.session_timeout
+
+    def _may_be_silent(self, broker_id: int) -> bool:
+        """Tell whether silence would mean that a broker is gone.
+
+        After its process stood still, a controller may run before the heartbeats of its own broker.
+        """
+        return broker_id != self._settings.local_broker or broker_id in self._disconnected
 
     def tick(self, now: float) -> None:
         """Fence the brokers that have been silent for too long."""
         for broker_id, heard in list(self._heard.items()):
-            if now - heard >= self._settings.session_timeout:
+            if self._may_be_silent(broker_id) and now - heard >= self._settings.session_timeout:
                 self._lost(broker_id, f"silent for {now - heard:.1f} s")
 
     # --------------------------------------------------------------------------------- registration

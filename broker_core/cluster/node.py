@@ -40,9 +40,13 @@ class MetadataNode:
         randomness: random.Random,
         *,
         snapshot_entries: int = SNAPSHOT_ENTRIES,
+        cluster_id: str | None = None,
         first_records: Sequence[MetadataRecord] = (),
     ) -> None:
-        """`first_records` are the first records of an empty metadata log."""
+        """`first_records` are the first records of an empty metadata log.
+
+        `cluster_id` is the new cluster's id; None is a random one.
+        """
         self.replica = replica
         #: The committed state, as far as this node knows it.
         self.image = ClusterImage()
@@ -51,6 +55,7 @@ class MetadataNode:
         self._settings = settings
         self._random = randomness
         self._snapshot_entries = snapshot_entries
+        self._cluster_id = cluster_id
         self._first_records = first_records
         self._changes: ImageChanges | None = None
         # (offset that must be committed, callback that waits for it), in order.
@@ -139,9 +144,12 @@ class MetadataNode:
         self.controller = Controller(self.image.copy(), self._settings, self._random, now)
         if self.image.cluster_id is None:
             self._synchronize(self.controller)
-            cluster_id = base64.urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
+            cluster_id = self._cluster_id or self._new_cluster_id()
             self.controller.writer.write([ClusterRecord(cluster_id), *self._first_records])
             self._append(self.controller)
+
+    def _new_cluster_id(self) -> str:
+        return base64.urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
 
     def _resign(self) -> None:
         self.controller = None

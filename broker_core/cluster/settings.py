@@ -15,6 +15,8 @@ class ControllerSettings:
     """The settings, named after Kafka's properties."""
 
     session_timeout: float = 9.0  # broker.session.timeout.ms: a broker is fenced after such silence
+    #: The broker in the controller's own process; while the controller runs, this broker does.
+    local_broker: int | None = None
     partitions: int = 1  # num.partitions
     replication_factor: int = 1  # default.replication.factor
     #: Limit of this broker only: every partition takes files and memory on each of its replicas.

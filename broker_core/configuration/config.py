@@ -334,6 +334,7 @@ class BrokerConfig:
     #: controller only: a broker beside it costs little.
     roles: frozenset[str] = _setting("process.roles", frozenset({"broker"}), _roles)
     #: The nodes that store the metadata; without any, this broker is a cluster of its own.
+    #: `quorum` names the voters in either case.
     voters: Voters = _setting("controller.quorum.voters", Voters(), _voters)  # noqa: RUF009
     controller_listener: ListenerConfig | None = None
     #: `ssl.*` properties of connections to controllers; None if they are not encrypted.
@@ -443,9 +444,19 @@ class BrokerConfig:
         return frozenset(filter(None, fields | topics))
 
     @property
+    def is_alone(self) -> bool:
+        """Tell whether this broker is a cluster of its own: the only voter and the only replica."""
+        return not self.voters
+
+    @property
+    def quorum(self) -> Voters:
+        """The voters of the metadata quorum; a broker that is alone is the only one."""
+        return self.voters or Voters([(self.node_id, self.listeners[0].endpoint)])
+
+    @property
     def is_controller(self) -> bool:
         """Tell whether this node is a voter of the metadata quorum."""
-        return "controller" in self.roles
+        return self.is_alone or "controller" in self.roles
 
     @property
     def selects_replicas_by_rack(self) -> bool:
@@ -459,7 +470,7 @@ class BrokerConfig:
 
     def _check_quorum(self) -> None:
         if not self.voters:
-            if self.properties.get("process.roles") and not self.is_controller:
+            if self.properties.get("process.roles") and "controller" not in self.roles:
                 raise ConfigError(
                     "process.roles=broker without controller.quorum.voters is a broker of no "
                     "cluster; give the voters, or no process.roles for a broker alone"

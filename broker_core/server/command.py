@@ -112,17 +112,14 @@ def _check_listening(config: BrokerConfig) -> None:
 def _add_users(config: BrokerConfig, words: list[str]) -> int:
     """Store users for the first start of a broker whose listeners admit only known users."""
     from broker_core.environment import Environment
-    from broker_core.security.credentials import ScramUsers
     from broker_core.security.scram import BY_NAME, credential_from_password
-    from broker_core.server.settings.settings_store import SettingsStore
+    from broker_core.server.settings.settings_store import load_users, save_users
 
-    users = ScramUsers()
     environment = Environment.real()
     environment.disk.make_directory(config.log_dir)
     lock = environment.disk.lock(config.log_dir)
     try:
-        store = SettingsStore(config.log_dir, environment)
-        store.attach("scram", users.load, users.to_stored)
+        users = load_users(config.log_dir, environment)
         for word in words:
             mechanism, separator, user = word.partition("=")
             if mechanism not in BY_NAME or not separator or not user:
@@ -133,7 +130,7 @@ def _add_users(config: BrokerConfig, words: list[str]) -> int:
             users.put(
                 user, BY_NAME[mechanism], credential_from_password(BY_NAME[mechanism], password)
             )
-        store.save()
+        save_users(config.log_dir, environment, users)
     finally:
         lock.release()
     print(f"stored {', '.join(words)} in {config.log_dir}")

@@ -136,8 +136,6 @@ class _Collector:
     def _replicas(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
-        if self._broker.replication is None:
-            return
         replicas = self._broker.replication.replicas
         # Without contact to the controller this broker does not know which replicas are in sync.
         is_known = "controller" not in self._broker.problems()
@@ -160,8 +158,6 @@ class _Collector:
         from prometheus_client.core import GaugeMetricFamily
 
         cluster = self._broker.cluster
-        if cluster is None:
-            return
         image = cluster.image
         partitions = [partition for _, _, partition in image.partitions()]
         led = [each for each in partitions if image.is_active(each.leader)]

@@ -6,8 +6,8 @@ import asyncio
 import errno
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
@@ -22,9 +22,14 @@ from broker_core.security.failures import LoginFailures
 from broker_core.security.principal import Principal
 from broker_core.security.quotas import ClientQuotas
 from broker_core.server.authorization import authorize
+from broker_core.server.cluster.admin_operations import AdminOperations, Done
+from broker_core.server.cluster.broker_image import BrokerImageSync
+from broker_core.server.cluster.membership import Cluster
+from broker_core.server.cluster.producer_id_blocks import ProducerIdBlocks
+from broker_core.server.cluster.replication import Replication
+from broker_core.server.cluster.status_page import status_page
 from broker_core.server.coordination.coordinator_gate import is_coordinated_here
 from broker_core.server.coordination.groups import Groups
-from broker_core.server.coordination.producer_ids import ProducerIds, ProducerIdSource
 from broker_core.server.coordination.transactions import Transactions
 from broker_core.server.dispatch import HANDLERS
 from broker_core.server.metrics import renderer
@@ -35,29 +40,22 @@ from broker_core.server.network.throttling import Throttling
 from broker_core.server.partitions.fetch_sessions import FetchSessions
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.housekeeping import Housekeeping
-from broker_core.server.partitions.identity import load_cluster_id
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.replica_sessions import ReplicaSessions
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.partitions.topics import Topic, TopicRegistry
-from broker_core.server.settings.admin_operations import AdminOperations, Done, LocalAdminOperations
 from broker_core.server.settings.dynamic_config import DynamicConfig
 from broker_core.server.settings.group_settings import GroupSettings
-from broker_core.server.settings.settings_store import SettingsStore
 from broker_core.server.sharing.share_coordinator import ShareCoordinator
 from broker_core.server.sharing.share_coordinator_client import ShareCoordinatorClient
 from broker_core.server.sharing.share_groups import ShareGroups
 from broker_core.server.sharing.share_partitions import SharePartitions
-from broker_core.server.view import ClusterView, ImageView, LocalView, Node
+from broker_core.server.view import ClusterView, Node
 from waylog.config import Endpoint
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import ClientIdentifier
 from waylog.observability.metrics_token import ensure_metrics_token
 from waylog.process.file_limit import room_for_connections
-
-if TYPE_CHECKING:
-    from broker_core.server.cluster.membership import Cluster
-    from broker_core.server.cluster.replication import Replication
 
 logger = logging.getLogger(__name__)
 
@@ -81,8 +79,7 @@ class Broker:
         self.failed_logins = 0
         #: Fails when the broker cannot continue; the process should end with an error then.
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        #: None on a standalone broker.
-        self.cluster: Cluster | None = None
+        #: Known when `start` has returned.
         self.cluster_id = ""
         #: Handlers report failed writes here.
         self.storage = StorageWatch(config.log_dir, environment)
@@ -105,70 +102,45 @@ class Broker:
                 config, self.scram_users, self.handle, connections=self.connection_pool
             )
             self.network.limits.creation_rate_of = self.quotas.connection_rate
-            self.view: ClusterView
-            self.producer_ids: ProducerIdSource
-            if config.voters:
-                self._prepare_cluster()
-            else:
-                self._load()
+            self.cluster = Cluster(self, config, environment, self.cannot_go_on)
+            self.view = ClusterView(self.cluster)
+            self.producer_ids = ProducerIdBlocks(config.node_id, self.cluster)
+            self.cluster.subscribers.append(BrokerImageSync(self, environment).apply)
         except BaseException:
             self._lock.release()
             raise
         self.flusher = Flusher(environment.threads.worker("flusher"), self.storage_failed)
-        self.replication = self._prepare_replication()
-        is_alone = self.replication is None
-        self.groups = Groups(config, self.topics, self.flusher, environment, is_alone=is_alone)
+        self.replication = Replication(self, self.cluster)
+        self.cluster.subscribers.append(self.replication.apply)
+        self.groups = Groups(config, self.topics, self.flusher, environment)
         self.groups.coordinator.consumer_settings = self.group_settings.of_consumers
-        self._prepare_share_groups(is_alone=is_alone)
-        self.groups.load()
-        self.share_coordinator.load()
-        self.share_groups.adopt(self.share_coordinator.places())
+        self._prepare_share_groups()
         self.transactions = Transactions(
             config,
             self.topics,
             self.flusher,
             self.groups,
             self.producer_ids.next_id,
-            remote=self.replication,
+            self.replication,
         )
-        self.transactions.load()
-        if self.replication is not None:
-            self.replication.start()
+        self.replication.start()
+        self.groups.start()
+        self.transactions.start()
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, environment.randomness)
         self.replica_sessions = ReplicaSessions(self, self._is_registered)
         self._housekeeping = Housekeeping(
             config, self.topics, self.flusher, environment, self.storage
         )
 
-    def _load(self) -> None:
-        """Load the stored state of a standalone broker."""
-        config, environment = self.config, self._environment
-        self.cluster_id = load_cluster_id(config.log_dir, config.node_id, environment)
-        self.producer_ids = ProducerIds(config.log_dir, environment)
-        self.topics.load()
-        self.settings = SettingsStore(config.log_dir, environment)
-        self.settings.attach("scram", self.scram_users.load, self.scram_users.to_stored)
-        if self.authorizer is not None:
-            self.settings.attach("acls", self.authorizer.load, self.authorizer.to_stored)
-        self.settings.attach("quotas", self.quotas.load, self.quotas.to_stored)
-        self.settings.attach("groups", self.group_settings.load, self.group_settings.to_stored)
-        self.settings.attach("broker", self.dynamic_config.load, self.dynamic_config.to_stored)
-        self.dynamic_config.apply(self.topics, self.network.limits)
-        self.view = LocalView(self)
-
-    def _prepare_share_groups(self, *, is_alone: bool) -> None:
+    def _prepare_share_groups(self) -> None:
         config, settings, clock = self.config, self.group_settings, self.clock
-        self.share_coordinator = ShareCoordinator(
-            config, self.topics, self.flusher, clock, is_alone=is_alone
-        )
+        self.share_coordinator = ShareCoordinator(self.topics, self.flusher, clock)
         self.share_states = ShareCoordinatorClient(
             self.share_coordinator,
             self.replication,
-            lambda: self._create_internal_topic(STATE_TOPIC),
+            lambda: self.cluster.create_internal_topic(STATE_TOPIC),
         )
-        self.share_partitions = SharePartitions(
-            config, settings, self.share_states, clock, is_alone=is_alone
-        )
+        self.share_partitions = SharePartitions(config, settings, self.share_states, clock)
         self.share_groups = ShareGroups(
             self.topics,
             settings,
@@ -179,50 +151,23 @@ class Broker:
         )
         self.groups.beside = self.share_groups
 
-    def _create_internal_topic(self, name: str) -> None:
-        if self.cluster is not None:
-            self.cluster.create_internal_topic(name)
-
-    def _prepare_cluster(self) -> None:
-        # Imported here, so that a standalone broker starts faster.
-        from broker_core.server.cluster.broker_image import BrokerImageSync
-        from broker_core.server.cluster.membership import Cluster
-        from broker_core.server.cluster.producer_id_blocks import ProducerIdBlocks
-
-        self.cluster = Cluster(self, self.config, self._environment, self.cannot_go_on)
-        self.view = ImageView(self.cluster)
-        self.producer_ids = ProducerIdBlocks(self.config.node_id, self.cluster)
-        self.cluster.subscribers.append(BrokerImageSync(self, self._environment).apply)
-
-    def _prepare_replication(self) -> Replication | None:
-        if self.cluster is None:
-            return None
-        from broker_core.server.cluster.replication import Replication
-
-        replication = Replication(self, self.cluster)
-        self.cluster.subscribers.append(replication.apply)
-        return replication
-
     async def start(self) -> None:
-        """Start to serve; in a cluster, return when the controller has unfenced this broker."""
+        """Start to serve; return when the controller has unfenced this broker."""
         self._parties.open()
         await self.network.bind()
         first = self.config.listeners[0].name
         self.endpoint = self.network.endpoints[first]
         self.advertised = self.network.listeners[first].security.advertised
-        if self.cluster is None:
-            await self.network.serve()
-        else:
-            await self.cluster.start()
-            await self._unless_failed(self.cluster.join(self.network.addresses))
-            await self.network.serve()
-            await self._unless_failed(self.cluster.lifecycle.begin())
+        await self.cluster.start()
+        await self._unless_failed(self.cluster.join(self.network.addresses))
+        await self.network.serve()
+        await self._unless_failed(self.cluster.lifecycle.begin())
         self._housekeeping.start()
         if self.config.metrics_listener is not None:
             self.metrics_server = MetricsServer(
                 renderer(self),
                 self.problems,
-                self._status_page(),
+                lambda: status_page(self.cluster, self.node_id),
                 self.config.metrics_hosts,
                 _metrics_token(self.config),
                 connections=self.connection_pool,
@@ -234,18 +179,10 @@ class Broker:
         """Return what keeps this broker from serving, by part; empty if nothing does."""
         found = {
             "storage": self.storage.reason,
-            "controller": None if self.cluster is None else self.cluster.lifecycle.trouble,
+            "controller": self.cluster.lifecycle.trouble,
             "process": str(self.failed.exception()) if self.failed.done() else None,
         }
         return {part: reason for part, reason in found.items() if reason is not None}
-
-    def _status_page(self) -> Callable[[], bytes] | None:
-        cluster = self.cluster
-        if cluster is None:
-            return None
-        from broker_core.server.cluster.status_page import status_page
-
-        return lambda: status_page(cluster, self.node_id)
 
     async def _unless_failed(self, step: Coroutine[Any, Any, None]) -> None:
         """Await a step that depends on other nodes; raises the error if the broker fails."""
@@ -264,8 +201,7 @@ class Broker:
         if self._closed:
             return
         self._closed = True
-        if self.cluster is not None:
-            await self.cluster.leave()
+        await self.cluster.leave()
         await self.network.close()
         if self.metrics_server is not None:
             await self.metrics_server.close()
@@ -276,9 +212,8 @@ class Broker:
         self.share_states.close()
         self.share_coordinator.close()
         self.transactions.close()
-        if self.replication is not None:
-            self.replication.close()
-            self.replica_sessions.close()
+        self.replication.close()
+        self.replica_sessions.close()
         await self._housekeeping.close()
         await self.flusher.close()
         try:
@@ -288,10 +223,9 @@ class Broker:
         except Exception:
             logger.exception("the shutdown is not clean")
         else:
-            if self.cluster is not None and not self.failed.done():
+            if not self.failed.done():
                 self.cluster.lifecycle.life.end()
-        if self.cluster is not None:
-            await self.cluster.close()
+        await self.cluster.close()
         self._lock.release()
         if self.failed.done():
             self.failed.exception()  # it has been logged
@@ -309,17 +243,6 @@ class Broker:
         """Return wall clock time in ms since 1970."""
         return self.clock.now_ms()
 
-    def create_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
-        """Create a topic; raises BrokerError."""
-        return self.topics.create(name, partitions, overrides)
-
-    def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic, and the offsets that groups have committed for it."""
-        self.topics.delete(topic)
-        self.groups.coordinator.forget_topic(topic.name)
-        self.groups.perform()
-        self.forget_shares(topic)
-
     def group_changed(self, group_id: str) -> None:
         """Apply changed settings of a group."""
         self.share_partitions.settings_changed(group_id)
@@ -333,14 +256,15 @@ class Broker:
         self.share_partitions.forget_topic(topic.topic_id)
 
     def create_on_demand(self, name: str, principal: Principal) -> Topic:
-        """Create a topic that a client asks for; raises BrokerError.
+        """Have the controller create a topic that a client asks for.
 
-        In a cluster the controller creates it: LeaderNotAvailable is raised until it has.
+        Raises LeaderNotAvailable, unless this node's controller has created it at once.
         """
-        if self.cluster is None:
-            return self.create_topic(name, self.config.num_partitions, {})
         self.cluster.create_topic(name, -1, -1, {}, principal)
-        raise errors.LeaderNotAvailable()
+        topic = self.topics.get(name)
+        if topic is None:
+            raise errors.LeaderNotAvailable()
+        return topic
 
     def coordinator(self, key: str, request: AnyRequest, *, transactions: bool) -> Node:
         """Return the broker that coordinates a group or a transaction.
@@ -351,7 +275,8 @@ class Broker:
         try:
             place = coordinated.place_of(key)
         except errors.CoordinatorNotAvailable:
-            self._create_internal_topic(TRANSACTIONS_TOPIC if transactions else OFFSETS_TOPIC)
+            topic = TRANSACTIONS_TOPIC if transactions else OFFSETS_TOPIC
+            self.cluster.create_internal_topic(topic)
             raise
         node = self.view.leader(place, request)
         if node is None:
@@ -360,21 +285,10 @@ class Broker:
 
     def administer(self, action: Callable[[AdminOperations], None], done: Done) -> None:
         """Change topics or settings; `done` is called when the change is durable or has failed."""
-        if self.cluster is not None:
-            self.cluster.administer(action, done)
-            return
-        try:
-            with self.topics.saved_together():
-                action(LocalAdminOperations(self))
-        except errors.BrokerError as error:
-            done(error)
-        else:
-            done(None)
+        self.cluster.administer(action, done)
 
     def nearest_replica(self, partition: Partition, offset: int, rack: str) -> int | None:
         """Return a broker in `rack` that a consumer may read from; None for this broker."""
-        if self.replication is None:
-            return None
         return self.replication.nearest_replica(partition, offset, rack)
 
     def appended(self, partition: Partition) -> None:
@@ -385,11 +299,11 @@ class Broker:
 
     def handle(self, request: AnyRequest) -> None:
         """Answer a request, now or later."""
-        if self.cluster is not None and self.cluster.forwards(request):
+        if self.cluster.forwards(request):
             return
         if self.authorizer is not None and not authorize(self, request):
             return
-        if self.replication is not None and not is_coordinated_here(self, request):
+        if not is_coordinated_here(self, request):
             return
         handler = HANDLERS[request.header.api.key]
         if not self.quotas.active:
@@ -402,7 +316,7 @@ class Broker:
 
     def _is_registered(self, broker_id: int) -> bool:
         """Return whether a broker with this id is registered."""
-        return self.cluster is not None and broker_id in self.cluster.image.brokers
+        return broker_id in self.cluster.image.brokers
 
     # ------------------------------------------------------------------------------------- inside
 
@@ -410,8 +324,7 @@ class Broker:
         """Set `failed`: the broker has to end."""
         if not self.failed.done():
             self.failed.set_exception(error)
-            if self.cluster is not None:
-                self.cluster.lifecycle.life.distrust()
+            self.cluster.lifecycle.life.distrust()
 
     def storage_failed(self, partition: Partition, error: errors.BrokerError) -> None:
         """Stop the broker because a partition cannot be written; other brokers can take over."""

@@ -1,9 +1,9 @@
-"""Brokers and partition leaders as clients see them, on a standalone broker or in a cluster."""
+"""Brokers and partition leaders as clients see them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core import errors
 from broker_core.cluster.image import BrokerImage
@@ -13,7 +13,6 @@ from broker_core.server.network.request import AnyRequest
 if TYPE_CHECKING:
     from broker_core.server.cluster.membership import Cluster
     from broker_core.server.partitions.topics import Topic
-    from broker_core.server.runtime import Broker
 
 
 class Node(NamedTuple):
@@ -42,74 +41,23 @@ class PartitionState(NamedTuple):
         return errors.LeaderNotAvailable.code if self.leader_id == NO_LEADER else errors.NONE
 
 
-class ClusterView(Protocol):
-    """The brokers and partition leaders that clients see."""
-
-    @property
-    def controller_id(self) -> int:
-        """The broker that Metadata names as the controller; -1 if there is none."""
-
-    def nodes(self, request: AnyRequest) -> list[Node]:
-        """Return the brokers that serve, with their addresses on the client's listener."""
-
-    def named(self, request: AnyRequest) -> list[Node]:
-        """Return the brokers that Metadata names: also those that stopped a moment ago."""
-
-    def partitions(self, topic: Topic) -> Iterator[PartitionState]:
-        """Yield all partitions of a topic."""
-
-    def leader(self, place: tuple[str, int], request: AnyRequest) -> Node | None:
-        """Return the leader of a partition, or None if it has none or is unknown."""
-
-
-class LocalView:
-    """The view of a standalone broker, which leads every partition."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    @property
-    def controller_id(self) -> int:
-        """See ClusterView."""
-        return self._broker.node_id
-
-    def nodes(self, request: AnyRequest) -> list[Node]:
-        """See ClusterView."""
-        advertised = request.advertised
-        return [Node(self._broker.node_id, advertised.host, advertised.port, None)]
-
-    named = nodes
-
-    def partitions(self, topic: Topic) -> Iterator[PartitionState]:
-        """See ClusterView."""
-        nodes = [self._broker.node_id]
-        for partition in topic.partitions:
-            yield PartitionState(
-                partition.index, self._broker.node_id, partition.leader_epoch, nodes, nodes
-            )
-
-    def leader(self, place: tuple[str, int], request: AnyRequest) -> Node | None:
-        """See ClusterView."""
-        return self.nodes(request)[0]
-
-
-class ImageView:
-    """The view of a broker in a cluster, taken from the metadata log."""
+class ClusterView:
+    """The brokers and partition leaders that clients see, taken from the metadata log."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     @property
     def controller_id(self) -> int:
-        """See ClusterView."""
+        """The broker that Metadata names as the controller; -1 if there is none."""
         return self._cluster.controller_id
 
     def nodes(self, request: AnyRequest) -> list[Node]:
-        """See ClusterView."""
+        """Return the brokers that serve, with their addresses on the client's listener."""
         return self._at_listener(self._cluster.brokers(), request)
 
     def named(self, request: AnyRequest) -> list[Node]:
-        """See ClusterView."""
+        """Return the brokers that Metadata names: also those that stopped a moment ago."""
         return self._at_listener(self._cluster.named_brokers(), request)
 
     @staticmethod
@@ -123,7 +71,7 @@ class ImageView:
         return nodes
 
     def partitions(self, topic: Topic) -> Iterator[PartitionState]:
-        """See ClusterView."""
+        """Yield all partitions of a topic."""
         image = self._cluster.image
         described = image.topic_by_id(topic.topic_id)
         alive = {broker.id for broker in self._cluster.brokers()}
@@ -139,7 +87,7 @@ class ImageView:
             )
 
     def leader(self, place: tuple[str, int], request: AnyRequest) -> Node | None:
-        """See ClusterView."""
+        """Return the leader of a partition, or None if it has none or is unknown."""
         partition = self._cluster.image.partition(*place)
         if partition is None:
             return None

@@ -1,11 +1,15 @@
-"""Admin operations of the active controller; see broker_core.server.settings.admin_operations."""
+"""What clients change with the active controller's consent: topics, partitions, users, settings.
+
+Handlers make changes with `Broker.administer`, and answer when these are durable.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from broker_core import errors
 from broker_core.cluster.controller import Controller
 from broker_core.cluster.image import (
     BROKER_RESOURCE,
@@ -25,7 +29,6 @@ from broker_core.log.config import LogConfig
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.quotas import ClientQuotas
-from broker_core.server.settings.admin_operations import CreatedTopic
 from broker_core.server.settings.dynamic_config import DynamicConfig
 
 if TYPE_CHECKING:
@@ -35,8 +38,24 @@ if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
 
-class ClusterAdminOperations:
-    """Decides for one request; its decisions are records, and durable when these are committed."""
+#: Called with None when a change is durable, or with the reason why it will not be.
+Done = Callable[[errors.BrokerError | None], None]
+
+
+class CreatedTopic(NamedTuple):
+    """A topic that was created, or that passed validation."""
+
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+    config: LogConfig
+
+
+class AdminOperations:
+    """Decides for one request; its decisions are records, and durable when these are committed.
+
+    Methods raise BrokerError for what is not possible.
+    """
 
     def __init__(self, broker: Broker, controller: Controller) -> None:
         self._broker = broker
@@ -46,21 +65,21 @@ class ClusterAdminOperations:
 
     @cached_property
     def scram_users(self) -> ScramUsers:
-        """See AdminOperations."""
+        """The users; change them, then call `save`."""
         users = ScramUsers()
         users.load(stored_scram_users(self.controller.image))
         return users
 
     @cached_property
     def quotas(self) -> ClientQuotas:
-        """See AdminOperations."""
+        """The quotas; change them, then call `save`."""
         quotas = ClientQuotas()
         quotas.load(stored_quotas(self.controller.image))
         return quotas
 
     @cached_property
     def authorizer(self) -> Authorizer | None:
-        """See AdminOperations."""
+        """The ACLs; change them, then call `save`. None if there is no authorizer."""
         if self._broker.authorizer is None:
             return None
         authorizer = Authorizer()
@@ -68,7 +87,7 @@ class ClusterAdminOperations:
         return authorizer
 
     def save(self) -> None:
-        """See AdminOperations."""
+        """Store the changed users, quotas and ACLs."""
         image, writer = self.controller.image, self.controller.writer
         used = vars(self)
         if "scram_users" in used:
@@ -90,7 +109,7 @@ class ClusterAdminOperations:
         *,
         validate_only: bool,
     ) -> CreatedTopic:
-        """See AdminOperations."""
+        """Create a topic; -1 partitions or replicas stand for the default."""
         topic = self.controller.topics.create(
             name,
             partitions,
@@ -107,16 +126,16 @@ class ClusterAdminOperations:
         )
 
     def find_topic(self, name: str | None, topic_id: bytes) -> tuple[str, bytes]:
-        """See AdminOperations."""
+        """Return a topic's name and id; find it by name, or by id if the name is None."""
         topic = self.controller.topics.find(name, topic_id)
         return topic.name, topic.id
 
     def delete_topic(self, name: str) -> None:
-        """See AdminOperations."""
+        """Delete a topic."""
         self.controller.topics.delete(self.controller.topics.find(name, b""))
 
     def partition_count(self, name: str) -> int:
-        """See AdminOperations."""
+        """Return the number of a topic's partitions."""
         return len(self.controller.topics.find(name, b"").partitions)
 
     def add_partitions(
@@ -127,29 +146,29 @@ class ClusterAdminOperations:
         *,
         validate_only: bool,
     ) -> None:
-        """See AdminOperations."""
+        """Grow a topic to `count` partitions."""
         topics = self.controller.topics
         topics.grow(topics.find(name, b""), count, assignments, validate_only=validate_only)
 
     def all_partitions(self) -> Sequence[ElectLeadersRequestTopicPartition]:
-        """See AdminOperations."""
+        """Return all partitions in the form of ElectLeaders."""
         return [
             {"topic": name, "partitions": range(len(topic.partitions))}
             for name, topic in self.controller.image.topics.items()
         ]
 
     def elect(self, topic: str, index: int, kind: int) -> None:
-        """See AdminOperations."""
+        """Elect a partition's leader: the preferred replica (0), or any replica (1, unclean)."""
         self.controller.partitions.elect(topic, index, kind)
 
     def reassign(
         self, topic: str, index: int, replicas: Sequence[int] | None, *, may_resize: bool
     ) -> None:
-        """See AdminOperations."""
+        """Move a partition's replicas; None cancels the current reassignment."""
         self.controller.partitions.reassign(topic, index, replicas, may_resize=may_resize)
 
     def reassignments(self) -> Iterator[tuple[str, int, PartitionImage]]:
-        """See AdminOperations."""
+        """Yield the partitions that are being reassigned."""
         for topic, index, partition in self.controller.image.partitions():
             if partition.is_reassigning:
                 yield topic.name, index, partition
@@ -157,19 +176,19 @@ class ClusterAdminOperations:
     # ------------------------------------------------------------------------------------ settings
 
     def topic_settings(self, name: str) -> tuple[dict[str, str], LogConfig]:
-        """See AdminOperations."""
+        """Return a topic's own settings, and its effective settings."""
         self.controller.topics.check_resource(TOPIC_RESOURCE, name)
         overrides = self.controller.image.configs.get((TOPIC_RESOURCE, name), {})
         return dict(overrides), self._broker.topics.log_config(overrides)
 
     def change_topic(self, name: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
-        """See AdminOperations."""
+        """Replace a topic's own settings."""
         self._broker.topics.log_config(overrides)
         if not validate_only:
             self.controller.topics.configure(TOPIC_RESOURCE, name, overrides)
 
     def dynamic_config(self, resource_name: str) -> DynamicConfig:
-        """See AdminOperations."""
+        """Return the dynamic settings of a broker, or of all brokers ("")."""
         self.controller.topics.check_resource(BROKER_RESOURCE, resource_name)
         configs = self.controller.image.configs
         dynamic = DynamicConfig(self._broker.config)
@@ -182,13 +201,13 @@ class ClusterAdminOperations:
         return dynamic
 
     def change_broker(self, resource_name: str, properties: Mapping[str, str]) -> None:
-        """See AdminOperations."""
+        """Replace the dynamic settings of a broker, or of all brokers ("")."""
         self.controller.topics.configure(BROKER_RESOURCE, resource_name, properties)
 
     def group_settings(self, group_id: str) -> dict[str, str]:
-        """See AdminOperations."""
+        """Return a group's own settings."""
         return dict(self.controller.image.configs.get((GROUP_RESOURCE, group_id), {}))
 
     def change_group(self, group_id: str, properties: Mapping[str, str]) -> None:
-        """See AdminOperations."""
+        """Replace a group's own settings."""
         self.controller.topics.configure(GROUP_RESOURCE, group_id, properties)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
+from broker_core.protocol.definitions import ENVELOPE
 from broker_core.protocol.schema import Api, RequestBody, ResponseBody
 from broker_core.security.tls import client_context
 from broker_core.server.cluster.controller_service import ControllerService
 from broker_core.server.cluster.quorum_node import QuorumNode
 from broker_core.server.network.peer import Peer
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import EnvelopeRequest, EnvelopeResponse
 
 _RETRY_S: Final = 0.05
 
@@ -61,10 +65,18 @@ class _Call(Generic[RequestBody, ResponseBody]):
 class ControllerChannel:
     """Sends requests to the active controller; repeats them while no controller is active."""
 
-    def __init__(self, shell: QuorumNode, service: ControllerService, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        shell: QuorumNode,
+        service: ControllerService,
+        config: BrokerConfig,
+        open_envelope: Callable[[EnvelopeRequest, Callable[[EnvelopeResponse], None]], None],
+    ) -> None:
+        """`open_envelope` answers what is forwarded while this node's controller is active."""
         self._shell = shell
         self._service = service
-        self._voters = dict(config.voters)
+        self._open_envelope: Callable[[Any, Callable[[Any], None]], None] = open_envelope
+        self._voters = dict(config.quorum)
         self._name = f"broker-{config.node_id}"
         tls = config.controller_tls
         self._tls = None if tls is None else client_context(tls)
@@ -118,9 +130,13 @@ class ControllerChannel:
         answered: Callable[[ResponseBody | None], None],
     ) -> None:
         """Send a request once, to the controller that is known to be active."""
-        if self._shell.is_active and self._service.serves(api):
-            self._service.perform(api, body, answered)
-            return
+        if self._shell.is_active:
+            if self._service.serves(api):
+                self._service.perform(api, body, answered)
+                return
+            if api.key == ENVELOPE.key:
+                self._open_envelope(body, answered)
+                return
         peer = self._leader()
         if peer is None:
             answered(None)

@@ -172,9 +172,9 @@ class _Envelope:
     sends_files = False
 
     def __init__(
-        self, outer: Request[EnvelopeRequest, EnvelopeResponse], session: ClientSession, host: str
+        self, reply: Callable[[EnvelopeResponse], None], session: ClientSession, host: str
     ) -> None:
-        self._outer = outer
+        self._reply = reply
         self.session = session
         self.peer_host = host
 
@@ -185,11 +185,11 @@ class _Envelope:
             part for part in request.parts or () if isinstance(part, bytes | bytearray | memoryview)
         ]
         data = b"".join(parts)
-        self._outer.reply({"response_data": data[_LENGTH_BYTES:], "error_code": errors.NONE})
+        self._reply({"response_data": data[_LENGTH_BYTES:], "error_code": errors.NONE})
 
     def abort(self) -> None:
         """See ResponseSink."""
-        self._outer.reply({"error_code": errors.ClusterAuthorizationFailed.code})
+        self._reply({"error_code": errors.ClusterAuthorizationFailed.code})
 
     close_when_answered = abort
 
@@ -200,20 +200,21 @@ class _Envelope:
         """See ResponseSink; the client is not connected to this broker."""
 
 
-def open_envelope(broker: Broker, outer: Request[EnvelopeRequest, EnvelopeResponse]) -> None:
-    """Answer a request that another broker has forwarded."""
-    body = outer.body
+def open_envelope(
+    broker: Broker, body: EnvelopeRequest, reply: Callable[[EnvelopeResponse], None]
+) -> None:
+    """Answer a request that a broker has forwarded to this node, the active controller's."""
     try:
         header, inner = decode_request(memoryview(bytes(body["request_data"])))
         principal = Principal.parse(bytes(body["request_principal"] or b"").decode())
     except (RemoteProtocolError, ValueError) as error:
         logger.warning("a broker passes on what cannot be read: %s", error)
-        outer.reply({"error_code": errors.InvalidRequest.code})
+        reply({"error_code": errors.InvalidRequest.code})
         return
     if header.api.key not in FORWARDED or inner is None:
-        outer.reply({"error_code": errors.InvalidRequest.code})
+        reply({"error_code": errors.InvalidRequest.code})
         return
     address = bytes(body["client_host_address"])
     host = str(ipaddress.ip_address(address)) if len(address) in {4, 16} else ""
     session = _ForwardedSession(broker.network.first_security, principal)
-    broker.handle(Request(_Envelope(outer, session, host), header, inner))
+    broker.handle(Request(_Envelope(reply, session, host), header, inner))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
@@ -26,7 +27,8 @@ from broker_core.quorum.roles import Leader
 from broker_core.security.principal import Principal
 from broker_core.server.authorization import authorize
 from broker_core.server.cluster import wire
-from broker_core.server.cluster.admin_operations import ClusterAdminOperations
+from broker_core.server.cluster.admin_operations import AdminOperations, Done
+from broker_core.server.cluster.adopted_files import AdoptedFiles
 from broker_core.server.cluster.channel import ControllerChannel
 from broker_core.server.cluster.controller_service import ControllerService
 from broker_core.server.cluster.forwarding import (
@@ -42,7 +44,7 @@ from broker_core.server.cluster.watch import BrokerWatch, is_refused
 from broker_core.server.handlers import api_versions, sasl
 from broker_core.server.network.network import Network
 from broker_core.server.network.request import AnyRequest
-from broker_core.server.settings.admin_operations import AdminOperations, Done
+from broker_core.server.partitions.identity import load_cluster_id
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -80,11 +82,21 @@ class Cluster:
         """Read the stored state; raises KafkaStorageError, OSError."""
         self._broker = broker
         self._config = config
+        self._adopted = AdoptedFiles(config, environment) if config.is_alone else None
         self._shell = QuorumNode(
-            config, environment, changed=self._image_changed, led=self._led, failed=failed
+            config,
+            environment,
+            cluster_id=load_cluster_id(config.log_dir, config.node_id, environment)
+            if config.is_alone
+            else None,
+            changed=self._image_changed,
+            led=self._led,
+            failed=failed,
         )
         self._service = ControllerService(self._shell)
-        self.channel = ControllerChannel(self._shell, self._service, config)
+        self.channel = ControllerChannel(
+            self._shell, self._service, config, partial(open_envelope, broker)
+        )
         self.lifecycle = BrokerLifecycle(
             config, self.channel, lambda: self._shell.image, environment
         )
@@ -124,15 +136,30 @@ class Cluster:
 
         Raises InconsistentClusterId.
         """
-        logger.info("looking for the controller among %d nodes", len(self._config.voters))
+        logger.info("looking for the controller among %d nodes", len(self._config.quorum))
         while self.image.cluster_id is None:
             await self._progressed()
+        if self._adopted:
+            while not self.is_active:
+                await self._progressed()
+            await self._adopt(self._adopted)
         await self.lifecycle.register(listeners, self.image.cluster_id)
         while self.image.offset <= self.lifecycle.epoch:
             await self._progressed()
         self._has_joined = True
         for subscriber in self.subscribers:
             subscriber(self.image, ImageChanges(everything=True))
+
+    async def _adopt(self, files: AdoptedFiles) -> None:
+        """Take the contents of files into the metadata log, which has them alone afterwards."""
+        written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._shell.decide(
+            lambda controller: controller.writer.write(files.records(controller.image)),
+            written.set_result,
+        )
+        if not await written:
+            raise errors.NotController()
+        files.remove()
 
     async def _progressed(self) -> None:
         self._progress.clear()
@@ -146,7 +173,7 @@ class Cluster:
                 patience_s = _PATIENCE_S
                 logger.warning(
                     "no majority of the controllers answers yet: %s (controller.quorum.voters)",
-                    ", ".join(f"{node} at {place}" for node, place in self._config.voters),
+                    ", ".join(f"{node} at {place}" for node, place in self._config.quorum),
                 )
 
     async def leave(self) -> None:
@@ -165,12 +192,13 @@ class Cluster:
 
     async def _quorum_gone(self) -> None:
         """Return when so many controllers refuse connections that they have no majority."""
-        others = [each for node, each in self._config.voters if node != self._config.node_id]
-        majority = len(self._config.voters) // 2 + 1
+        voters = self._config.quorum
+        others = [each for node, each in voters if node != self._config.node_id]
+        majority = len(voters) // 2 + 1
         while True:
             await asyncio.sleep(_LOOK_S)
             refused = sum([await is_refused(each.host, each.port) for each in others])
-            if len(self._config.voters) - refused < majority:
+            if len(voters) - refused < majority:
                 logger.info("most controllers are gone; nobody can take over from this broker")
                 return
 
@@ -251,6 +279,7 @@ class Cluster:
                 subscriber(image, changes)
 
     def _led(self) -> None:
+        self._progress.set()
         if self._shell.is_active:
             logger.info("this node's controller is active")
             self._watch.look_around()
@@ -266,7 +295,7 @@ class Cluster:
 
         try:
             self._shell.decide(
-                lambda controller: action(ClusterAdminOperations(self._broker, controller)), decided
+                lambda controller: action(AdminOperations(self._broker, controller)), decided
             )
         except errors.BrokerError as error:
             done(error)
@@ -286,6 +315,8 @@ class Cluster:
             partitions = config.offsets_topic_partitions
             factor = config.offsets_topic_replication_factor
             segment_bytes = config.offsets_topic_segment_bytes
+        if config.is_alone:
+            factor = 1  # Kafka's default of 3 could never be reached
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -339,7 +370,7 @@ class Cluster:
             self._service.perform(request.header.api, request.body, request.reply)
         elif key == ENVELOPE.key:
             if self.is_active:
-                open_envelope(self._broker, request)
+                open_envelope(self._broker, request.body, request.reply)
             else:
                 request.reply({"error_code": errors.NotController.code})
         else:

@@ -31,11 +31,10 @@ from broker_core.quorum.file_store import FileElectionStore, FileMetadataLog
 from broker_core.quorum.messages import Answer, FetchAnswer, FetchRequest, Outgoing, Request
 from broker_core.quorum.replica import LogsDisagree, QuorumReplica
 from broker_core.quorum.settings import QuorumSettings
-from broker_core.security.credentials import ScramUsers
 from broker_core.security.tls import client_context
 from broker_core.server.cluster import wire
 from broker_core.server.network.peer import Peer
-from broker_core.server.settings.settings_store import SettingsStore
+from broker_core.server.settings.settings_store import load_users
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +61,8 @@ def controller_settings(config: BrokerConfig) -> ControllerSettings:
     return ControllerSettings(
         session_timeout=config.session_timeout_ms / 1000,
         partitions=config.num_partitions,
-        replication_factor=config.default_replication_factor,
+        replication_factor=1 if config.is_alone else config.default_replication_factor,
+        local_broker=config.node_id,
         topic_defaults=LogConfig.from_properties(config.topic_defaults),
         rebalances_leaders=config.auto_leader_rebalance,
         rebalance_interval=config.leader_imbalance_check_interval_seconds,
@@ -71,13 +71,12 @@ def controller_settings(config: BrokerConfig) -> ControllerSettings:
 
 def first_users(config: BrokerConfig, environment: Environment) -> list[MetadataRecord]:
     """Return records of the users that `waylog broker --add-scram` has stored here."""
-    users = ScramUsers()
-    SettingsStore(config.log_dir, environment).attach("scram", users.load, users.to_stored)
+    users = load_users(config.log_dir, environment)
     return list(scram_records(ClusterImage(), users.to_stored()))
 
 
 class QuorumNode:
-    """Runs a MetadataNode.
+    """Runs a MetadataNode; `cluster_id` is the id of a new cluster, None for a random one.
 
     `changed` is called with each new image. `led` is called when the known leader changes, or
     whether this node's controller is active. `failed` is called once, if the node cannot continue.
@@ -88,6 +87,7 @@ class QuorumNode:
         config: BrokerConfig,
         environment: Environment,
         *,
+        cluster_id: str | None,
         changed: Callable[[ClusterImage, ImageChanges], None],
         led: Callable[[], None],
         failed: Callable[[Exception], None],
@@ -106,7 +106,7 @@ class QuorumNode:
             ReplicaKey(config.node_id, ""),
             self._log,
             FileElectionStore(directory, environment),
-            frozenset(ReplicaKey(node_id, "") for node_id, _ in config.voters),
+            frozenset(ReplicaKey(node_id, "") for node_id, _ in config.quorum),
             quorum_settings(config),
             randomness,
             self._loop.time(),
@@ -115,7 +115,8 @@ class QuorumNode:
             replica,
             controller_settings(config),
             randomness,
-            first_records=first_users(config, environment),
+            cluster_id=cluster_id,
+            first_records=() if config.is_alone else first_users(config, environment),
         )
         name = f"quorum-{config.node_id}"
         tls = None if config.controller_tls is None else client_context(config.controller_tls)
@@ -127,7 +128,7 @@ class QuorumNode:
                 login=config.controller_login,
                 lost=partial(self._disconnected, node_id),
             )
-            for node_id, endpoint in config.voters
+            for node_id, endpoint in config.quorum
             if node_id != config.node_id
         }
         self._timer: asyncio.TimerHandle | None = None

@@ -44,10 +44,14 @@ class Replication:
         self._cluster = cluster
         listener = _inter_broker_listener(config)
         self._listener = listener.name
-        self._tls = client_context(listener.properties) if listener.protocol.uses_tls else None
+        # A broker that is alone connects to no other, so its configuration need not say how.
+        secured = not config.is_alone
+        self._tls = (
+            client_context(listener.properties) if secured and listener.protocol.uses_tls else None
+        )
         self._login = (
             login_of(listener.name, listener.properties, "sasl.mechanism.inter.broker.protocol")
-            if listener.protocol.uses_sasl
+            if secured and listener.protocol.uses_sasl
             else None
         )
         self._peers: dict[int, Peer] = {}

@@ -1,4 +1,4 @@
-"""Refuses, in a cluster, requests for groups and transactions that this broker does not coordinate.
+"""Refuses requests for groups and transactions that this broker does not coordinate.
 
 The refusals are those of the protocol. They also apply while a coordinator is still loading. They
 are made before a handler sees the request.

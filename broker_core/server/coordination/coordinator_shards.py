@@ -1,7 +1,7 @@
 """The keys that a coordinator serves: those whose partition of its topic this broker leads.
 
 When this broker becomes leader of a partition, its records are loaded first; when it stops leading,
-they are unloaded. A standalone broker serves all keys.
+they are unloaded.
 """
 
 from __future__ import annotations

@@ -124,10 +124,7 @@ class Groups:
         topics: TopicRegistry,
         flusher: Flusher,
         environment: Environment,
-        *,
-        is_alone: bool = True,
     ) -> None:
-        """`is_alone`: this is a standalone broker, which coordinates all groups."""
         self._config = config
         self._flusher = flusher
         self._clock = environment.clock
@@ -137,15 +134,9 @@ class Groups:
         self._timer_due: int | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
-        self._topic = InternalTopic(
-            topics,
-            OFFSETS_TOPIC,
-            config.offsets_topic_partitions,
-            config.offsets_topic_segment_bytes,
-            creates=is_alone,
-        )
+        self._topic = InternalTopic(topics, OFFSETS_TOPIC)
         self.beside: ForeignRecords | None = None
-        #: In a cluster: the groups that are coordinated here.
+        #: The groups that are coordinated here.
         self.shards = CoordinatorShards(self._topic, self._load, self._unload)
         self.coordinator = GroupCoordinator(
             GroupSettings(
@@ -174,12 +165,8 @@ class Groups:
         """Return the current time."""
         return Moment(int(self._clock.monotonic() * 1000), self._clock.now_ms())
 
-    def load(self) -> None:
-        """Load all groups on a standalone broker; begin to expire offsets."""
-        if self._topic.creates:
-            count = sum(sum(self._load(each)) for each in self._topic.partitions())
-            if count:
-                logger.info("%d groups read from %d records", len(self.coordinator.groups), count)
+    def start(self) -> None:
+        """Begin to expire offsets."""
         self._expire_offsets()
 
     def _load(self, partition: Partition) -> Iterator[int]:
@@ -303,8 +290,6 @@ class Groups:
         Otherwise a later coordinator on another broker would go back to epochs that members have
         left.
         """
-        if self._topic.creates:
-            return  # a standalone broker stays the coordinator
         try:
             partition = self._topic.partition_of(group_id)
         except errors.BrokerError:

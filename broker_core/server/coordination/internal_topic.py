@@ -30,46 +30,23 @@ def java_string_hash(text: str) -> int:
 class InternalTopic:
     """Finds the partitions of a coordinator's topic.
 
-    A standalone broker `creates` the topic when it is first needed. In a cluster the controller
-    creates it when a client looks for a coordinator.
+    The controller creates the topic when a client looks for a coordinator.
     """
 
-    def __init__(
-        self,
-        topics: TopicRegistry,
-        name: str,
-        partitions: int,
-        segment_bytes: int,
-        *,
-        creates: bool = True,
-    ) -> None:
+    def __init__(self, topics: TopicRegistry, name: str) -> None:
         self.name = name
-        #: True if this broker creates the topic, and has all its partitions.
-        self.creates = creates
         self._topics = topics
-        self._partitions = partitions
-        self._segment_bytes = segment_bytes
         self._count = 0  # cached: with another count, keys would be in other partitions
 
     def _find(self) -> Topic:
         topic = self._topics.get(self.name)
-        if topic is not None:
-            return topic
-        if not self.creates:
+        if topic is None:
             raise errors.CoordinatorNotAvailable(f"{self.name} does not exist yet")
-        return self._topics.create(
-            self.name,
-            self._partitions,
-            {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(self._segment_bytes),
-            },
-        )
+        return topic
 
     def index_of(self, key: str) -> int:
         """Return the partition number of a key's records; raises CoordinatorNotAvailable."""
-        if self.creates or not self._count:
+        if not self._count:
             self._count = self._find().partition_count
         return (java_string_hash(key) & 0x7FFFFFFF) % self._count
 

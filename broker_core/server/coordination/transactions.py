@@ -124,7 +124,7 @@ class _PartitionMarker:
 
 
 class RemoteBrokers(Protocol):
-    """The other brokers of a cluster."""
+    """The other brokers of the cluster."""
 
     @property
     def node_id(self) -> int:
@@ -173,10 +173,8 @@ class Transactions:
         flusher: Flusher,
         groups: Groups,
         new_producer_id: Callable[[], int],
-        *,
-        remote: RemoteBrokers | None = None,
+        remote: RemoteBrokers,
     ) -> None:
-        """Without `remote` this is a standalone broker, which coordinates all transactions."""
         self._topics = topics
         self._remote = remote
         self._flusher = flusher
@@ -186,14 +184,8 @@ class Transactions:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due: int | None = None
         self._closed = False
-        self._topic = InternalTopic(
-            topics,
-            TRANSACTIONS_TOPIC,
-            config.transaction_topic_partitions,
-            config.transaction_topic_segment_bytes,
-            creates=remote is None,
-        )
-        #: In a cluster: the transactional ids that are coordinated here.
+        self._topic = InternalTopic(topics, TRANSACTIONS_TOPIC)
+        #: The transactional ids that are coordinated here.
         self.shards = CoordinatorShards(self._topic, self._load, self._unload)
         self.coordinator = TransactionCoordinator(
             TransactionSettings(
@@ -207,13 +199,8 @@ class Transactions:
         """Return the current time."""
         return self._groups.moment()
 
-    def load(self) -> None:
-        """Load all transactions on a standalone broker; begin to expire transactional ids."""
-        if self._topic.creates:
-            count = sum(sum(self._load(each)) for each in self._topic.partitions())
-            if count:
-                known = len(self.coordinator.transactions)
-                logger.info("%d transactional ids read from %d records", known, count)
+    def start(self) -> None:
+        """Begin to expire transactional ids."""
         self._later(_EXPIRY_INTERVAL_S, self._expire_ids)
 
     def _load(self, partition: Partition) -> Iterator[int]:
@@ -244,7 +231,7 @@ class Transactions:
 
     def coordinates(self, transactional_id: str) -> bool:
         """Tell whether this broker coordinates a transactional id."""
-        return self._remote is None or not self.shards.refusal(transactional_id)
+        return not self.shards.refusal(transactional_id)
 
     def admit(
         self,
@@ -280,7 +267,6 @@ class Transactions:
     def _admit_elsewhere(
         self, producer: Producer, place: Place, verify_only: bool, decided: Callable[[int], None]
     ) -> None:
-        assert self._remote is not None
         try:
             leader = self._remote.leader_of(self.place_of(producer.transactional_id))
         except errors.CoordinatorNotAvailable:
@@ -369,10 +355,6 @@ class Transactions:
         here: list[Place] = []
         elsewhere: dict[int, list[Place]] = {}
         for place in sorted(places):
-            if self._remote is None:
-                if self._topics.partition(*place) is not None:
-                    here.append(place)
-                continue
             leader = self._remote.leader_of(place)
             if leader == self._remote.node_id:
                 here.append(place)
@@ -390,7 +372,6 @@ class Transactions:
         marker: EndMarker,
         wait: PendingMarkers,
     ) -> None:
-        assert self._remote is not None
         topics: dict[str, list[int]] = {}
         for topic, partition in places:
             topics.setdefault(topic, []).append(partition)

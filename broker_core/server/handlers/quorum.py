@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
-from broker_core.server.network.request import AnyRequest, Request
-from waylog.config import Endpoint
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
         DescribeQuorumRequest,
         DescribeQuorumResponse,
-        DescribeQuorumResponseCurrentVoter,
         DescribeQuorumResponsePartition,
     )
     from broker_core.server.runtime import Broker
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
-_EPOCH: Final = 1
 
 
 def handle(broker: Broker, request: Request[DescribeQuorumRequest, DescribeQuorumResponse]) -> None:
     """Answer a DescribeQuorum request."""
-    leads = _alone(broker) if broker.cluster is None else broker.cluster.describe_quorum()
+    leads = broker.cluster.describe_quorum()
     request.reply(
         {
             "error_message": None,
@@ -43,35 +39,11 @@ def handle(broker: Broker, request: Request[DescribeQuorumRequest, DescribeQuoru
                     "node_id": node_id,
                     "listeners": [{"name": "CONTROLLER", "host": each.host, "port": each.port}],
                 }
-                for node_id, each in _controllers(broker, request)
+                # A broker that is alone has no controller listener: its own address is told.
+                for node_id, each in broker.config.voters or ((broker.node_id, request.advertised),)
             ],
         }
     )
-
-
-def _controllers(broker: Broker, request: AnyRequest) -> Sequence[tuple[int, Endpoint]]:
-    return broker.config.voters or ((broker.node_id, request.advertised),)
-
-
-def _alone(broker: Broker) -> DescribeQuorumResponsePartition:
-    """Describe a quorum of one: a standalone broker keeps its own metadata."""
-    now_ms = broker.now_ms()
-    # Every change of the metadata counts as a record.
-    end_offset = broker.topics.version
-    voter: DescribeQuorumResponseCurrentVoter = {
-        "replica_id": broker.node_id,
-        "replica_directory_id": bytes(16),
-        "log_end_offset": end_offset,
-        "last_fetch_timestamp": now_ms,
-        "last_caught_up_timestamp": now_ms,
-    }
-    return {
-        "leader_id": broker.node_id,
-        "leader_epoch": _EPOCH,
-        "high_watermark": end_offset,
-        "current_voters": [voter],
-        "observers": [],
-    }
 
 
 def _describe(

@@ -39,8 +39,6 @@ def add_leaders(
     results: Iterable[tuple[str, int, _Result]],
 ) -> None:
     """Add the current leader to results (topic, partition, result) of a former leader."""
-    if broker.cluster is None:
-        return
     image = broker.cluster.image
     leaders: set[int] = set()
     for topic, index, result in results:

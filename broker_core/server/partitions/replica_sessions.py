@@ -398,8 +398,7 @@ class ReplicaSessions:
     @property
     def quota(self) -> ReplicationQuota | None:
         """The throttle for followers that catch up."""
-        replication = self._broker.replication
-        return None if replication is None else replication.replicas.leader_quota
+        return self._broker.replication.replicas.leader_quota
 
     def tell_after(self, delay_s: float) -> None:
         """Schedule an answer to the followers after a delay."""

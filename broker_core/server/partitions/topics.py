@@ -1,25 +1,19 @@
-"""The topics of this broker, in memory and on disk.
+"""The topics of this broker, and their logs in `TOPIC-PARTITION`, as in Kafka.
 
-`topics.json` in the log directory decides which topics exist on a standalone broker: it is replaced
-durably before a new topic is announced, and before the logs of a deleted one are removed. In a
-cluster the metadata log decides. The logs are in `TOPIC-PARTITION` beside it, as in Kafka.
+The metadata log decides which topics exist and which replicas are here; `TopicSync` applies it.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from broker_core import errors
-from broker_core.cluster.topic_names import check_new_name
 from broker_core.configuration.config import BrokerConfig
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.coordinator.share_records import STATE_TOPIC
@@ -28,16 +22,11 @@ from broker_core.environment import Environment
 from broker_core.log.config import LogConfig
 from broker_core.log.log import DELETED_SUFFIX, Log, remove_deleted
 from broker_core.server.partitions.partition import Partition
-from waylog.config import ConfigError
 
 logger = logging.getLogger(__name__)
 
-_FILE: Final = "topics.json"
-_FORMAT_VERSION: Final = 1
 _CLOSING_THREADS: Final = 16
 _LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
-#: Partitions of a broker, unlimited in Kafka: each one has open files and takes about 20 KiB.
-PARTITIONS_MAX: Final = 10_000
 
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STATE_TOPIC})
 
@@ -106,12 +95,6 @@ def _defaults(config: BrokerConfig) -> LogConfig:
     )
 
 
-def _make_partition(topic: Topic, index: int, log: Log) -> Partition:
-    # Nobody else has what this log has lost.
-    log.continue_behind_acknowledged()
-    return Partition(topic.name, index, log)
-
-
 def _delete_logs(partitions: list[Partition]) -> None:
     for partition in partitions:
         try:
@@ -132,14 +115,11 @@ class TopicRegistry:
         #: Changes with every change of the topics and partitions that exist.
         self.version = 0
         self.defaults = _defaults(config)
-        #: Creates a partition; a cluster replaces it with one for replicated partitions.
-        self.make_partition: Callable[[Topic, int, Log], Partition] = _make_partition
+        #: Creates a partition around its log.
+        self.make_partition: Callable[[Topic, int, Log], Partition]
         # Deletes logs. A new topic of the same name waits for the deletion of the old one's.
         self._deleter = environment.threads.executor(1, "deleter")
         self._deletions: dict[str, Future[None]] = {}
-        # Inside `saved_together`, changes are only marked as unsaved.
-        self._saves_later = False
-        self._is_unsaved = False
 
     # -------------------------------------------------------------------------------------- reading
 
@@ -179,41 +159,10 @@ class TopicRegistry:
 
     # ------------------------------------------------------------------------------------- changing
 
-    def load(self) -> None:
-        """Open all stored topics and their logs; raises KafkaStorageError, ConfigError."""
-        for topic, partitions in self._stored_topics():
-            for index in range(partitions):
-                self.open_partition(topic, index)
-            self.register(topic)
-        self.set_strays_aside()
-
-    def _stored_topics(self) -> list[tuple[Topic, int]]:
-        path = self._directory / _FILE
-        if self._environment.disk.size(path) is None:
-            return []
-        try:
-            return [
-                (
-                    Topic(
-                        name,
-                        uuid.UUID(entry["id"]).bytes,
-                        entry["config"],
-                        self.log_config(entry["config"]),
-                    ),
-                    int(entry["partitions"]),
-                )
-                for name, entry in json.loads(self._environment.disk.read(path))["topics"].items()
-            ]
-        except (ValueError, KeyError, TypeError, AttributeError, errors.InvalidConfig) as error:
-            # A broker that started without its topics would rename all their logs to strays.
-            raise ConfigError(
-                f"{path}: the list of topics cannot be read ({error}); put a copy of it back"
-            ) from None
-
     def set_strays_aside(self) -> None:
         """Rename logs of no topic to `*-stray`, and finish interrupted deletions.
 
-        Logs belong to no topic if `topics.json` was lost, for example.
+        Logs belong to no topic if the metadata log was lost, for example.
         """
         disk = self._environment.disk
         for name in disk.directories(self._directory):
@@ -232,45 +181,8 @@ class TopicRegistry:
         """Combine a topic's settings with the broker's defaults; raises InvalidConfig."""
         return LogConfig.from_properties(overrides, self.defaults)
 
-    def check_new(self, name: str, partitions: int, overrides: Mapping[str, str]) -> LogConfig:
-        """Return the settings that a new topic would have; raises BrokerError if it is invalid."""
-        check_new_name(name, self._topics)
-        if partitions < 1:
-            raise errors.InvalidPartitions("Number of partitions must be larger than 0.")
-        self._check_room(partitions)
-        return self.log_config(overrides)
-
-    def _check_room(self, partitions: int) -> None:
-        if sum(topic.partition_count for topic in self) + partitions > PARTITIONS_MAX:
-            raise errors.InvalidPartitions(f"this broker holds at most {PARTITIONS_MAX} partitions")
-
-    def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
-        """Create a topic; raises BrokerError."""
-        config = self.check_new(name, partitions, overrides)
-        topic = Topic(name, self._environment.new_uuid().bytes, dict(overrides), config)
-        for index in range(partitions):
-            self.open_partition(topic, index)
-        self.register(topic)
-        self._save_soon()
-        logger.info("topic %s created with %d partitions", name, partitions)
-        return topic
-
-    def add_partitions(self, topic: Topic, count: int) -> None:
-        """Grow a topic to `count` partitions; raises InvalidPartitions."""
-        self._check_room(count - topic.partition_count)
-        for index in range(topic.partition_count, count):
-            self.open_partition(topic, index)
-        self.version += 1
-        self._save_soon()
-        logger.info("topic %s has %d partitions now", topic.name, count)
-
-    def change_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
-        """Replace a topic's own settings and save them; raises InvalidConfig."""
-        self.set_config(topic, overrides)
-        self._save_soon()
-
     def set_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
-        """Apply a topic's settings that are stored in the metadata log; raises InvalidConfig."""
+        """Replace a topic's own settings; raises InvalidConfig."""
         config = self.log_config(overrides)
         topic.overrides = dict(overrides)
         topic.config = config
@@ -286,16 +198,8 @@ class TopicRegistry:
             topic.config = self.log_config(topic.overrides)
             _apply(topic)
 
-    def delete(self, topic: Topic) -> None:
-        """Delete a topic with its records."""
-        self._unregister(topic)
-        self._save()
-        gone = errors.UnknownTopicOrPartition.code
-        self._delete_partitions(topic.name, topic.partitions, gone)
-        logger.info("topic %s deleted", topic.name)
-
     def forget(self, topic: Topic) -> None:
-        """Remove a topic that the metadata log says is deleted, with its records."""
+        """Remove a deleted topic, with its records."""
         self._unregister(topic)
         gone = errors.UnknownTopicOrPartition.code
         self._delete_partitions(topic.name, topic.partitions, gone)
@@ -361,42 +265,3 @@ class TopicRegistry:
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self.version += 1
-
-    @contextmanager
-    def saved_together(self) -> Iterator[None]:
-        """Save the changes made within the block once, at its end.
-
-        Raises KafkaStorageError.
-        """
-        self._saves_later = True
-        try:
-            yield
-        finally:
-            self._saves_later = False
-            if self._is_unsaved:
-                self._save()
-
-    def _save_soon(self) -> None:
-        if self._saves_later:
-            self._is_unsaved = True
-        else:
-            self._save()
-
-    def _save(self) -> None:
-        self._is_unsaved = False
-        stored = {
-            "version": _FORMAT_VERSION,
-            "topics": {
-                topic.name: {
-                    "id": str(uuid.UUID(bytes=topic.topic_id)),
-                    "partitions": topic.partition_count,
-                    "config": topic.overrides,
-                }
-                for topic in self
-            },
-        }
-        data = json.dumps(stored, indent=1).encode()
-        try:
-            self._environment.disk.replace(self._directory / _FILE, data)
-        except OSError as error:
-            raise errors.KafkaStorageError(f"{_FILE}: {error.strerror}") from error

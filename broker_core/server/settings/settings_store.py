@@ -1,51 +1,51 @@
-"""Durable storage of what clients change on a standalone broker: ACLs, users, quotas, settings.
+"""`settings.json`: users that are stored while a broker is stopped, for its next start.
 
-It is one file beside the topics, replaced durably before a change is answered. It contains no
-passwords, but SCRAM credentials derived from them: only its owner may read it.
+It contains no passwords, but SCRAM credentials derived from them: only its owner may read it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from broker_core import errors
-from broker_core.environment import Environment
+from broker_core.environment import Disk, Environment
+from broker_core.security.credentials import ScramUsers
 from waylog.config import ConfigError
 
-_FILE: Final = "settings.json"
+SETTINGS_FILE: Final = "settings.json"
 _FORMAT_VERSION: Final = 1
+_USERS: Final = "scram"
 
 
-class SettingsStore:
-    """The settings file; each of its parts belongs to one object."""
+def read_settings(path: Path, disk: Disk) -> dict[str, Any]:
+    """Read the file, {} if there is none; raises ConfigError if it is damaged, OSError."""
+    if disk.size(path) is None:
+        return {}
+    try:
+        stored = json.loads(disk.read(path))
+        if not isinstance(stored, dict):
+            raise ValueError("an object is expected")
+    except ValueError as error:
+        # Without its ACLs a broker might admit everybody, so it must not start.
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    return stored
 
-    def __init__(self, directory: Path, environment: Environment) -> None:
-        self._path = directory / _FILE
-        self._disk = environment.disk
-        self._parts: dict[str, Callable[[], Any]] = {}
-        self._stored: dict[str, Any] = {}
-        if self._disk.size(self._path) is not None:
-            try:
-                self._stored = json.loads(self._disk.read(self._path))
-            except ValueError as error:
-                # Without its ACLs a broker might admit everybody, so it must not start.
-                raise ConfigError(f"{self._path}: cannot be read: {error}") from None
 
-    def attach(self, name: str, load: Callable[[Any], None], to_stored: Callable[[], Any]) -> None:
-        """Call `load` with the stored part, if any; `save` stores what `to_stored` returns."""
-        if name in self._stored:
-            load(self._stored[name])
-        self._parts[name] = to_stored
+def load_users(directory: Path, environment: Environment) -> ScramUsers:
+    """Return the stored users; raises ConfigError, OSError."""
+    users = ScramUsers()
+    users.load(read_settings(directory / SETTINGS_FILE, environment.disk).get(_USERS, {}))
+    return users
 
-    def save(self) -> None:
-        """Store all parts durably; raises KafkaStorageError."""
-        parts = {name: to_stored() for name, to_stored in self._parts.items()}
-        # Keep parts that a newer version of the broker has stored.
-        self._stored = self._stored | {"version": _FORMAT_VERSION} | parts
-        try:
-            self._disk.replace(self._path, json.dumps(self._stored, indent=1).encode())
-        except OSError as error:
-            raise errors.KafkaStorageError(f"{_FILE}: {error.strerror}") from error
+
+def save_users(directory: Path, environment: Environment, users: ScramUsers) -> None:
+    """Store users durably, and leave what else is in the file; raises KafkaStorageError."""
+    path = directory / SETTINGS_FILE
+    stored = read_settings(path, environment.disk)
+    stored |= {"version": _FORMAT_VERSION, _USERS: users.to_stored()}
+    try:
+        environment.disk.replace(path, json.dumps(stored, indent=1).encode())
+    except OSError as error:
+        raise errors.KafkaStorageError(f"{SETTINGS_FILE}: {error.strerror}") from error

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from broker_core import errors
-from broker_core.configuration.config import BrokerConfig
 from broker_core.coordinator.share_partition import check_batches
 from broker_core.coordinator.share_records import (
     STATE_TOPIC,
@@ -44,38 +43,16 @@ NO_OFFSET: Final = -1
 class ShareCoordinator:
     """The states in the partitions of `__share_group_state` that this broker leads."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        topics: TopicRegistry,
-        flusher: Flusher,
-        clock: Clock,
-        *,
-        is_alone: bool,
-    ) -> None:
-        """`is_alone`: this is a standalone broker, which stores all states."""
+    def __init__(self, topics: TopicRegistry, flusher: Flusher, clock: Clock) -> None:
         self._topics = topics
         self._flusher = flusher
         self._clock = clock
         self._states: dict[SharePartitionKey, StoredState] = {}
-        self._topic = InternalTopic(
-            topics,
-            STATE_TOPIC,
-            config.share_state_topic_partitions,
-            config.share_state_topic_segment_bytes,
-            creates=is_alone,
-        )
-        #: In a cluster: the share partitions whose state is stored here.
+        self._topic = InternalTopic(topics, STATE_TOPIC)
+        #: The share partitions whose state is stored here.
         self.shards = CoordinatorShards(self._topic, self._load, self._unload)
 
     # ------------------------------------------------------------------------------ start and end
-
-    def load(self) -> None:
-        """Load all states on a standalone broker."""
-        if self._topic.creates:
-            for partition in self._topic.partitions():
-                for _ in self._load(partition):
-                    pass
 
     def _load(self, partition: Partition) -> Iterator[int]:
         def take(header: BatchHeader, key: bytes, value: bytes | None) -> None:
@@ -107,16 +84,9 @@ class ShareCoordinator:
         """Return the partition that holds a state; raises CoordinatorNotAvailable."""
         return self._topic.name, self._topic.index_of(_key(place))
 
-    def places(self) -> list[SharePartitionKey]:
-        """Return all share partitions whose state is known here."""
-        return list(self._states)
-
-    def _refusal(self, place: SharePartitionKey) -> int:
-        return errors.NONE if self._topic.creates else self.shards.refusal(_key(place))
-
     def find(self, place: SharePartitionKey) -> tuple[int, StoredState | None]:
         """Return an error code, and a share partition's state or None."""
-        code = self._refusal(place)
+        code = self.shards.refusal(_key(place))
         return code, None if code else self._states.get(place)
 
     def read(self, place: SharePartitionKey, leader_epoch: int, read: Read) -> None:

@@ -81,10 +81,9 @@ class ShareCoordinatorClient:
     def __init__(
         self,
         coordinator: ShareCoordinator,
-        remote: RemoteBrokers | None,
+        remote: RemoteBrokers,
         create_topic: Callable[[], None],
     ) -> None:
-        """`remote`: the other brokers; None on a standalone broker."""
         self._coordinator = coordinator
         self._remote = remote
         self._create_topic = create_topic
@@ -103,9 +102,6 @@ class ShareCoordinatorClient:
 
     def read(self, place: SharePartitionKey, leader_epoch: int, read: Read) -> None:
         """See ShareCoordinator."""
-        if self._remote is None:
-            self._coordinator.read(place, leader_epoch, read)
-            return
 
         def answered(fields: ReadShareGroupStateResponsePartition) -> None:
             code = fields["error_code"]
@@ -134,9 +130,6 @@ class ShareCoordinatorClient:
 
     def write(self, place: SharePartitionKey, state: StoredState, stored: Stored) -> None:
         """See ShareCoordinator."""
-        if self._remote is None:
-            self._coordinator.write(place, state, stored)
-            return
         fields = {
             "state_epoch": state.state_epoch,
             "leader_epoch": state.leader_epoch,
@@ -250,8 +243,8 @@ class ShareCoordinatorClient:
             answered(refusal_fields(error.code))
             return
         remote = self._remote
-        leader = None if remote is None else remote.leader_of((topic, index))
-        if remote is None or leader == remote.node_id:
+        leader = remote.leader_of((topic, index))
+        if leader == remote.node_id:
             question.ask_here(answered)
         elif leader is None or leader < 0:
             answered(refusal_fields(errors.CoordinatorNotAvailable.code))

@@ -83,16 +83,6 @@ class ShareGroups:
             self._group(group_id).epoch = stored.epoch
         return True
 
-    def adopt(self, places: Iterable[SharePartitionKey]) -> None:
-        """Add groups and share partitions that are known only from the stored states."""
-        for place in places:
-            if place.group_id not in self._stored:
-                self._group(place.group_id)
-            known = self._stored.get(place.group_id, StoredGroup(0, frozenset()))
-            self._stored[place.group_id] = known._replace(
-                places=known.places | {(place.topic_id, place.partition)}
-            )
-
     def unload(self, is_gone: Callable[[str], bool]) -> None:
         """Forget groups that are coordinated elsewhere now."""
         for group_id in [each for each in self.groups if is_gone(each)]:

@@ -58,14 +58,10 @@ class SharePartitions:
         settings: GroupSettings,
         states: ShareCoordinatorClient,
         clock: Clock,
-        *,
-        is_alone: bool,
     ) -> None:
-        """`is_alone`: no other broker ever leads, so a state that has been read stays valid."""
         self.settings = settings
         self.sessions = ShareSessions(config.group_share_sessions_max)
         self._states = states
-        self._is_alone = is_alone
         self._clock = clock
         self._shares: dict[SharePartitionKey, _Share] = {}
         self._loading: set[SharePartitionKey] = set()
@@ -192,7 +188,7 @@ class SharePartitions:
         share = self._shares[place]
 
         def written(code: int) -> None:
-            if code and not self._is_alone and self._shares.get(place) is share:
+            if code and self._shares.get(place) is share:
                 # Only stored state is valid; it is read again when records are wanted.
                 self.forget(place)
             stored(errors.NotLeaderOrFollower.code if code in _FENCED else code)
@@ -203,7 +199,7 @@ class SharePartitions:
         """Close a member's session; records without acknowledgement become available again."""
         if not self.sessions.close(session):
             return
-        is_last = not self._is_alone and not self.sessions.has_group(session.group_id)
+        is_last = not self.sessions.has_group(session.group_id)
         for place in [each for each in self._shares if each.group_id == session.group_id]:
             if self._shares[place].records.release(session.member_id):
                 self._wake(place)

@@ -14,6 +14,7 @@ from broker_core.protocol.definitions import FETCH, OFFSET_COMMIT, PRODUCE
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.topics import create_topic
 from tests.late_client import TURNS, check_disconnected
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -54,7 +55,7 @@ async def values(broker: Broker) -> dict[tuple[str, ...], float]:
 
 
 async def test_what_goes_in_and_out_is_counted_by_topic(broker: Broker, connect: Connect) -> None:
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client = await connect(broker)
     batch = bytes(build_batch([(1, None, b"one", ()), (1, None, b"two", ())]))
     await client.call(PRODUCE, 8, produce_body("t", batch))
@@ -73,7 +74,7 @@ async def test_what_goes_in_and_out_is_counted_by_topic(broker: Broker, connect:
 async def test_a_request_that_waits_has_its_time_elsewhere(
     broker: Broker, connect: Connect
 ) -> None:
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client = await connect(broker)
     await client.call(FETCH, 11, fetch_body("t", 0, max_wait_ms=200))
     found = await values(broker)
@@ -89,7 +90,7 @@ async def test_a_request_that_waits_has_its_time_elsewhere(
 
 
 async def test_the_lag_of_a_group_is_known(broker: Broker, connect: Connect) -> None:
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client = await connect(broker)
     batch = bytes(build_batch([(1, None, b"x", ())] * 5))
     await client.call(PRODUCE, 8, produce_body("t", batch))

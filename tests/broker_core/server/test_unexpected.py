@@ -16,6 +16,7 @@ from broker_core.protocol.records import build_batch
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, produce_body
+from tests.broker_core.server.topics import create_topic
 from tests.small_disk import small_disk
 
 Start = Callable[..., Awaitable[Broker]]
@@ -89,8 +90,8 @@ async def test_who_waits_for_a_flush_that_fails_is_told_and_the_broker_ends(
 ) -> None:
     disk = FailingDisk()
     broker = await start(Environment(Environment.real().clock, disk))
-    broker.create_topic("t", 1, {})
-    broker.create_topic("other", 1, {})
+    create_topic(broker, "t", 1, {})
+    create_topic(broker, "other", 1, {})
     client = await connect(broker)
     assert result(await client.call(PRODUCE, 8, produce_body("t", batch()))) == errors.NONE
     disk.fails["t-0/*.log"] = error
@@ -124,8 +125,8 @@ async def test_who_waits_behind_an_append_that_cannot_be_acknowledged_is_told(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = await start()
-    (partition,) = broker.create_topic("t", 1, {}).partitions
-    (other,) = broker.create_topic("other", 1, {}).partitions
+    (partition,) = create_topic(broker, "t", 1, {}).partitions
+    (other,) = create_topic(broker, "other", 1, {}).partitions
     behind, elsewhere = Waiter(), Waiter()
     for where, waiter in (
         (partition, Waiter(RuntimeError("nobody has thought of this"))),
@@ -169,7 +170,7 @@ async def test_retention_that_fails_at_one_partition_goes_on_at_the_others(
     broker = await start(environment, log_retention_check_interval_ms="20")
     settings = {"retention.ms": "60000", "segment.bytes": "200"}
     for name in ("bad", "good"):
-        (partition,) = broker.create_topic(name, 1, settings).partitions
+        (partition,) = create_topic(broker, name, 1, settings).partitions
         for i in range(20):
             partition.append(build_batch([(1_000, b"k", b"%d" % i, ())]), broker.now_ms())
         broker.flusher.request(partition)
@@ -198,7 +199,7 @@ async def test_a_full_disk_is_told_once_and_over_when_there_is_room(
 ) -> None:
     with small_disk(tmp_path / "disk", 16 * 1024 * 1024) as disk:
         broker = await start(log_dirs=str(disk.folder / "logs"), metrics_listener="127.0.0.1:0")
-        broker.create_topic("t", 1, {})
+        create_topic(broker, "t", 1, {})
         client = await connect(broker)
         assert result(await client.call(PRODUCE, 8, produce_body("t", batch()))) == errors.NONE
         assert await health(broker) == (200, "ok\n")

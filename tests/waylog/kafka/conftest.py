@@ -11,6 +11,7 @@ from broker_core.configuration.config import BrokerConfig
 from broker_core.security.scram import BY_NAME, credential_from_password
 from broker_core.server.runtime import Broker, start_broker
 from tests.broker_core.server.certificates import Certificates
+from tests.broker_core.server.topics import create_topic
 
 StartBroker = Callable[..., Awaitable[Broker]]
 
@@ -50,7 +51,7 @@ async def start_secured(tmp_path: Path, certificates: Certificates) -> AsyncIter
         for mechanism in BY_NAME.values():
             broker.scram_users.put(USER, mechanism, credential_from_password(mechanism, PASSWORD))
         if "four" not in broker.topics:
-            broker.create_topic("four", 4, {})
+            create_topic(broker, "four", 4, {})
         return broker
 
     yield run

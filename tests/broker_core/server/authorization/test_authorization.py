@@ -14,6 +14,7 @@ from broker_core.security.acl import Acl, Operation, PatternType, Permission, Re
 from broker_core.server.authorization import RULES
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.topics import create_topic
 
 Start = Callable[..., Awaitable[Broker]]
 
@@ -32,7 +33,7 @@ SECURED = {
 async def broker(start: Start) -> Broker:
     broker = await start(**SECURED)
     for name in ("open", "closed"):
-        broker.create_topic(name, 1, {})
+        create_topic(broker, name, 1, {})
     return broker
 
 

@@ -22,6 +22,7 @@ from broker_core.protocol.definitions import (
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.topics import create_topic, delete_topic
 
 Start = Callable[..., Awaitable[Broker]]
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -118,7 +119,7 @@ async def test_an_open_transaction_and_its_offsets_outlive_a_restart(
     start: Start, connect: Connect
 ) -> None:
     broker = await start()
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     mine = Transactor(await connect(broker))
     await mine.init()
     assert await mine.write("t") == errors.NONE
@@ -144,7 +145,7 @@ async def test_an_open_transaction_and_its_offsets_outlive_a_restart(
 
 async def test_offsets_of_an_aborted_transaction_are_gone(start: Start, connect: Connect) -> None:
     broker = await start()
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     mine = Transactor(await connect(broker))
     await mine.init()
     assert await mine.commit_offset("g", "t", 7) == errors.NONE
@@ -196,7 +197,7 @@ async def test_a_decision_is_carried_out_when_there_is_room_again(
 ) -> None:
     disk = FullDisk()
     broker = await start(Environment(Environment.real().clock, disk))
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client = await connect(broker)
     mine = Transactor(client)
     await mine.init()
@@ -218,7 +219,7 @@ async def test_a_transaction_that_cannot_be_stored_begins_nowhere(
 ) -> None:
     disk = FullDisk()
     broker = await start(Environment(Environment.real().clock, disk))
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     mine = Transactor(await connect(broker))
     await mine.init()
     disk.is_full_for = "__transaction_state-*/*.log"
@@ -234,13 +235,13 @@ async def test_a_topic_that_is_deleted_ends_no_transaction_of_others(
     start: Start, connect: Connect
 ) -> None:
     broker = await start()
-    gone = broker.create_topic("gone", 1, {})
-    broker.create_topic("t", 1, {})
+    gone = create_topic(broker, "gone", 1, {})
+    create_topic(broker, "t", 1, {})
     mine = Transactor(await connect(broker))
     await mine.init()
     assert await mine.write("gone") == errors.NONE
     mine.sequence = 0
     assert await mine.write("t") == errors.NONE
-    broker.delete_topic(gone)
+    delete_topic(broker, gone)
     assert await mine.end(committed=True) == errors.NONE
     assert await stable_end(mine.client) == 2

@@ -9,6 +9,7 @@ from typing import Any
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.partitions.test_fetch_sessions import Reader, append
 from tests.broker_core.server.raw_client import RawClient
+from tests.broker_core.server.topics import create_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 
@@ -18,7 +19,7 @@ WAITS: dict[str, Any] = {"max_wait_ms": 5_000, "min_bytes": 1}
 async def test_records_that_come_one_by_one_are_told_together(
     broker: Broker, connect: Connect
 ) -> None:
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     reader = Reader(await connect(broker))
     await reader.fetch((0, 0))
     loop = asyncio.get_running_loop()

@@ -14,6 +14,7 @@ from broker_core.protocol.definitions import FETCH, LIST_OFFSETS, PRODUCE
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.topics import create_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -73,7 +74,7 @@ async def gated(start: Start, disk: GatedDisk) -> Broker:
 async def test_acks_all_waits_for_the_disk_and_acks_1_does_not(
     gated: Broker, disk: GatedDisk, connect: Connect
 ) -> None:
-    topic = gated.create_topic("t", 1, {})
+    topic = create_topic(gated, "t", 1, {})
     careful, hasty, reader = [await connect(gated) for _ in range(3)]
     disk.open_gate.clear()
     careful.send(PRODUCE, 8, produce_body("t", batch(b"a")))
@@ -95,7 +96,7 @@ async def test_acks_all_waits_for_the_disk_and_acks_1_does_not(
 async def test_one_flush_covers_all_appends_that_wait(
     gated: Broker, disk: GatedDisk, connect: Connect
 ) -> None:
-    gated.create_topic("t", 1, {})
+    create_topic(gated, "t", 1, {})
     client = await connect(gated)
     await client.call(PRODUCE, 8, produce_body("t", batch(b"first")))
     disk.open_gate.clear()
@@ -117,7 +118,7 @@ async def test_one_flush_covers_all_appends_that_wait(
 async def test_a_failed_flush_is_never_acknowledged_and_stops_the_broker(
     gated: Broker, disk: GatedDisk, connect: Connect
 ) -> None:
-    gated.create_topic("t", 1, {})
+    create_topic(gated, "t", 1, {})
     client = await connect(gated)
     disk.failing = True
     answer = await client.call(PRODUCE, 8, produce_body("t", batch(b"x")))
@@ -134,7 +135,7 @@ async def test_without_flush_settings_an_append_is_acknowledged_at_once(
 ) -> None:
     environment = Environment(Environment.real().clock, disk)
     broker = await start(environment, log_flush_interval_messages="10")
-    topic = broker.create_topic("t", 1, {})
+    topic = create_topic(broker, "t", 1, {})
     client = await connect(broker)
     disk.open_gate.clear()
     for _ in range(5):
@@ -156,7 +157,7 @@ async def test_what_is_not_flushed_by_count_is_flushed_by_time(
         log_flush_interval_ms="20",
         log_flush_scheduler_interval_ms="10",
     )
-    topic = broker.create_topic("t", 1, {})
+    topic = create_topic(broker, "t", 1, {})
     await (await connect(broker)).call(PRODUCE, 8, produce_body("t", batch(b"x")))
     async with asyncio.timeout(5):
         while topic.partitions[0].log.recovery_point < 1:
@@ -167,7 +168,7 @@ async def test_what_is_not_flushed_by_count_is_flushed_by_time(
 async def test_the_broker_stores_batches_as_they_came(
     broker: Broker, connect: Connect, version: int
 ) -> None:
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client = await connect(broker)
     await client.call(PRODUCE, version, produce_body("t", batch(b"a", b"b")))
     answer = await client.call(PRODUCE, version, produce_body("t", batch(b"c")))
@@ -184,7 +185,7 @@ async def test_the_broker_stores_batches_as_they_came(
 
 
 async def test_topic_ids_work_where_names_are_gone(broker: Broker, connect: Connect) -> None:
-    topic = broker.create_topic("t", 1, {})
+    topic = create_topic(broker, "t", 1, {})
     client = await connect(broker)
     body = produce_body("t", batch(b"a"))
     body["topic_data"][0] |= {"name": "", "topic_id": topic.topic_id}
@@ -215,8 +216,8 @@ async def test_topic_ids_work_where_names_are_gone(broker: Broker, connect: Conn
 async def test_a_wrong_produce_is_refused_with_kafkas_code(
     broker: Broker, connect: Connect, change: dict[str, object], code: int
 ) -> None:
-    broker.create_topic("t", 1, {})
-    broker.create_topic("__consumer_offsets", 1, {})
+    create_topic(broker, "t", 1, {})
+    create_topic(broker, "__consumer_offsets", 1, {})
     asked: dict[str, object] = {"topic": "t", "records": batch(b"a"), "acks": -1, "partition": 0}
     answer = await (await connect(broker)).call(
         PRODUCE,
@@ -231,7 +232,7 @@ async def test_a_wrong_produce_is_refused_with_kafkas_code(
 async def test_a_damaged_batch_is_refused_and_nothing_is_stored(
     broker: Broker, connect: Connect
 ) -> None:
-    topic = broker.create_topic("t", 1, {})
+    topic = create_topic(broker, "t", 1, {})
     damaged = bytearray(batch(b"a" * 50))
     damaged[-10] ^= 1
     answer = await (await connect(broker)).call(PRODUCE, 8, produce_body("t", bytes(damaged)))
@@ -242,7 +243,7 @@ async def test_a_damaged_batch_is_refused_and_nothing_is_stored(
 async def test_with_acks_0_there_is_no_answer_but_an_error_closes_the_connection(
     broker: Broker, connect: Connect
 ) -> None:
-    topic = broker.create_topic("t", 1, {})
+    topic = create_topic(broker, "t", 1, {})
     client = await connect(broker)
     client.send(PRODUCE, 8, produce_body("t", batch(b"a"), acks=0))
     # The next response on the connection belongs to the next request.
@@ -257,7 +258,7 @@ async def test_with_acks_0_there_is_no_answer_but_an_error_closes_the_connection
 async def test_more_in_sync_replicas_than_brokers_are_never_there(
     broker: Broker, connect: Connect
 ) -> None:
-    broker.create_topic("t", 1, {"min.insync.replicas": "2"})
+    create_topic(broker, "t", 1, {"min.insync.replicas": "2"})
     client = await connect(broker)
     answer = await client.call(PRODUCE, 8, produce_body("t", batch(b"a")))
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 19

@@ -13,6 +13,7 @@ from broker_core.protocol.definitions import API_VERSIONS, FETCH, PRODUCE
 from broker_core.protocol.records import build_batch, scan_batches
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.topics import create_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 
@@ -21,7 +22,7 @@ _RECORD_BYTES = 50_000
 
 
 async def _fill(broker: Broker, client: RawClient) -> None:
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     source = random.Random(1)
     for number in range(_BATCHES):
         value = source.randbytes(_RECORD_BYTES)

@@ -15,6 +15,7 @@ from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA, PROD
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.topics import create_topic
 from tests.late_client import TURNS, check_disconnected
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -58,7 +59,7 @@ async def test_an_api_versions_request_of_the_future_is_answered_in_version_0(
 
 
 async def test_pipelined_requests_are_answered_in_order(broker: Broker, connect: Connect) -> None:
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client = await connect(broker)
     # The first request waits for its timeout; the others are ready at once and wait behind it.
     client.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=200))
@@ -115,7 +116,7 @@ async def test_a_thousand_pipelined_requests_are_all_answered(
 ) -> None:
     broker = await start(queued_max_requests="10")
     client = await connect(broker)
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=100))
     for _ in range(1000):
         client.send(METADATA, 1, {"topics": []})
@@ -215,7 +216,7 @@ async def test_an_idle_connection_is_closed_but_not_one_that_waits(
     start: Start, connect: Connect
 ) -> None:
     broker = await start(connections_max_idle_ms="300")
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     waiting = await connect(broker)
     waiting.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=1500))
     idle = await connect(broker)
@@ -227,7 +228,7 @@ async def test_an_idle_connection_is_closed_but_not_one_that_waits(
 async def test_a_connection_that_closes_leaves_nothing_behind(
     broker: Broker, connect: Connect
 ) -> None:
-    topic = broker.create_topic("t", 1, {})
+    topic = create_topic(broker, "t", 1, {})
     client = await connect(broker)
     client.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=60_000))
     async with asyncio.timeout(5):
@@ -242,7 +243,7 @@ async def test_a_connection_that_closes_leaves_nothing_behind(
 async def test_a_client_that_takes_no_responses_is_not_read_any_further(
     broker: Broker, connect: Connect
 ) -> None:
-    topic = broker.create_topic("t", 1, {"max.message.bytes": "10000000"})
+    topic = create_topic(broker, "t", 1, {"max.message.bytes": "10000000"})
     batch = build_batch([(1, None, bytes(1_000_000), ())])
     topic.partitions[0].append(batch, broker.now_ms())
     broker.flusher.request(topic.partitions[0])
@@ -262,7 +263,7 @@ async def test_a_client_that_takes_no_responses_is_not_read_any_further(
 async def test_a_waiting_fetch_gets_all_that_became_visible_together(
     broker: Broker, connect: Connect
 ) -> None:
-    broker.create_topic("t", 2, {})
+    create_topic(broker, "t", 2, {})
     reader, writer = await connect(broker), await connect(broker)
     body = fetch_body("t", 0, max_wait_ms=10_000)
     parts = body["topics"][0]["partitions"]

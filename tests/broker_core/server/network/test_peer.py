@@ -7,6 +7,7 @@ from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA
 from broker_core.server.network.peer import Peer
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import fetch_body
+from tests.broker_core.server.topics import create_topic
 from waylog.config import Endpoint
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ async def test_a_node_that_is_not_there_gives_no_answer() -> None:
 async def test_a_broken_connection_fails_what_waits_and_the_next_request_opens_another(
     broker: Broker,
 ) -> None:
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     lost = asyncio.Event()
     peer = Peer(broker.endpoint, "test", lost=lost.set)
     waiting: list[FetchResponse | None] = []
@@ -67,7 +68,7 @@ async def test_who_is_closed_answers_nothing_more(broker: Broker) -> None:
 
 
 async def test_who_does_not_answer_is_asked_on_another_connection(broker: Broker) -> None:
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     lost = asyncio.Event()
     peer = Peer(broker.endpoint, "test", lost=lost.set, patience_s=0.05)
     body: Any = fetch_body("t", 0, max_wait_ms=30_000)

@@ -21,6 +21,7 @@ from broker_core.protocol.records import build_batch
 from broker_core.server.network.limits import ConnectionLimits
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.topics import create_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -47,7 +48,7 @@ async def test_a_producer_over_its_quota_is_told_and_made_to_wait(
     start: Start, connect: Connect
 ) -> None:
     broker = await start(quota_window_num="2", quota_window_size_seconds="1")
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client, other = await connect(broker), await connect(broker)
     await limit(client, "producer_byte_rate", 10_000, client_id="test")
     batch = bytes(build_batch([(1, None, bytes(15_000), ())]))
@@ -65,7 +66,7 @@ async def test_a_consumer_over_its_quota_gets_its_records_and_waits(
     start: Start, connect: Connect
 ) -> None:
     broker = await start(quota_window_num="2", quota_window_size_seconds="1")
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client = await connect(broker)
     batch = bytes(build_batch([(1, None, bytes(15_000), ())]))
     await client.call(PRODUCE, 8, produce_body("t", batch))
@@ -79,7 +80,7 @@ async def test_a_consumer_over_its_quota_gets_its_records_and_waits(
 
 async def test_only_partitions_that_are_added_are_charged(start: Start, connect: Connect) -> None:
     broker = await start(quota_window_num="2", quota_window_size_seconds="1")
-    broker.create_topic("t", 30, {})
+    create_topic(broker, "t", 30, {})
     client = await connect(broker)
     await limit(client, "controller_mutation_rate", 10, user="ANONYMOUS")
 
@@ -116,8 +117,8 @@ async def test_a_deleted_topic_is_charged_with_its_partitions(
     start: Start, connect: Connect
 ) -> None:
     broker = await start(quota_window_num="2", quota_window_size_seconds="1")
-    broker.create_topic("one", 1, {})
-    broker.create_topic("many", 30, {})
+    create_topic(broker, "one", 1, {})
+    create_topic(broker, "many", 30, {})
     client = await connect(broker)
     await limit(client, "controller_mutation_rate", 10, user="ANONYMOUS")
 

@@ -13,6 +13,7 @@ from broker_core.protocol.definitions import APIS, PRODUCE
 from broker_core.server.runtime import Broker
 from tests.broker_core.protocol.test_definitions import Generator
 from tests.broker_core.server.raw_client import RawClient
+from tests.broker_core.server.topics import create_topic
 
 Start = Callable[..., Awaitable[Broker]]
 
@@ -32,7 +33,7 @@ async def test_random_requests_of_every_api_never_fail_inside(
 ) -> None:
     broker = await start(**_PROPERTIES[properties])
     for topic in ("a", "b"):
-        broker.create_topic(topic, 2, {})
+        create_topic(broker, topic, 2, {})
     caplog.set_level(logging.ERROR)
     for key, api in sorted(APIS.items()):
         for version in range(api.versions[0], api.versions[1] + 1):

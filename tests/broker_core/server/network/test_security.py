@@ -59,7 +59,7 @@ async def broker(start: Start, certificates: Certificates) -> Broker:
     )
     for mechanism in BY_NAME.values():
         broker.scram_users.put("anna", mechanism, credential_from_password(mechanism, "scram pw"))
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     return broker
 
 
@@ -141,6 +141,7 @@ async def test_aiokafka_logs_in(broker: Broker, certificates: Certificates, mech
 _KAFKA_PYTHON = """
 import json, sys
 from kafka import KafkaConsumer, KafkaProducer
+from tests.broker_core.server.topics import create_topic
 options = json.loads(sys.argv[1])
 producer = KafkaProducer(**options)
 producer.send("t", b"hello").get(10)

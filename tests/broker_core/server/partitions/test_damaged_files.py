@@ -10,6 +10,7 @@ import pytest
 from broker_core.protocol.definitions import INIT_PRODUCER_ID
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
+from tests.broker_core.server.topics import create_topic
 from waylog.config import ConfigError
 
 Start = Callable[..., Awaitable[Broker]]
@@ -21,7 +22,7 @@ async def test_a_damaged_file_is_named_and_nothing_is_changed(
     start: Start, tmp_path: Path, name: str, content: bytes
 ) -> None:
     broker = await start()
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     client = await RawClient.connect(broker.endpoint)
     await client.call(
         INIT_PRODUCER_ID, 4, {"transactional_id": None, "transaction_timeout_ms": 1000}

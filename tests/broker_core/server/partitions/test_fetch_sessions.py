@@ -13,6 +13,7 @@ from broker_core.protocol.records import build_batch
 from broker_core.server.partitions.fetch_sessions import FetchSessions
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
+from tests.broker_core.server.topics import create_topic
 
 VERSION = 12
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -64,7 +65,7 @@ def places(answer: dict[str, Any]) -> list[int]:
 @pytest.fixture
 async def reader(broker: Broker, connect: Connect) -> Reader:
     """A reader, and a topic with three partitions."""
-    broker.create_topic("t", 3, {})
+    create_topic(broker, "t", 3, {})
     return Reader(await connect(broker))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.runtime import Broker
+from tests.broker_core.server.topics import create_topic
 
 Start = Callable[..., Awaitable[Broker]]
 
@@ -20,7 +21,7 @@ def append(broker: Broker, partition: Partition, key: bytes, value: bytes, time_
 
 async def test_old_records_go(start: Start) -> None:
     broker = await start(log_retention_check_interval_ms="20")
-    topic = broker.create_topic("t", 1, {"retention.ms": "60000", "segment.bytes": "200"})
+    topic = create_topic(broker, "t", 1, {"retention.ms": "60000", "segment.bytes": "200"})
     (partition,) = topic.partitions
     for i in range(20):
         append(broker, partition, b"k", b"%d" % i, 1_000)
@@ -33,7 +34,7 @@ async def test_old_records_go(start: Start) -> None:
 
 async def test_a_compacted_topic_keeps_the_newest_record_of_each_key(start: Start) -> None:
     broker = await start(log_cleaner_backoff_ms="20")
-    topic = broker.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "500"})
+    topic = create_topic(broker, "t", 1, {"cleanup.policy": "compact", "segment.bytes": "500"})
     (partition,) = topic.partitions
     for i in range(100):
         append(broker, partition, b"k%d" % (i % 3), b"%d" % i, broker.now_ms())
@@ -48,7 +49,7 @@ async def test_a_closed_segment_becomes_durable_without_being_asked(start: Start
     broker = await start(
         log_flush_interval_messages=str(2**63 - 1), log_flush_scheduler_interval_ms="20"
     )
-    (partition,) = broker.create_topic("t", 1, {"segment.bytes": "200"}).partitions
+    (partition,) = create_topic(broker, "t", 1, {"segment.bytes": "200"}).partitions
     for i in range(10):
         partition.append(build_batch([(1, b"k", b"%d" % i * 20, ())]), broker.now_ms())
     assert partition.log.recovery_point == 0
@@ -58,7 +59,7 @@ async def test_a_closed_segment_becomes_durable_without_being_asked(start: Start
 
 
 async def test_files_of_idle_logs_are_closed(broker: Broker) -> None:
-    (partition,) = broker.create_topic("t", 1, {}).partitions
+    (partition,) = create_topic(broker, "t", 1, {}).partitions
     housekeeping = broker._housekeeping
     append(broker, partition, b"k", b"v", 1)
     async with asyncio.timeout(10):

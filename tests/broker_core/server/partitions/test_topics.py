@@ -17,6 +17,7 @@ from broker_core.protocol.definitions import CREATE_TOPICS, DESCRIBE_TOPIC_PARTI
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
+from tests.broker_core.server.topics import create_topic, delete_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -24,7 +25,7 @@ Start = Callable[..., Awaitable[Broker]]
 
 async def test_topics_are_the_same_after_a_restart(start: Start, tmp_path: Path) -> None:
     broker = await start()
-    topic = broker.create_topic("t", 3, {"retention.ms": "5000"})
+    topic = create_topic(broker, "t", 3, {"retention.ms": "5000"})
     broker.topics.add_partitions(topic, 4)
     broker.topics.change_config(topic, {"retention.ms": "6000"})
     await broker.close()
@@ -36,8 +37,8 @@ async def test_topics_are_the_same_after_a_restart(start: Start, tmp_path: Path)
 
 
 async def test_a_deleted_topic_leaves_no_files(broker: Broker, tmp_path: Path) -> None:
-    topic = broker.create_topic("t", 2, {})
-    broker.delete_topic(topic)
+    topic = create_topic(broker, "t", 2, {})
+    delete_topic(broker, topic)
     async with asyncio.timeout(10):
         while list((tmp_path / "logs").glob("t-*")):
             await asyncio.sleep(0.01)
@@ -48,13 +49,13 @@ async def test_a_log_of_no_topic_is_set_aside_and_never_deleted(
     start: Start, tmp_path: Path
 ) -> None:
     broker = await start()
-    broker.create_topic("t", 1, {})
+    create_topic(broker, "t", 1, {})
     await broker.close()
     (tmp_path / "logs" / "topics.json").unlink()
     again = await start()
     assert "t" not in again.topics
     assert len(list((tmp_path / "logs").glob("t-0.*-stray"))) == 1
-    again.create_topic("t", 1, {})
+    create_topic(again, "t", 1, {})
 
 
 async def test_a_deletion_cut_short_is_ended_at_the_next_start(
@@ -68,9 +69,9 @@ async def test_a_deletion_cut_short_is_ended_at_the_next_start(
 
 
 async def test_names_that_metrics_would_mix_up_are_refused(broker: Broker) -> None:
-    broker.create_topic("a.b", 1, {})
+    create_topic(broker, "a.b", 1, {})
     with pytest.raises(errors.InvalidTopic, match="collides"):
-        broker.create_topic("a_b", 1, {})
+        create_topic(broker, "a_b", 1, {})
 
 
 async def test_topics_are_created_when_asked_for_if_that_is_wanted(
@@ -88,8 +89,8 @@ async def test_topics_are_created_when_asked_for_if_that_is_wanted(
 
 @pytest.mark.parametrize("version", [0, 1, 8, 9, 12, 13])
 async def test_metadata_of_all_topics(broker: Broker, connect: Connect, version: int) -> None:
-    broker.create_topic("a", 1, {})
-    broker.create_topic("b", 2, {})
+    create_topic(broker, "a", 1, {})
+    create_topic(broker, "b", 2, {})
     asked: dict[str, object] = {"topics": [] if version == 0 else None}
     answer = await (await connect(broker)).call(METADATA, version, asked)
     assert {each["name"]: len(each["partitions"]) for each in answer["topics"]} == {"a": 1, "b": 2}
@@ -98,7 +99,7 @@ async def test_metadata_of_all_topics(broker: Broker, connect: Connect, version:
 
 
 async def test_a_topic_is_found_by_its_id(broker: Broker, connect: Connect) -> None:
-    topic = broker.create_topic("a", 1, {})
+    topic = create_topic(broker, "a", 1, {})
     client = await connect(broker)
     by_id = [{"topic_id": topic.topic_id, "name": None}, {"topic_id": b"x" * 16, "name": None}]
     found, missing = (await client.call(METADATA, 12, {"topics": by_id}))["topics"]
@@ -107,8 +108,8 @@ async def test_a_topic_is_found_by_its_id(broker: Broker, connect: Connect) -> N
 
 
 async def test_topics_are_described_in_pages(broker: Broker, connect: Connect) -> None:
-    broker.create_topic("a", 3, {})
-    broker.create_topic("b", 3, {})
+    create_topic(broker, "a", 3, {})
+    create_topic(broker, "b", 3, {})
     client = await connect(broker)
     seen: list[tuple[str, int]] = []
     cursor = None
@@ -134,7 +135,7 @@ async def test_topics_are_described_in_pages(broker: Broker, connect: Connect) -
 
 async def test_a_large_topic_is_deleted_without_holding_anybody_up(start: Start) -> None:
     broker = await start(log_segment_bytes="1000")
-    topic = broker.create_topic("large", 2, {})
+    topic = create_topic(broker, "large", 2, {})
     batch = bytes(build_batch([(1, None, bytes(600), ())]))
     for partition in topic.partitions:
         for _ in range(400):
@@ -142,13 +143,13 @@ async def test_a_large_topic_is_deleted_without_holding_anybody_up(start: Start)
     directory = broker.topics.directory("large", 0)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    broker.delete_topic(topic)
+    delete_topic(broker, topic)
     assert loop.time() - began < 0.2
     assert broker.topics.get("large") is None
     # A new topic of the same name is empty.
-    again = broker.create_topic("large", 2, {})
+    again = create_topic(broker, "large", 2, {})
     assert again.partitions[0].log.log_end_offset == 0
-    broker.delete_topic(again)
+    delete_topic(broker, again)
     async with asyncio.timeout(10):
         while directory.exists():
             await asyncio.sleep(0.01)

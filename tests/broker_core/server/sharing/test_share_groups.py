@@ -20,6 +20,7 @@ from broker_core.protocol.definitions import (
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, produce_body
+from tests.broker_core.server.topics import create_topic, delete_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -99,7 +100,7 @@ def offsets(answer: dict[str, Any]) -> list[int]:
 
 async def _prepare(broker: Broker, client: RawClient, count: int = 5) -> None:
     if broker.topics.get("t") is None:
-        broker.create_topic("t", 1, {})
+        create_topic(broker, "t", 1, {})
         broker.group_settings.replace("g", _EARLIEST)
     for _ in range(count):
         batch = bytes(build_batch([(1, b"k", b"v", ())]))
@@ -266,7 +267,7 @@ async def test_a_deleted_topic_takes_its_state_along(broker: Broker, connect: Co
     await member.fetch()
     topic = broker.topics.get("t")
     assert topic is not None
-    broker.delete_topic(topic)
+    delete_topic(broker, topic)
     assert broker.share_groups.places_of("g") == []
     answer = await client.call(SHARE_FETCH, 2, member.body())
     assert answer["responses"][0]["partitions"][0]["error_code"] == 100
@@ -274,7 +275,7 @@ async def test_a_deleted_topic_takes_its_state_along(broker: Broker, connect: Co
 
 async def test_who_has_just_come_takes_from_one_partition(broker: Broker, connect: Connect) -> None:
     client = await connect(broker)
-    broker.create_topic("t", 2, {})
+    create_topic(broker, "t", 2, {})
     broker.group_settings.replace("g", _EARLIEST)
     batch = bytes(build_batch([(1, b"k", b"v", ())]))
     for number in range(2):
