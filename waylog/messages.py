@@ -13,6 +13,8 @@ import msgspec
 
 #: Bytes of the names and values of all attributes of one fix.
 ATTRIBUTE_BYTES_MAX = 16 * 1024
+#: Levels of objects and arrays in the value of an attribute.
+ATTRIBUTE_NESTING_MAX = 16
 TRIGGER_CHARACTERS_MAX = 64
 #: Clocks may be this far ahead; a later fix counts as of its arrival.
 CLOCK_AHEAD_MS = 5 * 60 * 1000

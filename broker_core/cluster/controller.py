@@ -52,6 +52,10 @@ class Controller:
         """The image after all decisions, committed or not."""
         return self.writer.image
 
+    def forget_decisions(self, committed: ClusterImage) -> None:
+        """Go back to the committed image, after decisions that could not be written."""
+        self.writer.image = committed
+
     def next_deadline(self) -> float:
         """Return when `tick` has something to do if nothing happens before."""
         return min(self.brokers.next_deadline(), self._next_rebalance)

@@ -10,6 +10,7 @@ import base64
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from broker_core import errors
@@ -21,6 +22,7 @@ from broker_core.cluster.snapshot import decode_image, encode_image
 from broker_core.quorum.entries import EntryKind
 from broker_core.quorum.replica import QuorumReplica
 from broker_core.quorum.roles import Leader
+from waylog.process.storage_trouble import DISK_IS_FULL
 
 _ENTRIES_AT_ONCE: Final = 1000
 #: Number of entries behind the last snapshot at which the next one is taken.
@@ -28,6 +30,14 @@ SNAPSHOT_ENTRIES: Final = 10_000
 
 #: Called with True when a decision is committed; with False if its outcome is not known yet.
 Decided = Callable[[bool], None]
+
+
+class NotDecided(Exception):
+    """The only voter's disk is full: nothing of the decision is in the log, or holds."""
+
+    def __init__(self, reason: errors.KafkaStorageError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class MetadataNode:
@@ -87,7 +97,8 @@ class MetadataNode:
         if self.controller is not None and self.replica.is_leader:
             self._synchronize(self.controller)
             self.controller.tick(now)
-            self._append(self.controller)
+            with suppress(NotDecided):
+                self._append(self.controller)
 
     def after_event(self, now: float) -> None:
         """Follow the replica after an event: apply entries, become active or resign, respond."""
@@ -116,7 +127,7 @@ class MetadataNode:
         """Run an action on the active controller; call `decided` when its result is committed.
 
         This includes actions that only read, since they may read what is not committed yet. Raises
-        NotController, and what the action raises.
+        NotController, NotDecided, and what the action raises.
         """
         controller = self.controller
         if controller is None or not self.replica.is_leader:
@@ -136,7 +147,19 @@ class MetadataNode:
         entries = controller.writer.take_entries()
         if not entries:
             return
-        last = self.replica.append(entries)
+        end_offset = self.replica.log.end_offset
+        try:
+            last = self.replica.append(entries)
+        except OSError as error:
+            is_unchanged = self.replica.log.end_offset == end_offset
+            is_alone = len(self.replica.voters) == 1
+            if not (is_alone and is_unchanged and error.errno in DISK_IS_FULL):
+                raise
+            # Nobody else could decide instead, so this controller goes on, without what it had
+            # just decided: everything before is committed.
+            controller.forget_decisions(self.image.copy())
+            reason = errors.KafkaStorageError(f"the metadata log: {error.strerror}")
+            raise NotDecided(reason) from error
         if last + 1 != controller.image.offset:
             raise RuntimeError(f"entry {last} was decided at {controller.image.offset - 1}")
 

@@ -43,8 +43,8 @@ _ANSWERS: Final = {
 }
 
 
-#: Most offsets in flight: 10,000 records (share.partition.max.record.locks), and the gaps that
-#: compaction leaves between them.
+#: Most offsets from the first record in flight to the last one: 10,000 records
+#: (share.partition.max.record.locks), and the gaps between them.
 _SPAN_MAX: Final = 1_000_000
 
 
@@ -75,7 +75,11 @@ class AcquiredRecords(NamedTuple):
 
 
 class LogBatch(NamedTuple):
-    """A record batch that was read; records of a batch that is not `is_visible` are skipped."""
+    """Offsets that were read; those that are not `is_visible` are skipped.
+
+    That is a batch of records, or offsets that the log does not have: compaction has taken them,
+    or they are lost.
+    """
 
     first_offset: int
     last_offset: int
@@ -101,8 +105,9 @@ class _Record:
 class SharePartition:
     """One partition in one share group. Times are monotonic ms.
 
-    Invariant: start_offset <= every offset in flight < end_offset; a record at start_offset, if
-    there is one, is not done.
+    Invariant: start_offset <= every offset in flight < end_offset; there is a record at
+    start_offset which is not done, or none is in flight. Offsets in between that members never get
+    have no record.
     """
 
     def __init__(
@@ -116,20 +121,18 @@ class SharePartition:
         #: No record from it on has been delivered.
         self.end_offset = start_offset
         self.settings = settings
-        self._records: dict[int, _Record] = {}
+        self._records: dict[int, _Record] = {}  # by offset, in this order
         # (end, first, last) by end; an entry whose records have been acknowledged is skipped.
         self._locks: deque[tuple[int, int, int]] = deque()
         for batch in batches:
             for offset in range(max(batch.first_offset, start_offset), batch.last_offset + 1):
-                self._fill(offset)
+                # Records between the stored batches were acquired, their state is unknown, or the
+                # log does not have them, which the next read will tell.
+                for missing in range(self.end_offset, offset):
+                    self._records[missing] = _Record(DeliveryState.AVAILABLE)
                 self._records[offset] = _Record(batch.state, batch.delivery_count)
                 self.end_offset = offset + 1
         self._advance()
-
-    def _fill(self, offset: int) -> None:
-        # Records between the stored batches were acquired, or their state is unknown.
-        for missing in range(self.end_offset, offset):
-            self._records[missing] = _Record(DeliveryState.AVAILABLE)
 
     @property
     def in_flight(self) -> int:
@@ -156,15 +159,19 @@ class SharePartition:
     ) -> list[AcquiredRecords]:
         """Acquire, for a member, the available records of batches that were read, in their order.
 
+        The batches follow one another without a gap, from `next_offset` on or from before it.
         `records_max` does not divide a batch unless `is_strict`.
         """
         ends = now_ms + self.settings.lock_ms
         acquired: list[AcquiredRecords] = []
         count = 0
         for batch in batches:
+            if not batch.is_visible:
+                self._skip(batch.first_offset, batch.last_offset + 1)
+                continue
             run: AcquiredRecords | None = None
             for offset in range(max(batch.first_offset, self.start_offset), batch.last_offset + 1):
-                record = self._to_deliver(offset, is_visible=batch.is_visible)
+                record = self._to_deliver(offset)
                 if record is None or (is_strict and count >= records_max):
                     run = None
                     continue
@@ -184,18 +191,34 @@ class SharePartition:
         self._advance()
         return acquired
 
-    def _to_deliver(self, offset: int, *, is_visible: bool) -> _Record | None:
+    def _to_deliver(self, offset: int) -> _Record | None:
         record = self._records.get(offset)
         if record is None:
-            if offset < self.end_offset or len(self._records) >= self.settings.in_flight_max:
+            if (
+                offset < self.end_offset
+                or len(self._records) >= self.settings.in_flight_max
+                or offset >= self.start_offset + _SPAN_MAX
+            ):
                 return None
-            self._fill(offset)
-            state = DeliveryState.AVAILABLE if is_visible else DeliveryState.ARCHIVED
-            record = self._records[offset] = _Record(state)
+            record = self._records[offset] = _Record(DeliveryState.AVAILABLE)
             self.end_offset = offset + 1
-        elif not is_visible and record.state is DeliveryState.AVAILABLE:
-            record.state = DeliveryState.ARCHIVED
         return record if record.state is DeliveryState.AVAILABLE else None
+
+    def _skip(self, first: int, end: int) -> None:
+        """Pass over offsets that no member gets. They may be many, so they are not noted singly."""
+        if first > self.end_offset:
+            return  # there was no room for all records before them
+        known = range(first, min(end, self.end_offset))
+        for offset in [
+            each
+            for each in (known if len(known) < len(self._records) else self._records)
+            if each in known
+            and each in self._records
+            and self._records[each].state is DeliveryState.AVAILABLE
+        ]:
+            del self._records[offset]
+        self.end_offset = max(self.end_offset, end)
+        self._advance()
 
     # ------------------------------------------------------------------------------------ answers
 
@@ -283,10 +306,16 @@ class SharePartition:
         self._advance()
 
     def _advance(self) -> None:
-        records = self._records
-        while (record := records.get(self.start_offset)) is not None and record.state in DONE:
-            del records[self.start_offset]
-            self.start_offset += 1
+        done: list[int] = []
+        start = self.end_offset
+        for offset, record in self._records.items():
+            if record.state not in DONE:
+                start = offset
+                break
+            done.append(offset)
+        for offset in done:
+            del self._records[offset]
+        self.start_offset = start
 
     # ------------------------------------------------------------------------------------ storing
 

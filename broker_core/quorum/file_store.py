@@ -15,6 +15,7 @@ import re
 import struct
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -145,8 +146,14 @@ class FileMetadataLog:
             frames += _frame(entry)
             ends.append(position + len(frames))
         written = 0
-        while written < len(frames):
-            written += self._file.pwrite(memoryview(frames)[written:], position + written)
+        try:
+            while written < len(frames):
+                written += self._file.pwrite(memoryview(frames)[written:], position + written)
+        except OSError:
+            # The log is as it was before; the part that was written must not be taken for more.
+            with suppress(OSError):
+                self._file.truncate(position)
+            raise
         self._entries += entries
         self._ends += ends
 

@@ -7,19 +7,22 @@ apps fill placeholders in them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
 
 from gateway.formats import Context, Parsed, Parser, osmand
 from gateway.formats.members import Members, add_member, without_secrets
-from gateway.formats.values import reject
+from gateway.formats.values import Unacceptable, reject, text
 
 #: Parameters that say how to read the body, or whose it is.
 _SETTINGS: Final = ("u", "speed_unit")
 #: Parameters that name a device, if the path has no other names for it.
 _DEVICE: Final = frozenset(("id", "deviceid"))
+#: The member of an envelope that names the device of all its items.
+_DEVICE_OF_BATCH: Final = "device_id"
+_DEVICE_CHARACTERS_KEPT: Final = 200
 #: Degrees; apps round the numbers that they put into a URL.
 _SAME_PLACE_WITHIN: Final = 1e-4
 
@@ -32,6 +35,42 @@ def attach(parsed: Parsed, members: Mapping[str, Any]) -> None:
         last.attributes = {} if last.attributes is None else last.attributes
         for name, value in members.items():
             add_member(last.attributes, name, value)
+
+
+class RefusedItem(NamedTuple):
+    """An item of a batch that cannot be accepted."""
+
+    at: int  # its index in the batch
+    reason: str
+    item: dict[str, Any]  # under the name that it has in the envelope
+
+
+def add_rest_of_batch(
+    parsed: Parsed, context: Context, source: str, envelope: Members, refused: list[RefusedItem]
+) -> None:
+    """Add the refused items of a batch, and what its envelope says beside all items.
+
+    Each refused item is kept with its own bytes and the device that the envelope names, not with
+    the whole batch. The other members of the envelope go to the last accepted item, or to the last
+    refused one if none is accepted. Members that cannot be accepted are kept by themselves: they
+    must not cost the items.
+    """
+    # No longer than a name may be: it is repeated with each item.
+    named = text(envelope.peek(_DEVICE_OF_BATCH), _DEVICE_CHARACTERS_KEPT)
+    device = {} if named is None else {_DEVICE_OF_BATCH: named}
+    beside = envelope.unread()
+    is_any_accepted = bool(parsed.fixes or parsed.events)
+    for each in refused:
+        more = beside if each is refused[-1] and not is_any_accepted else {}
+        raw = msgspec.json.encode(device | more | each.item)
+        reject(parsed, context, source, each.reason, raw, each.at)
+    if is_any_accepted:
+        try:
+            attach(parsed, envelope.others())
+        except Unacceptable as reason:
+            raw = msgspec.json.encode(device | beside)
+            at = max(parsed.rejected_at, default=-1) + 1
+            reject(parsed, context, source, str(reason), raw, at)
 
 
 def settings_of(context: Context) -> Context:

@@ -13,10 +13,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from gateway.formats.values import SECRET_PARAMETERS, Unacceptable, number, text, without_tokens
-from waylog.messages import ATTRIBUTE_BYTES_MAX, TRIGGER_CHARACTERS_MAX
+from waylog.messages import ATTRIBUTE_BYTES_MAX, ATTRIBUTE_NESTING_MAX, TRIGGER_CHARACTERS_MAX
 
 ATTRIBUTES_MAX: Final = 64
-NESTING_MAX: Final = 16
 
 #: Stands in place of a secret.
 SECRET: Final = "[secret]"  # noqa: S105 what is written instead of one
@@ -107,6 +106,10 @@ class Members:
         """Return the device's name, unless it is named outside the message, which counts more."""
         return self.value(*names) if named_elsewhere is None else None
 
+    def unread(self) -> dict[str, Any]:
+        """Return what has not been read, whole."""
+        return {name: value for name, value in self._values.items() if name not in self._read}
+
     def others(self) -> dict[str, Any]:
         """Return what has not been read, within limits. Raises Unacceptable."""
         return other_members(self._values, self._read)
@@ -173,8 +176,8 @@ def _sized(value: Any) -> tuple[int, Any]:
             value = without_tokens(value.encode("utf-8", "replace")).decode()
         return len(value), value
     if isinstance(value, dict | list):
-        if _depth_exceeds(value, NESTING_MAX):
-            raise Unacceptable(f"nested more than {NESTING_MAX} levels deep")
+        if _depth_exceeds(value, ATTRIBUTE_NESTING_MAX):
+            raise Unacceptable(f"nested more than {ATTRIBUTE_NESTING_MAX} levels deep")
         encoded = msgspec.json.encode(value)
         if b"wl_" in encoded:
             value = msgspec.json.decode(without_tokens(encoded))

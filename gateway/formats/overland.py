@@ -11,14 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed, osmand
-from gateway.formats.beside_json import attach, with_query
+from gateway.formats.beside_json import RefusedItem, add_rest_of_batch, with_query
 from gateway.formats.members import Members, add_member, is_negative
 from gateway.formats.parameters import EMPTY_BODY
 from gateway.formats.values import (
     Unacceptable,
     build_event,
     build_fix,
-    build_rejected,
     decode_json,
     degrees,
     device_key,
@@ -72,18 +71,13 @@ def _parse(body: bytes, context: Context) -> Parsed:
         envelope, _ENVELOPE[:2] if trip is not None and not isinstance(trip, dict) else _ENVELOPE
     )
     device_of_envelope = text(others.device(context.device, "device_id"), 1000)
-    try:
-        more = others.others()
-    except Unacceptable as reason:
-        return reject(parsed, context, SOURCE, str(reason), body)
     features = [*locations, current] if current is not None else locations
+    refused: list[RefusedItem] = []
     for index, feature in enumerate(features):
         try:
             _parse_feature(feature, device_of_envelope, context, parsed)
         except Unacceptable as reason:
-            raw = msgspec.json.encode(feature)
-            parsed.rejected.append(build_rejected(context, SOURCE, str(reason), raw))
-            parsed.rejected_at.append(index)
+            refused.append(RefusedItem(index, str(reason), {"locations": [feature]}))
     if isinstance(trip, dict):
         try:
             members = Members(trip)
@@ -91,8 +85,8 @@ def _parse(body: bytes, context: Context) -> Parsed:
             device = device_key(context, named, SOURCE)
             _add_event("trip", members, {}, device, context, parsed)
         except Unacceptable as reason:
-            reject(parsed, context, SOURCE, str(reason), msgspec.json.encode(trip), len(features))
-    attach(parsed, more)
+            refused.append(RefusedItem(len(features), str(reason), {"trip": trip}))
+    add_rest_of_batch(parsed, context, SOURCE, others, refused)
     return parsed
 
 

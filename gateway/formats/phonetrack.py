@@ -20,7 +20,6 @@ from gateway.formats.parameters import NO_VALUES, place_named, query_and_body
 from gateway.formats.values import (
     Unacceptable,
     build_fix,
-    build_rejected,
     decode_json,
     degrees,
     device_key,
@@ -82,9 +81,7 @@ def _parse_points(values: dict[str, Any], context: Context, parsed: Parsed) -> N
         try:
             parsed.fixes.append(_fix(_row(point), context))
         except Unacceptable as reason:
-            rejected = build_rejected(context, SOURCE, str(reason), repr(point).encode())
-            parsed.rejected.append(rejected)
-            parsed.rejected_at.append(index)
+            reject(parsed, context, SOURCE, str(reason), msgspec.json.encode(point), index)
     if _place(values) is not None or (values and not parsed.fixes):
         # A position beside the rows. If it is none, that must not cost the rows.
         try:

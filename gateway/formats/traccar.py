@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed, osmand
-from gateway.formats.beside_json import attach, with_query
+from gateway.formats.beside_json import RefusedItem, add_rest_of_batch, with_query
 from gateway.formats.members import Members, add_member
 from gateway.formats.values import (
     Unacceptable,
@@ -24,7 +22,6 @@ from gateway.formats.values import (
     positive,
     reject,
     share,
-    text,
     time_ms,
 )
 
@@ -57,22 +54,15 @@ def _parse_json(body: bytes, context: Context) -> Parsed:
         if len(locations) > BATCH_ITEMS_MAX:
             parsed.refused = f"{len(locations)} locations; {BATCH_ITEMS_MAX} are allowed"
             return parsed
-        more = envelope.others()
     except Unacceptable as reason:
         return reject(parsed, context, SOURCE, str(reason), body)
+    refused: list[RefusedItem] = []
     for index, location in enumerate(locations):
         try:
             _parse_location(location, device, context, parsed)
         except Unacceptable as reason:
-            raw = body
-            if len(locations) > 1:
-                # A location of a batch is kept with its own bytes, not with those of the whole
-                # batch.
-                raw = msgspec.json.encode(
-                    {"device_id": text(members.get("device_id"), 200), "location": location}
-                )
-            reject(parsed, context, SOURCE, str(reason), raw, index)
-    attach(parsed, more)
+            refused.append(RefusedItem(index, str(reason), {"location": location}))
+    add_rest_of_batch(parsed, context, SOURCE, envelope, refused)
     return parsed
 
 

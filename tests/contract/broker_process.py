@@ -12,7 +12,7 @@ from pathlib import Path
 from waylog.config import save_properties
 
 ROOT = Path(__file__).parents[2]
-START_TIMEOUT_S = 20
+START_TIMEOUT_S = 120
 
 
 class BrokerProcess:

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def await_leader(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:

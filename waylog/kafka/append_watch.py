@@ -2,8 +2,12 @@
 
 Readers hear from any leader that is left. A record is only acknowledged when as many replicas have
 it as `min.insync.replicas` asks for; so the leaders and replicas in sync of the metadata are
-compared with that setting, and with the brokers that answer: where most controllers are gone,
-nobody takes a dead broker out of the metadata.
+compared with that setting, and with the brokers that run: where most controllers are gone, nobody
+takes a dead broker out of the metadata.
+
+A leader must answer here, as a producer needs it. A follower need not: a firewall may keep it from
+this client and not from its leader. Where followers that do not answer would be missing, the
+controllers are asked whether they hear them.
 """
 
 from __future__ import annotations
@@ -28,25 +32,32 @@ _ACKNOWLEDGED_S: Final = 5.0
 _ANSWER_S: Final = 2.0
 #: Settings of topics are rarely changed.
 _SETTINGS_S: Final = 60.0
+#: A broker asks the controllers for news at least twice a second.
+_HEARD_MS: Final = 5_000
+_NOBODY: Final = -1  # leads
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
 def shortfall(
     partitions: Mapping[Place, PartitionState],
-    running: Collection[int],
+    answering: Collection[int],
     min_in_sync: Mapping[str, int],
+    heard: Collection[int] = (),
 ) -> str | None:
     """Return why some of these partitions cannot store now; None if all can.
 
-    `running` are the brokers that answer, `min_in_sync` the settings of topics that are known.
+    `answering` are the brokers that answer here, `heard` those that the controllers hear,
+    `min_in_sync` the settings of topics that are known.
     """
+    running = {*answering, *heard}
     short: list[tuple[Place, str]] = []
     missing: set[int] = set()
     for place, state in partitions.items():
         in_sync = [each for each in state.in_sync if each in running]
         wanted = min_in_sync.get(place[0], 1)
-        if state.leader not in running:
+        if state.leader not in answering:
             short.append((place, "no leader that answers"))
+            missing.update({state.leader} - {_NOBODY})
         elif len(in_sync) < wanted:
             have = f"{len(in_sync)} of {len(state.replicas)} replicas in sync"
             short.append((place, f"{have}, and {_MIN_IN_SYNC} is {wanted}"))
@@ -121,12 +132,16 @@ class AppendWatch:
 
     async def _found(self) -> str | None:
         try:
-            return await self._look()
+            return await self.look()
         except MalformedAnswer as error:
             logger.error("whether the log can be written is not known: %s", error)
             return None
 
-    async def _look(self) -> str | None:
+    async def look(self) -> str | None:
+        """Look once; return why the topics cannot be written, None if they can or nobody knows.
+
+        Raises MalformedAnswer.
+        """
         answers = await self._ask_all(set(self._brokers.values()) or set(self._bootstrap))
         if not answers:
             answers = await self._ask_all(set(self._bootstrap))
@@ -151,7 +166,31 @@ class AppendWatch:
                 # A leader knows best who is in sync with it.
                 own = told.get(state.leader, {}).get(place)
                 partitions[place] = state if own is None else own
-        return shortfall(partitions, told.keys(), self._min_in_sync)
+        why = shortfall(partitions, told.keys(), self._min_in_sync)
+        if why is not None and self._brokers.keys() - told.keys():
+            heard = await self._heard([broker for broker in answers if broker in nodes])
+            why = shortfall(partitions, told.keys(), self._min_in_sync, heard)
+        return why
+
+    async def _heard(self, brokers: Collection[Broker]) -> set[int]:
+        """Ask the active controller, by way of these brokers, for the brokers that it hears.
+
+        It names none if no controller answers: then nobody looks after the replicas in sync. Nor if
+        the cluster does not tell this client (DescribeQuorum needs Describe on the cluster).
+        """
+        for body in await self._answers(
+            brokers, requests.DESCRIBE_QUORUM, cluster_requests.describe_quorum()
+        ):
+            if body is None:
+                continue
+            quorum = cluster_requests.read_describe_quorum(body).value
+            if quorum is None or quorum.leader == _NOBODY:
+                continue
+            # The controllers' clock may differ from ours; the leader always hears itself.
+            replicas = [*quorum.voters, *quorum.observers]
+            now_ms = max((each.last_fetch_ms for each in replicas), default=0)
+            return {each.node for each in replicas if each.last_fetch_ms > now_ms - _HEARD_MS}
+        return set()
 
     def _forget(self, brokers: Iterable[Broker]) -> None:
         for broker in list(brokers):
@@ -160,14 +199,17 @@ class AppendWatch:
     async def _ask_all(self, brokers: Collection[Broker]) -> dict[Broker, bytes]:
         """Ask for the topics' partitions; return the answers of those that give one in time."""
         asked = list(brokers)
-        answers = await asyncio.gather(
-            *(self._ask(each, requests.METADATA, requests.metadata(self._topics)) for each in asked)
-        )
+        answers = await self._answers(asked, requests.METADATA, requests.metadata(self._topics))
         return {
             broker: answer
             for broker, answer in zip(asked, answers, strict=True)
             if answer is not None
         }
+
+    async def _answers(
+        self, brokers: Collection[Broker], api: int, parts: Sequence[bytes]
+    ) -> list[bytes | None]:
+        return await asyncio.gather(*(self._ask(each, api, parts) for each in brokers))
 
     async def _ask(self, broker: Broker, api: int, parts: Sequence[bytes]) -> bytes | None:
         connection = self._connections.get(broker)

@@ -1,7 +1,8 @@
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from waylog.kafka.clients import DeliveryCallback, RecordHeaders
+from waylog.kafka.clients import AppendError, DeliveryCallback, RecordHeaders
 
 BATCH_BYTES: int
 
@@ -10,6 +11,7 @@ def partition_of(key: bytes, partitions: int) -> int: ...
 
 class Delivery:
     """A cheap delivery callback, called when the log has answered a record."""
+    def __call__(self, error: AppendError | None, position: Any) -> None: ...
 
 class RecordBatch:
     count: int

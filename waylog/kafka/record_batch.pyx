@@ -154,6 +154,12 @@ cdef class Delivery:
         """
         return 0
 
+    def __call__(self, error, position):
+        """Called as a plain callback, by code that stands between the log and the sender.
+
+        This implementation does nothing; subclasses override it.
+        """
+
 
 cdef class RecordBatch:
     """Records of one partition. No record can be added once the batch is sealed."""

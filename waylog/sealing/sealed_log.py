@@ -1,13 +1,16 @@
 """A producer that encrypts ("seals") the values of all topics that may hold positions.
 
 The first value of a device waits until the log has stored the device's new key, so that any value
-that is acknowledged can be read. All methods are called on the event loop's thread.
+that is acknowledged can be read. If the key cannot be stored, the values that wait for it fail with
+it, as soon as the producer gives the key up; the next value of the device brings another key. All
+methods are called on the event loop's thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from functools import partial
 from typing import Any, Final
 
@@ -22,6 +25,7 @@ from waylog.kafka.clients import (
 )
 from waylog.kafka.topics import VALUE_KEY
 from waylog.observability.telemetry import now_ms
+from waylog.process.log_throttle import LogThrottle
 from waylog.sealing.sealing import LogProducer, is_sealed_topic, owner_of_record
 from waylog.sealing.value_encryption import ValueKey, record_key, seal, wrap
 from waylog.sealing.value_keys import KeyRing
@@ -30,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 #: The number of records that may wait for a key.
 _WAITING_MAX: Final = 10_000
-_RETRY_S: Final = 0.5
 
 _Waiting = tuple[str, bytes | None, bytes | None, RecordHeaders | None, DeliveryCallback]
 
@@ -44,8 +47,9 @@ class SealedLog:
         self._producer = producer
         self._ring = ring
         self._loop = loop
-        self._waiting: dict[str, list[_Waiting]] = {}
+        self._waiting: dict[str, deque[_Waiting]] = {}
         self._waiting_count = 0
+        self._said = LogThrottle()
 
     def send(
         self,
@@ -73,7 +77,7 @@ class SealedLog:
             raise AppendQueueFull("the log does not keep up: too many devices wait for a key")
         if waiting is None:
             self._make_key(owner)
-            waiting = self._waiting[owner] = []
+            waiting = self._waiting[owner] = deque()
         waiting.append((topic, value, key, headers, on_delivery))
         self._waiting_count += 1
 
@@ -122,38 +126,59 @@ class SealedLog:
             VALUE_KEY, record, record_key(key), None, partial(self._key_answered, key)
         )
 
-    def _key_answered(self, key: ValueKey, error: Any, _position: Any) -> None:
+    def _key_answered(self, key: ValueKey, error: AppendError | None, _position: Any) -> None:
         if error is None:
             self._ring.add(key)
             self._send_waiting(key.owner)
         else:
-            logger.warning("a key could not be stored yet: %s", error)
-            self._loop.call_later(_RETRY_S, self._make_key_again, key.owner)
-
-    def _make_key_again(self, owner: str) -> None:
-        try:
-            self._make_key(owner)
-        except AppendError:
-            if self.fatal is None:
-                self._loop.call_later(_RETRY_S, self._make_key_again, owner)
+            self._fail_waiting(key.owner, error)
 
     def _send_waiting(self, owner: str) -> None:
         waiting = self._waiting[owner]
-        key = self._ring.newest_of(owner)
-        while waiting and key is not None:
+        # Callbacks may send more, which has to stay behind.
+        while waiting:
             topic, value, record, headers, on_delivery = waiting[0]
+            key = self._ring.newest_of(owner)
+            if key is None:
+                # It was destroyed since it was stored.
+                self._make_key_again(owner)
+                return
+            waiting.popleft()
+            self._waiting_count -= 1
             try:
                 # A tombstone has waited too, to stay behind the value that it deletes.
                 sealed = None if value is None else seal(value, key, record)
                 self._producer.send(topic, sealed, record, headers, on_delivery)
-            except AppendError:
-                if self.fatal is None:
-                    self._loop.call_later(_RETRY_S, self._send_waiting, owner)
-                return
-            waiting.pop(0)
-            self._waiting_count -= 1
-        if waiting:
-            # The key was destroyed since it was stored.
-            self._make_key_again(owner)
-            return
+            except AppendError as error:
+                _tell(on_delivery, error)
         del self._waiting[owner]
+
+    def _make_key_again(self, owner: str) -> None:
+        try:
+            self._make_key(owner)
+        except AppendError as error:
+            self._fail_waiting(owner, error)
+
+    def _fail_waiting(self, owner: str, error: AppendError) -> None:
+        """Fail the values that wait for a key.
+
+        They were not sent, so nothing of them is in the log; whoever sent them may repeat them.
+        """
+        waiting = self._waiting.pop(owner)
+        self._waiting_count -= len(waiting)
+        why = AppendError(
+            f"the key that seals the values cannot be stored: {self._producer.trouble or error}"
+        )
+        unsaid = self._said.count(self._loop.time())
+        if unsaid is not None:
+            logger.warning("%s (%d more devices since the last such line)", why, unsaid)
+        for *_, on_delivery in waiting:
+            _tell(on_delivery, why)
+
+
+def _tell(on_delivery: DeliveryCallback, error: AppendError) -> None:
+    try:
+        on_delivery(error, None)
+    except Exception:
+        # An error in one callback must not keep the others from being called.
+        logger.exception("a callback of a delivery failed")

@@ -79,3 +79,6 @@ class ControllerService:
             self._shell.decide(action, decided)
         except errors.NotController:
             reply(NOT_CONTROLLER)
+        except errors.KafkaStorageError as refusal:
+            refused: Any = {"error_code": refusal.code}
+            reply(refused)

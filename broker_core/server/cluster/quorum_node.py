@@ -18,7 +18,7 @@ import msgspec
 from broker_core import errors
 from broker_core.cluster.controller import Controller
 from broker_core.cluster.image import ClusterImage, ImageChanges, ImageError
-from broker_core.cluster.node import Decided, MetadataNode
+from broker_core.cluster.node import Decided, MetadataNode, NotDecided
 from broker_core.cluster.records import MetadataRecord
 from broker_core.cluster.settings import ControllerSettings
 from broker_core.cluster.settings_records import scram_records
@@ -184,12 +184,17 @@ class QuorumNode:
     # ------------------------------------------------------------------------------------- events
 
     def decide(self, action: Callable[[Controller], None], decided: Decided) -> None:
-        """See `MetadataNode.decide`. Raises NotController, and what `action` raises."""
+        """See `MetadataNode.decide`.
+
+        Raises NotController, KafkaStorageError if the disk is full, and what `action` raises.
+        """
         refusals: list[Exception] = []
 
         def perform() -> None:
             try:
                 self.node.decide(action, decided)
+            except NotDecided as refusal:
+                refusals.append(refusal.reason)
             except _FATAL:
                 raise
             except Exception as refusal:

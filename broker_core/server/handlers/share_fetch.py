@@ -12,7 +12,6 @@ from broker_core.coordinator.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     LogBatch,
-    SharePartition,
     check_acknowledgements,
 )
 from broker_core.coordinator.share_records import SharePartitionKey
@@ -408,10 +407,10 @@ class _ShareFetch:
             if offset is None or offset == before or offset >= partition.high_watermark:
                 break
             before = offset
-            data, batches = self._read(partition, share, offset, min(bytes_max, _READ_BYTES))
+            data, headers, batches = self._read(partition, offset, min(bytes_max, _READ_BYTES))
             acquired = share.acquire(
                 session.member_id,
-                [each for _, each in batches],
+                batches,
                 records_max,
                 groups.now_ms(),
                 is_strict=self._request.body["share_acquire_mode"] == _RECORD_LIMIT,
@@ -421,24 +420,28 @@ class _ShareFetch:
                 first, last = acquired[0].first_offset, acquired[-1].last_offset
                 wanted = [
                     header
-                    for header, _ in batches
+                    for header in headers
                     if header.last_offset >= first and header.base_offset <= last
                 ]
                 return data[wanted[0].position : wanted[-1].position + wanted[-1].size], acquired
         return b"", []
 
     def _read(
-        self, partition: Partition, share: SharePartition, offset: int, bytes_max: int
-    ) -> tuple[bytes, list[tuple[BatchHeader, LogBatch]]]:
+        self, partition: Partition, offset: int, bytes_max: int
+    ) -> tuple[bytes, list[BatchHeader], list[LogBatch]]:
         aborted: list[AbortedTransaction] = []
+        up_to_offset = partition.high_watermark
         if self._broker.share_partitions.settings.reads_committed(self._session.group_id):
+            up_to_offset = partition.log.last_stable_offset
             data, aborted = partition.read_committed(offset, bytes_max, min_one_message=True)
         else:
             data = partition.read(offset, bytes_max, min_one_message=True)
+        if not data:
+            data = partition.log.read_gap(offset, up_to_offset)
         headers, _, problem = scan_batches(data, check_crc=False)
         if problem is not None:
             raise errors.CorruptMessage(f"{partition}: {problem}")
-        return data, list(_visible(headers, aborted))
+        return data, headers, list(_visible(offset, headers, aborted))
 
     # ---------------------------------------------------------------------------------- answering
 
@@ -467,17 +470,26 @@ class _ShareFetch:
 
 
 def _visible(
-    headers: list[BatchHeader], aborted: list[AbortedTransaction]
-) -> Iterator[tuple[BatchHeader, LogBatch]]:
-    """Yield batches, and whether members see them: neither markers nor aborted records."""
+    offset: int, headers: list[BatchHeader], aborted: list[AbortedTransaction]
+) -> Iterator[LogBatch]:
+    """Yield all offsets from `offset` on, and whether members see them.
+
+    They see neither markers nor aborted records, nor what is not there: offsets that compaction has
+    taken or that are lost, between batches or as a batch without records.
+    """
     waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     producers: set[int] = set()
     for header in headers:
         while waiting and waiting[-1].first_offset <= header.last_offset:
             producers.add(waiting.pop().producer_id)
-        is_visible = not header.is_control and not (
-            header.is_transactional and header.producer_id in producers
+        is_visible = (
+            header.record_count > 0
+            and not header.is_control
+            and not (header.is_transactional and header.producer_id in producers)
         )
         if header.is_control:
             producers.discard(header.producer_id)
-        yield header, LogBatch(header.base_offset, header.last_offset, is_visible)
+        if offset < header.base_offset:
+            yield LogBatch(offset, header.base_offset - 1, is_visible=False)
+        yield LogBatch(header.base_offset, header.last_offset, is_visible)
+        offset = header.last_offset + 1

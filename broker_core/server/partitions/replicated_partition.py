@@ -239,7 +239,7 @@ class ReplicatedPartition(Partition):
         try:
             result = super().append(records, now_ms, verified=verified)
         except errors.KafkaStorageError as error:
-            self._control.storage_failed(self, error)
+            self._cannot_write(error)
             raise
         if not result.duplicate:
             self._records_in += result.last_offset - result.base_offset + 1
@@ -254,10 +254,18 @@ class ReplicatedPartition(Partition):
         try:
             result = super().append_from_coordinator(records, now_ms, marker)
         except errors.KafkaStorageError as error:
-            self._control.storage_failed(self, error)
+            self._cannot_write(error)
             raise
         self._tell_readers()
         return result
+
+    def _cannot_write(self, error: errors.KafkaStorageError) -> None:
+        """Let other brokers take over after a failed append.
+
+        Where there is no other replica, the log, which is unchanged, goes on when it can.
+        """
+        if self.waits_for_others:
+            self._control.storage_failed(self, error)
 
     def _tell_readers(self) -> None:
         for reader in self.readers:

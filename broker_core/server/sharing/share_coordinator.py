@@ -84,6 +84,10 @@ class ShareCoordinator:
         """Return the partition that holds a state; raises CoordinatorNotAvailable."""
         return self._topic.name, self._topic.index_of(_key(place))
 
+    def places(self) -> list[SharePartitionKey]:
+        """Return all share partitions whose state is known here."""
+        return list(self._states)
+
     def find(self, place: SharePartitionKey) -> tuple[int, StoredState | None]:
         """Return an error code, and a share partition's state or None."""
         code = self.shards.refusal(_key(place))

@@ -11,7 +11,7 @@ from broker_core.protocol.primitives import decode, encode
 from broker_core.protocol.schema import AnyApi
 from waylog.config import Endpoint
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 def request_frame(

@@ -28,7 +28,7 @@ from waylog.config import Endpoint
 from waylog.messages import Address, Event, Fix, Rejected, encode
 from waylog.network.connection_pool import ConnectionPool
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 ANY_PORT = Endpoint("127.0.0.1", 0)
 
 

@@ -136,6 +136,23 @@ def test_an_export_of_the_history_comes_back_as_the_same_fixes(
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("wire_format", ["positions", "overland", "owntracks"])
+def test_attributes_as_deep_as_the_gateway_takes_them_come_back_whole(
+    name: str, wire_format: str, tmp_path: Path
+) -> None:
+    def nested(levels: int) -> Any:
+        return [{"a": 1}] if levels == 2 else {"in": nested(levels - 1)}
+
+    body = msgspec.json.encode({"lat": 1, "lon": 2, "t": RECEIVED, "deep": nested(16), "flat": 7})
+    sent = positions.parse(body, Context(USER, "phone", RECEIVED)).fixes
+    path = tmp_path / f"track.{name}"
+    path.write_bytes(exported_history(name, sent))
+    (fix,) = replayed(path, wire_format)
+    assert sent[0].attributes == {"deep": nested(16), "flat": 7}
+    assert {"deep": nested(16), "flat": 7}.items() <= (fix.attributes or {}).items()
+
+
+@pytest.mark.parametrize("name", FORMATS)
 @settings(max_examples=60, deadline=None)
 @given(sent=fixes())
 def test_a_track_of_the_gateway_comes_back_with_all_that_it_has(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import resource
 import shutil
@@ -11,6 +12,7 @@ import sys
 import textwrap
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ from tests.small_disk import small_disk
 from waylog.supervision import supervisor as module
 from waylog.supervision.supervisor import ProcessSpec, StartError, Supervisor
 
+#: On a machine that has much else to do, a Python may need many seconds to start.
+PATIENCE_S = 240.0
+
 READY_THEN_WAIT = """
     import signal
     from waylog.process.notify import notify_ready
@@ -30,7 +35,7 @@ READY_THEN_WAIT = """
 """
 
 
-def spec(name: str, program: str, ready_timeout_s: float = 20.0) -> ProcessSpec:
+def spec(name: str, program: str, ready_timeout_s: float = PATIENCE_S) -> ProcessSpec:
     return ProcessSpec(
         name, [sys.executable, "-c", textwrap.dedent(program)], ready_timeout_s=ready_timeout_s
     )
@@ -41,7 +46,7 @@ def state(folder: Path, name: str) -> dict[str, Any]:
     return found
 
 
-async def until(condition: Any, timeout_s: float = 60.0) -> None:
+async def until(condition: Any, timeout_s: float = PATIENCE_S) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.01)
@@ -93,26 +98,31 @@ async def test_a_process_that_never_gets_ready_is_reported_with_its_last_lines(
     tmp_path: Path,
 ) -> None:
     supervisor = Supervisor(tmp_path, tmp_path / "logs")
-    supervisor.start(spec("bad", "import sys; sys.exit('no such index')", ready_timeout_s=5.0))
+    supervisor.start(spec("bad", "import sys; sys.exit('no such index')"))
     with pytest.raises(StartError, match="no such index"):
         await supervisor.wait_ready("bad")
     await supervisor.stop()
 
 
 async def test_what_it_said_before_is_reported_while_it_has_said_nothing_since(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # However long its first run takes, its end is not the end of its first start.
+    monkeypatch.setattr(module, "FIRST_START_S", math.inf)
+    died = tmp_path / "died"
     program = (
         "import pathlib, sys, time\n"
-        f"died = pathlib.Path({str(tmp_path / 'died')!r})\n"
+        f"died = pathlib.Path({str(died)!r})\n"
         "if not died.exists():\n"
         "    died.touch()\n"
         "    sys.exit('no such index')\n"
         "time.sleep(3600)"
     )
     supervisor = Supervisor(tmp_path, tmp_path / "logs")
-    supervisor.start(spec("bad", program, ready_timeout_s=5.0))
-    with pytest.raises(StartError, match="not ready within 5 s, its last line: no such index"):
+    supervisor.start(spec("bad", program, ready_timeout_s=1.0))
+    await until(died.exists)
+    await until(lambda: state(tmp_path, "bad")["restarts"] == 1)
+    with pytest.raises(StartError, match="not ready within 1 s, its last line: no such index"):
         await supervisor.wait_ready("bad")
     await supervisor.stop()
 
@@ -248,10 +258,10 @@ async def test_a_process_that_fails_in_a_way_nobody_has_foreseen_is_told_of_and_
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     supervisor = Supervisor(tmp_path, tmp_path / "logs")
-    supervisor.start(ProcessSpec("one", [sys.executable, "\0"], ready_timeout_s=20.0))
+    supervisor.start(ProcessSpec("one", [sys.executable, "\0"], ready_timeout_s=PATIENCE_S))
     with pytest.raises(StartError, match="one cannot start: could not be supervised"):
         await supervisor.wait_ready("one")
-    assert state(tmp_path, "one")["restarts"] >= 3
+    await until(lambda: state(tmp_path, "one")["restarts"] >= 3)
     assert "embedded null byte" in caplog.text
     await supervisor.stop()
 
@@ -264,11 +274,19 @@ async def test_a_process_that_was_well_is_started_again_at_once_however_often_it
     supervisor = Supervisor(tmp_path, tmp_path / "logs")
     supervisor.start(spec("one", READY_THEN_WAIT))
     await supervisor.wait_ready("one")
-    for number in range(3):
+
+    def is_back(deaths: int) -> bool:
+        now = state(tmp_path, "one")
+        return bool(now["ready"]) and now["restarts"] > deaths
+
+    deaths = 0
+    for _ in range(3):
         os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
-        await until(lambda number=number: state(tmp_path, "one")["restarts"] == number + 1)
-        await until(lambda: state(tmp_path, "one")["ready"])
-    assert caplog.text.count("starting it again in 0.1 s") == 3
+        await until(partial(is_back, deaths))
+        # A machine that lacks memory may have made it die more than once.
+        deaths = state(tmp_path, "one")["restarts"]
+    assert caplog.text.count("; starting it again in") == deaths
+    assert caplog.text.count("; starting it again in 0.1 s") == deaths
     await supervisor.stop()
 
 
@@ -359,10 +377,12 @@ async def test_another_account_does_not_say_that_a_process_is_ready(
         signal.pause()
     """
     supervisor = Supervisor(tmp_path, tmp_path / "logs")
-    supervisor.start(spec("one", program, ready_timeout_s=3.0))
-    with pytest.raises(StartError):
-        await supervisor.wait_ready("one")
-    assert "lied" in (tmp_path / "logs" / "one.log").read_text()
+    supervisor.start(spec("one", program))
+    log = tmp_path / "logs" / "one.log"
+    await until(lambda: log.exists() and "lied" in log.read_text())
+    # What it said before that has arrived; the loop has looked at it after another turn.
+    await asyncio.sleep(0)
+    assert not state(tmp_path, "one")["ready"]
     assert "lies" not in caplog.text
     await supervisor.stop()
 

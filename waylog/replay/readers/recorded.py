@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from waylog.messages import ATTRIBUTE_BYTES_MAX, TRIGGER_CHARACTERS_MAX
+from waylog.messages import ATTRIBUTE_BYTES_MAX, ATTRIBUTE_NESTING_MAX, TRIGGER_CHARACTERS_MAX
 from waylog.replay.readers.source import Source
 
-_NESTING_MAX: Final = 8
 _OWN_ID: Final = re.compile(r"[0-9A-Za-z]{16,64}")
 
 
@@ -88,7 +87,7 @@ def others_of(members: Mapping[str, Any], known: Collection[str]) -> dict[str, A
     for name, value in members.items():
         if name in known or value is None or value == "":
             continue
-        storable = _storable(value, _NESTING_MAX)
+        storable = _storable(value, ATTRIBUTE_NESTING_MAX)
         room -= len(name) + len(msgspec.json.encode(storable))
         if room < 0:
             break

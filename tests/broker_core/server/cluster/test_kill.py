@@ -20,8 +20,9 @@ from tests.broker_core.server.raw_client import RawClient
 from waylog.config import Endpoint, save_properties
 
 PARTITIONS = 12
-#: Seconds, on a busy machine; on an idle one a failover takes 0.1 to 0.3 s.
-FAILOVER_S_MAX = 2.0
+#: Others lead because the address of a killed broker refuses connections (0.1 to 0.3 s on an idle
+#: machine), and not because a time has passed without it: these are longer than the test waits.
+NEVER_MS = str(20 * 60_000)
 
 
 class Processes:
@@ -76,7 +77,9 @@ async def controller_of(client: RawClient) -> int:
 
 @pytest.fixture
 async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
-    running = Processes(tmp_path)
+    running = Processes(
+        tmp_path, broker_session_timeout_ms=NEVER_MS, controller_quorum_fetch_timeout_ms=NEVER_MS
+    )
     await asyncio.gather(*(running.start(node_id) for node_id in (1, 2, 3)))
     yield running
     for process in running.running.values():
@@ -84,7 +87,7 @@ async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
     await asyncio.gather(*(process.wait() for process in running.running.values()))
 
 
-async def test_others_lead_within_two_seconds_when_a_broker_is_killed(
+async def test_others_lead_before_any_time_is_up_when_a_broker_is_killed(
     processes: Processes,
 ) -> None:
     client = await processes.connect(1)
@@ -108,7 +111,6 @@ async def test_others_lead_within_two_seconds_when_a_broker_is_killed(
                 await asyncio.sleep(0.005)
         passed = time.monotonic() - before
         print(f"{'active controller' if killed == active else 'broker'}: {passed:.3f} s")
-        assert passed < FAILOVER_S_MAX
         await processes.start(killed)
         await processes.until_in_sync(client)
         await client.close()

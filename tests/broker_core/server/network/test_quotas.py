@@ -55,11 +55,12 @@ async def test_a_producer_over_its_quota_is_told_and_made_to_wait(
     answer = await client.call(PRODUCE, 8, produce_body("t", batch))
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
     assert 300 < answer["throttle_time_ms"] < 900
-    waited, _ = await seconds(client.call(METADATA, 1, {"topics": []}))
-    assert waited > 0.2
+    waiting = asyncio.create_task(seconds(client.call(METADATA, 1, {"topics": []})))
     # Other clients do not wait.
-    waited, _ = await seconds(other.call(METADATA, 1, {"topics": []}))
-    assert waited < 0.2
+    await other.call(METADATA, 1, {"topics": []})
+    assert not waiting.done()
+    waited, _ = await waiting
+    assert waited > 0.2
 
 
 async def test_a_consumer_over_its_quota_gets_its_records_and_waits(
@@ -194,12 +195,12 @@ async def test_incomplete_requests_together_are_bounded(start: Start, connect: C
             continue
     assert await clients[0].is_closed_by_peer()
     limits = broker.network.limits
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while limits.request_bytes > limits.request_bytes_max:
             await asyncio.sleep(0.01)
     for client in clients:
         await client.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while limits.request_bytes:
             await asyncio.sleep(0.01)
 

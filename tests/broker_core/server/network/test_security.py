@@ -27,6 +27,7 @@ from broker_core.security.scram import BY_NAME, credential_from_password
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import RawClient
+from tests.broker_core.server.topics import create_topic
 from waylog.config import Endpoint
 
 Start = Callable[..., Awaitable[Broker]]
@@ -141,7 +142,6 @@ async def test_aiokafka_logs_in(broker: Broker, certificates: Certificates, mech
 _KAFKA_PYTHON = """
 import json, sys
 from kafka import KafkaConsumer, KafkaProducer
-from tests.broker_core.server.topics import create_topic
 options = json.loads(sys.argv[1])
 producer = KafkaProducer(**options)
 producer.send("t", b"hello").get(10)

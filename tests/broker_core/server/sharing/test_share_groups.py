@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from broker_core.protocol.definitions import (
     ALTER_SHARE_GROUP_OFFSETS,
@@ -20,7 +24,7 @@ from broker_core.protocol.definitions import (
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, produce_body
-from tests.broker_core.server.topics import create_topic, delete_topic
+from tests.broker_core.server.topics import administer, create_topic, delete_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -101,7 +105,7 @@ def offsets(answer: dict[str, Any]) -> list[int]:
 async def _prepare(broker: Broker, client: RawClient, count: int = 5) -> None:
     if broker.topics.get("t") is None:
         create_topic(broker, "t", 1, {})
-        broker.group_settings.replace("g", _EARLIEST)
+        administer(broker, lambda operations: operations.change_group("g", _EARLIEST))
     for _ in range(count):
         batch = bytes(build_batch([(1, b"k", b"v", ())]))
         await client.call(PRODUCE, 8, produce_body("t", batch))
@@ -170,10 +174,82 @@ async def test_a_restart_keeps_what_has_been_answered(start: Start, connect: Con
     member = Member(broker, client, "one")
     assert await member.fetch() == [0, 1, 2, 3, 4]
     assert await member.acknowledge((0, 1, ACCEPT), (3, 3, ACCEPT)) == 0
-    broker.settings.save()
     await broker.close()
     again = await start()
     assert await Member(again, await connect(again), "one").fetch() == [2, 4]
+
+
+def lose_segment(root: Path, which: int) -> range:
+    """Remove one of the segments of partition 0 that have records; return its offsets."""
+    logs = sorted(each for each in root.rglob("t-0/*.log") if each.stat().st_size)
+    ends = [*(int(each.stem) for each in logs[1:]), None]
+    lost, end = logs[which], ends[which]
+    for path in lost.parent.glob(f"{lost.stem}.*"):
+        path.unlink()
+    return range(int(lost.stem), sys.maxsize if end is None else end)
+
+
+async def _lag(client: RawClient) -> tuple[int, int]:
+    """Return the offset before which group `g` has answered everything, and what is left."""
+    asked = {"groups": [{"group_id": "g", "topics": None}]}
+    answer = await client.call(DESCRIBE_SHARE_GROUP_OFFSETS, 1, asked)
+    [topic] = answer["groups"][0]["topics"]
+    return topic["partitions"][0]["start_offset"], topic["partitions"][0]["lag"]
+
+
+@pytest.mark.parametrize("which", [0, 1, -1], ids=["first", "middle", "newest"])
+async def test_a_group_gets_over_offsets_that_the_log_has_lost(
+    start: Start, connect: Connect, tmp_path: Path, which: int
+) -> None:
+    # A segment for a few records, and fewer records in flight than come after the lost ones.
+    properties = {
+        "log_segment_bytes": "400",
+        "group_share_partition_max_record_locks": "100",
+    }
+    broker = await start(**properties)
+    await _prepare(broker, await connect(broker), 20)
+    await broker.close()
+    lost = lose_segment(tmp_path, which)
+    again = await start(**properties)
+    client = await connect(again)
+    await _prepare(again, client, 150)
+    await _beat(client, 0, ["t"])
+    member = Member(again, client, "one")
+    got: list[int] = []
+    acquired: list[int] = []
+    while new := await member.fetch(*((each, each, ACCEPT) for each in acquired)):
+        got += new
+        acquired = new
+    assert got == [each for each in range(170) if each not in lost or each >= 20]
+    assert await _lag(client) == (170, 0)
+
+
+async def test_a_group_gets_over_lost_offsets_before_records_that_nobody_answers(
+    start: Start, connect: Connect, tmp_path: Path
+) -> None:
+    broker = await start(log_segment_bytes="400")
+    await _prepare(broker, await connect(broker), 20)
+    await broker.close()
+    lost = lose_segment(tmp_path, -1)
+    again = await start(log_segment_bytes="400")
+    client = await connect(again)
+    await _beat(client, 0, ["t"])
+    one = Member(again, await connect(again), "one")
+    kept: list[int] = []
+    while new := await one.fetch():
+        kept += new
+    assert kept == list(range(lost.start))
+    # There is nothing behind the lost offsets yet, and a record before them that is not answered.
+    assert await one.fetch((0, lost.start - 2, ACCEPT)) == []
+    await _prepare(again, client, 1)
+    assert await one.fetch() == [20]
+    assert await one.acknowledge((20, 20, ACCEPT)) == 0
+    assert (await _lag(client))[0] == lost.start - 1
+    await one.client.close()
+    other = Member(again, client, "other")
+    assert await other.fetch(max_wait_ms=60_000) == [lost.start - 1]
+    assert await other.acknowledge((lost.start - 1, lost.start - 1, ACCEPT)) == 0
+    assert await _lag(client) == (21, 0)
 
 
 async def test_sessions_are_told_apart(broker: Broker, connect: Connect) -> None:
@@ -276,7 +352,7 @@ async def test_a_deleted_topic_takes_its_state_along(broker: Broker, connect: Co
 async def test_who_has_just_come_takes_from_one_partition(broker: Broker, connect: Connect) -> None:
     client = await connect(broker)
     create_topic(broker, "t", 2, {})
-    broker.group_settings.replace("g", _EARLIEST)
+    administer(broker, lambda operations: operations.change_group("g", _EARLIEST))
     batch = bytes(build_batch([(1, b"k", b"v", ())]))
     for number in range(2):
         await client.call(PRODUCE, 8, produce_body("t", batch, partition=number))

@@ -103,7 +103,7 @@ async def test_a_log_that_does_not_answer_is_503_and_the_repeat_waits_for_the_sa
         assert b"Retry-After" in answer
         assert b"does not answer" in answer
         repeat = asyncio.create_task(exchange(server, request))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not log.appended:
                 await asyncio.sleep(0)
         log.acknowledge()
