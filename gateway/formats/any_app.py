@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from gateway.formats import Context, Parsed, Parser, home_assistant, overland, owntracks, traccar
 from gateway.formats.beside_json import settings_of, with_query
+from gateway.formats.encodings import in_utf8
 from gateway.formats.members import without_secrets
 from gateway.formats.values import Unacceptable, decode_json, reject, without_tokens
 
@@ -22,6 +23,7 @@ _MARKS: Final[tuple[tuple[Callable[[dict[str, Any]], bool], Parser], ...]] = (
     (lambda members: isinstance(members.get("locations"), list), overland.parse),
     (lambda members: isinstance(members.get("location"), dict | list), traccar.parse),
     (lambda members: members.get("type") == "update_location", home_assistant.parse),
+    (lambda members: members.get("type") in overland.GEOJSON_TYPES, overland.parse),
 )
 
 #: Formats whose values are parameters, of the URL or a form; some also read flat JSON.
@@ -34,7 +36,7 @@ def of_any_app(source: str, own: Parser) -> Parser:
     """Return a parser that tries `own`, then other apps. A body that none can parse is rejected."""
 
     def parse(body: bytes, context: Context) -> Parsed:
-        parsed = _parse(body, context)
+        parsed = _parse(in_utf8(body, context), context)
         if context.query and parsed.rejected:
             # Once, since a batch may have many rejected items.
             last = parsed.rejected[-1]

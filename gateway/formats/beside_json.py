@@ -43,6 +43,7 @@ class RefusedItem(NamedTuple):
     at: int  # its index in the batch
     reason: str
     item: dict[str, Any]  # under the name that it has in the envelope
+    device: str | None = None  # as the item names it, if it does
 
 
 def add_rest_of_batch(
@@ -63,14 +64,15 @@ def add_rest_of_batch(
     for each in refused:
         more = beside if each is refused[-1] and not is_any_accepted else {}
         raw = msgspec.json.encode(device | more | each.item)
-        reject(parsed, context, source, each.reason, raw, each.at)
+        of_item = each.device or named
+        reject(parsed, context, source, each.reason, raw, each.at, named=of_item)
     if is_any_accepted:
         try:
             attach(parsed, envelope.others())
         except Unacceptable as reason:
             raw = msgspec.json.encode(device | beside)
             at = max(parsed.rejected_at, default=-1) + 1
-            reject(parsed, context, source, str(reason), raw, at)
+            reject(parsed, context, source, str(reason), raw, at, named=named)
 
 
 def settings_of(context: Context) -> Context:

@@ -36,6 +36,7 @@ SOURCE: Final = "gpslogger"
 _LAT: Final = ("lat", "latitude")
 _LON: Final = ("lon", "lng", "longitude")
 _TIME: Final = ("timestamp", "time", "timeoffset", "tst")
+_DEVICE: Final = ("device", "ser", "aid", "id")
 _place = place_named(_LAT, _LON, _TIME)
 #: What the app leaves in place of a value that it does not have.
 _PLACEHOLDER: Final = re.compile(r"%[A-Za-z_]+")
@@ -60,7 +61,8 @@ def parse(body: bytes, context: Context) -> Parsed:
             parsed.fixes.append(_fix(Members(item), context))
         except Unacceptable as reason:
             own = raw if len(known) == 1 else msgspec.json.encode(item)
-            reject(parsed, context, SOURCE, str(reason), own, index)
+            named = Members(item).peek(*_DEVICE)
+            reject(parsed, context, SOURCE, str(reason), own, index, named=named)
     return parsed
 
 
@@ -73,7 +75,7 @@ def _fix(members: Members, context: Context) -> Fix:
     if speed is None:
         speed_kmh = members.read(positive, "spd_kph")
         speed = None if speed_kmh is None else round(speed_kmh / 3.6, 4)
-    named = members.device(context.device, "device", "ser", "aid", "id")
+    named = members.device(context.device, *_DEVICE)
     return build_fix(
         context,
         SOURCE,

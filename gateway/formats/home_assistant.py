@@ -16,6 +16,7 @@ from gateway.formats.values import (
     decode_json,
     degrees,
     device_key,
+    kind_of,
     number,
     percent,
     positive,
@@ -25,7 +26,7 @@ from gateway.formats.values import (
 
 SOURCE: Final = "home_assistant"
 
-_ENVELOPE: Final = ("type", "data", "encrypted", "encrypted_data")
+_ENVELOPE: Final = ("type", "data", "encrypted")
 
 
 def parse(body: bytes, context: Context) -> Parsed:
@@ -36,7 +37,7 @@ def parse(body: bytes, context: Context) -> Parsed:
     try:
         envelope = decode_json(body)
         if not isinstance(envelope, dict):
-            raise Unacceptable("not a JSON object")
+            raise Unacceptable(f"not a JSON object but {kind_of(envelope)}")
         kind = envelope.get("type")
         data = envelope.get("data")
         if kind == "encrypted" or envelope.get("encrypted"):
@@ -46,7 +47,8 @@ def parse(body: bytes, context: Context) -> Parsed:
             raise Unacceptable(f"unknown type {str(kind)[:64]!r}")
         if not isinstance(data, dict):
             raise Unacceptable("`data` is missing or not an object")
-        more = Members(envelope, _ENVELOPE).others()
+        read = (*_ENVELOPE, "encrypted_data") if parsed.encrypted else _ENVELOPE
+        more = Members(envelope, read).others()
         _parse_data(Members(data), context, parsed)
         attach(parsed, more)
     except Unacceptable as reason:

@@ -12,7 +12,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from gateway.formats.values import SECRET_PARAMETERS, Unacceptable, number, text, without_tokens
+from gateway.formats.values import (
+    SECRET_PARAMETERS,
+    Unacceptable,
+    device_text,
+    number,
+    text,
+    without_tokens,
+)
 from waylog.messages import ATTRIBUTE_BYTES_MAX, ATTRIBUTE_NESTING_MAX, TRIGGER_CHARACTERS_MAX
 
 ATTRIBUTES_MAX: Final = 64
@@ -102,9 +109,11 @@ class Members:
             self._read.add(name)
         return found
 
-    def device(self, named_elsewhere: str | None, *names: str) -> Any:
+    def device(self, named_elsewhere: str | None, *names: str) -> str | None:
         """Return the device's name, unless it is named outside the message, which counts more."""
-        return self.value(*names) if named_elsewhere is None else None
+        if named_elsewhere is not None:
+            return None
+        return self.read(device_text, *names, unknown=lambda _: False)
 
     def unread(self) -> dict[str, Any]:
         """Return what has not been read, whole."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from gateway.formats import Context, Parsed
-from gateway.formats.members import Members
+from gateway.formats.members import Members, add_member
 from gateway.formats.parameters import query_and_body
 from gateway.formats.values import (
     Unacceptable,
@@ -25,6 +25,7 @@ from gateway.formats.values import (
 
 SOURCE: Final = "opengts"
 
+_DEVICE: Final = ("dev", "id", "device")
 _KNOT_METRES_PER_S: Final = 1852 / 3600
 _CHECKSUM: Final = re.compile(r"[0-9A-Fa-f]{2}")
 _ANGLE = re.compile(r"(\d{1,3})(\d\d(?:\.\d+)?)")
@@ -45,7 +46,8 @@ def parse(body: bytes, context: Context) -> Parsed:
             _parse_item(Members(item, ("gprmc",)), context, parsed)
         except Unacceptable as reason:
             own = raw if len(items) == 1 else urlencode(item).encode()
-            reject(parsed, context, SOURCE, str(reason), own, index)
+            named = Members(item).peek(*_DEVICE)
+            reject(parsed, context, SOURCE, str(reason), own, index, named=named)
     return parsed
 
 
@@ -58,11 +60,11 @@ def _place(values: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def _parse_item(members: Members, context: Context, parsed: Parsed) -> None:
-    device = device_key(context, members.device(context.device, "dev", "id", "device"), SOURCE)
+    device = device_key(context, members.device(context.device, *_DEVICE), SOURCE)
     fields = _fields(str(members.peek("gprmc") or ""))
     time = _time(fields[1], fields[9])
     if fields[2] != "A":
-        attributes = members.others() | _unread(fields, 10)
+        attributes = _with_unread(members.others(), fields, 10)
         parsed.events.append(build_event(context, SOURCE, device, "status", time, attributes))
         return
     speed = positive(fields[7])
@@ -78,7 +80,7 @@ def _parse_item(members: Members, context: Context, parsed: Parsed) -> None:
             speed=None if speed is None else round(speed * _KNOT_METRES_PER_S, 4),
             course=degrees(fields[8]),
             battery=members.read(percent, "batt"),
-            attributes=members.others() | _unread(fields, 10),
+            attributes=_with_unread(members.others(), fields, 10),
         )
     )
 
@@ -102,10 +104,12 @@ def _fields(sentence: str) -> list[str]:
     return fields
 
 
-def _unread(fields: list[str], known: int) -> dict[str, Any]:
-    """Return the fields after the date (magnetic variation, mode), if there is anything in them."""
+def _with_unread(attributes: dict[str, Any], fields: list[str], known: int) -> dict[str, Any]:
+    """Add the fields after the date (magnetic variation, mode), if there is anything in them."""
     more = fields[known:]
-    return {"gprmc_more": more} if any(more) else {}
+    if any(more):
+        add_member(attributes, "gprmc_more", more)
+    return attributes
 
 
 def _angle(text: str, hemisphere: str, negative: str) -> float | None:

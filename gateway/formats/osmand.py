@@ -40,6 +40,7 @@ _METRES_PER_S: Final = {
     "m/s": 1.0,
 }
 
+_DEVICE: Final = ("id", "deviceid")
 #: Settings of the URL, and a credential of Traccar's push service.
 _NOT_KEPT: Final = ("speed_unit", "notificationToken")
 
@@ -61,7 +62,8 @@ def parse(body: bytes, context: Context) -> Parsed:
             _parse_item(item, context, parsed, in_json=body.lstrip()[:1] == b"{")
         except Unacceptable as reason:
             own = raw if len(items) == 1 else urlencode(item).encode()
-            reject(parsed, context, SOURCE, str(reason), own, index)
+            named = Members(item).peek(*_DEVICE)
+            reject(parsed, context, SOURCE, str(reason), own, index, named=named)
     return parsed
 
 
@@ -69,7 +71,7 @@ def _parse_item(
     values: Mapping[str, Any], context: Context, parsed: Parsed, *, in_json: bool
 ) -> None:
     members = Members(values, _NOT_KEPT)
-    named = members.device(context.device, "id", "deviceid")
+    named = members.device(context.device, *_DEVICE)
     device = device_key(context, named, SOURCE)
     time_given = members.value("timestamp")
     time = None if time_given is None else time_ms(time_given)

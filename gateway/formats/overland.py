@@ -21,6 +21,8 @@ from gateway.formats.values import (
     decode_json,
     degrees,
     device_key,
+    device_text,
+    kind_of,
     number,
     positive,
     reject,
@@ -33,10 +35,15 @@ SOURCE: Final = "overland"
 
 _CHARGING: Final = {"charging": True, "full": True, "unplugged": False}
 _ENVELOPE: Final = ("locations", "current", "trip")
+#: Types of GeoJSON that hold features without Overland's envelope, as other apps send them.
+GEOJSON_TYPES: Final = ("Feature", "FeatureCollection")
 
 
 def parse(body: bytes, context: Context) -> Parsed:
-    """Parse the features of `locations`, then `current`, then `trip`."""
+    """Parse the features of `locations`, then `current`, then `trip`, which becomes an event.
+
+    A GeoJSON Feature or FeatureCollection is parsed as if its features were `locations`.
+    """
     return with_query(_parse(body, context), context, SOURCE, _of_url)
 
 
@@ -54,9 +61,10 @@ def _parse(body: bytes, context: Context) -> Parsed:
     try:
         envelope = decode_json(body)
         if not isinstance(envelope, dict):
-            raise Unacceptable("not a JSON object with `locations`")
+            raise Unacceptable(f"not a JSON object but {kind_of(envelope)}")
     except Unacceptable as reason:
         return reject(parsed, context, SOURCE, str(reason), body)
+    envelope = _enveloped(envelope)
     locations = envelope.get("locations", [])
     if not isinstance(locations, list):
         return reject(parsed, context, SOURCE, "`locations` is not an array", body)
@@ -70,14 +78,15 @@ def _parse(body: bytes, context: Context) -> Parsed:
     others = Members(
         envelope, _ENVELOPE[:2] if trip is not None and not isinstance(trip, dict) else _ENVELOPE
     )
-    device_of_envelope = text(others.device(context.device, "device_id"), 1000)
+    device_of_envelope = others.device(context.device, "device_id")
     features = [*locations, current] if current is not None else locations
     refused: list[RefusedItem] = []
     for index, feature in enumerate(features):
         try:
             _parse_feature(feature, device_of_envelope, context, parsed)
         except Unacceptable as reason:
-            refused.append(RefusedItem(index, str(reason), {"locations": [feature]}))
+            item = {"locations": [feature]}
+            refused.append(RefusedItem(index, str(reason), item, _named(feature)))
     if isinstance(trip, dict):
         try:
             members = Members(trip)
@@ -85,9 +94,25 @@ def _parse(body: bytes, context: Context) -> Parsed:
             device = device_key(context, named, SOURCE)
             _add_event("trip", members, {}, device, context, parsed)
         except Unacceptable as reason:
-            refused.append(RefusedItem(len(features), str(reason), {"trip": trip}))
+            named = device_text(trip.get("device_id"))
+            refused.append(RefusedItem(len(features), str(reason), {"trip": trip}, named))
     add_rest_of_batch(parsed, context, SOURCE, others, refused)
     return parsed
+
+
+def _enveloped(body: dict[str, Any]) -> dict[str, Any]:
+    """Return Overland's envelope of a body that may be GeoJSON without one."""
+    if "locations" in body or body.get("type") not in GEOJSON_TYPES:
+        return body
+    if body["type"] == "Feature":
+        return {"locations": [body]}
+    others = {name: value for name, value in body.items() if name not in ("type", "features")}
+    return others | {"locations": body.get("features", [])}
+
+
+def _named(feature: Any) -> str | None:
+    properties = feature.get("properties") if isinstance(feature, dict) else None
+    return device_text(properties.get("device_id")) if isinstance(properties, dict) else None
 
 
 def _parse_feature(
@@ -102,17 +127,19 @@ def _parse_feature(
     geometry = feature.get("geometry")
     coordinates = geometry.get("coordinates") if isinstance(geometry, dict) else None
     place: list[Any] | None = coordinates if isinstance(coordinates, list) else None
-    named = text(members.device(context.device, "device_id"), 1000) or device_of_envelope
+    named = members.device(context.device, "device_id") or device_of_envelope
     device = device_key(context, named, SOURCE)
     # What stands beside the properties, where GeoJSON allows members of one's own.
-    beside = Members(feature, ("type", "geometry", "properties")).others()
+    beside = _beside(feature, "Feature", "geometry", "properties")
     if isinstance(geometry, dict):
-        beside |= Members(geometry, ("type", "coordinates")).others()
+        for name, value in _beside(geometry, "Point", "coordinates").items():
+            add_member(beside, name, value)
     action = text(properties.get("action"), 64)
     if action is not None or properties.get("type") == "trip":
         # Visits, trips and messages about the app itself are events, not fixes.
         if place is not None and len(place) >= 2:
-            beside |= {"lat": number(place[1]), "lon": number(place[0])}
+            add_member(beside, "lat", number(place[1]))
+            add_member(beside, "lon", number(place[0]))
         _add_event(action or "trip", members, beside, device, context, parsed)
         return
     if place is None or len(place) < 2:
@@ -131,7 +158,8 @@ def _parse_feature(
         if is_negative(members.peek(name)):
             members.value(name)
     state = members.peek("battery_state")
-    if state in _CHARGING or state == "unknown":
+    charging = _CHARGING.get(state) if isinstance(state, str) else None
+    if charging is not None or state == "unknown":
         members.value("battery_state")
     values: dict[str, Any] = {
         "accuracy": members.read(positive, "horizontal_accuracy"),
@@ -139,7 +167,7 @@ def _parse_feature(
         "speed": members.read(positive, "speed"),
         "course": members.read(degrees, "course"),
         "battery": members.read(share, "battery_level"),
-        "charging": _CHARGING.get(str(state)),
+        "charging": charging,
     }
     attributes = members.others()
     for name, value in beside.items():
@@ -157,6 +185,11 @@ def _parse_feature(
             attributes=attributes,
         )
     )
+
+
+def _beside(of: dict[str, Any], usual_type: str, *read: str) -> dict[str, Any]:
+    """Return the members that GeoJSON does not define, and a type that is not the usual one."""
+    return Members(of, (*read, "type") if of.get("type") == usual_type else read).others()
 
 
 def _add_event(

@@ -12,6 +12,7 @@ import msgspec
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
 from gateway.formats.beside_json import with_query
+from gateway.formats.encodings import in_utf8
 from gateway.formats.members import Members, without_secrets
 from gateway.formats.secretbox import Undecryptable, decrypt
 from gateway.formats.values import (
@@ -23,6 +24,7 @@ from gateway.formats.values import (
     degrees,
     device_key,
     is_no_charging_state,
+    kind_of,
     number,
     percent,
     positive,
@@ -42,6 +44,8 @@ _OVERLAND_AGE_MAX_S: Final = 366 * 86400
 #: What the app notes about the message itself, and the topic, which names the device.
 _NOT_KEPT: Final = ("_type", "topic", "source", "qos", "retained", "modeId")
 
+_OF_ENCRYPTED: Final = ("_type", "data")
+
 #: Stored in topic `event`. A waypoint is not a fix: storing it as one drew jumps in tracks.
 _EVENT_TYPES: Final = frozenset(
     (
@@ -56,7 +60,7 @@ def parse(body: bytes, context: Context) -> Parsed:
 
     An empty body is valid and stores nothing: the apps delete a contact with it.
     """
-    return with_query(_parse(body, context), context, SOURCE)
+    return with_query(_parse(in_utf8(body, context), context), context, SOURCE)
 
 
 def _parse(body: bytes, context: Context) -> Parsed:
@@ -73,17 +77,40 @@ def _parse(body: bytes, context: Context) -> Parsed:
         return parsed
     for index, message in enumerate(messages):
         try:
-            _parse_message(_decrypted(message, context, parsed), context, parsed)
+            plain = _decrypted(message, context, parsed)
+            if isinstance(plain, list):
+                _parse_array(plain, context, parsed)
+            else:
+                _parse_message(plain, context, parsed)
         except Unacceptable as reason:
             # A message of a batch is kept with its own bytes, not with those of the whole batch.
             raw = body if len(messages) == 1 else msgspec.json.encode(message)
-            reject(parsed, context, SOURCE, str(reason), raw, index)
+            named = _named_device(message, context) if isinstance(message, dict) else None
+            reject(parsed, context, SOURCE, str(reason), raw, index, named=named)
     return parsed
+
+
+def _parse_array(messages: list[Any], context: Context, parsed: Parsed) -> None:
+    """Parse the messages of an encrypted array. Raises Unacceptable if some are, after the others.
+
+    Once for all of them: what is kept is the whole encrypted message.
+    """
+    refused: list[str] = []
+    for message in messages[:BATCH_ITEMS_MAX]:
+        try:
+            _parse_message(message, context, parsed)
+        except Unacceptable as reason:
+            refused.append(str(reason))
+    refused += ["too many messages"] * (len(messages) - BATCH_ITEMS_MAX)
+    if refused:
+        raise Unacceptable(f"{len(refused)} of {len(messages)} encrypted messages: {refused[0]}")
+    if not messages:
+        raise Unacceptable("an encrypted array with nothing in it")
 
 
 def _parse_message(message: Any, context: Context, parsed: Parsed) -> None:
     if not isinstance(message, dict):
-        raise Unacceptable("not a JSON object")
+        raise Unacceptable(f"not a JSON object but {kind_of(message)}")
     kind = message.get("_type")
     if not isinstance(kind, str | None):
         raise Unacceptable("_type is not text")
@@ -116,11 +143,14 @@ def _decrypted(message: Any, context: Context, parsed: Parsed) -> Any:
         plain = decode_json(decrypt(message.get("data"), context.encryption_key))
     except Undecryptable as error:
         raise Unacceptable(f"{error}; the message is kept as it came") from error
-    if isinstance(plain, dict):
-        if plain.get("_type") == "encrypted":
-            raise Unacceptable("encrypted twice")
-        # Over HTTP the topic is sent unencrypted, beside the encrypted data.
-        plain.setdefault("topic", message.get("topic"))
+    # Over HTTP the topic is sent unencrypted, beside the encrypted data.
+    beside = {name: value for name, value in message.items() if name not in _OF_ENCRYPTED}
+    for each in plain if isinstance(plain, list) else (plain,):
+        if isinstance(each, dict):
+            if each.get("_type") == "encrypted":
+                raise Unacceptable("encrypted twice")
+            for name, value in beside.items():
+                each.setdefault(name, value)
     parsed.encrypted = True
     return plain
 

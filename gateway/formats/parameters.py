@@ -17,6 +17,7 @@ from gateway.formats.values import (
     SECRET_PARAMETERS,
     Unacceptable,
     decode_json,
+    kind_of,
     number,
     parameters,
     time_ms,
@@ -105,7 +106,7 @@ def _members_of(
     if nested and start in (b"{", b"["):
         members = decode_json(body)
         if not isinstance(members, dict):
-            raise Unacceptable("not a JSON object")
+            raise Unacceptable(f"not a JSON object but {kind_of(members)}")
         return _without_credentials(members), body
     pairs = _fields(body, context)
     if not pairs:
@@ -126,8 +127,11 @@ def _differ(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def _fields(body: bytes, context: Context) -> list[tuple[str, str]]:
-    if body.lstrip()[:1] == b"{":
+    start = body.lstrip()[:1]
+    if start == b"{":
         return _scalar_members(decode_json(body))
+    if start == b"[":
+        raise Unacceptable("the body is a JSON array, where a form or a JSON object is expected")
     pairs = _multipart(body, context)
     return _urlencoded(body) if pairs is None else pairs
 

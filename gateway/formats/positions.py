@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
+from gateway.formats.encodings import in_utf8
 from gateway.formats.members import Members, add_member, other_members
 from gateway.formats.values import (
     Malformed,
@@ -22,6 +23,8 @@ from gateway.formats.values import (
     decode_json,
     degrees,
     device_key,
+    kind_of,
+    known_device,
     number,
     percent,
     positive,
@@ -55,6 +58,7 @@ def parse(body: bytes, context: Context) -> Parsed:
     if context.query and (beside := COORDINATES & context.query.keys()):
         parsed.malformed = f"{', '.join(sorted(beside))} in the URL: send positions in the body"
         return parsed
+    body = in_utf8(body, context)
     start = body.lstrip()[:1]
     if not start:
         parsed.malformed = "the body is empty: send a position, an array or a line for each"
@@ -110,7 +114,8 @@ def _parse_item(
     try:
         fix, client_id = _read(item, context)
     except Unacceptable as reason:
-        rejected = build_rejected(context, SOURCE, str(reason), bytes(item))
+        device = known_device(context, _named_in(item)) if context.device is None else None
+        rejected = build_rejected(context, SOURCE, str(reason), bytes(item), device)
         parsed.rejected.append(rejected)
         parsed.rejected_at.append(index)
         return str(reason) if isinstance(reason, Malformed) else None
@@ -122,6 +127,23 @@ def _parse_item(
     return None
 
 
+def _named(members: Members, context: Context) -> str | None:
+    """Return the name of the device; one beside a token or topic of a device is not kept."""
+    if context.device is not None:
+        members.value("device")
+        return None
+    return members.device(None, "device")
+
+
+def _named_in(item: bytes | msgspec.Raw) -> object:
+    """Return what a refused item has as its device's name."""
+    try:
+        position = decode_json(item)
+    except Unacceptable:
+        return None
+    return position.get("device") if isinstance(position, dict) else None
+
+
 def _read(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | None]:
     """Return the fix and the client's own id for it. Raises Unacceptable."""
     try:
@@ -129,10 +151,10 @@ def _read(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | None]
     except Unacceptable as error:
         raise Malformed(str(error)) from error
     if not isinstance(position, dict):
-        raise Malformed("not a JSON object")
+        raise Malformed(f"not a JSON object but {kind_of(position)}")
     own_type = ("type",) if position.get("type") == _FRAME_TYPE else ()
     members = Members(position, (*_NOT_KEPT, *own_type))
-    device = device_key(context, members.value("device"), DEFAULT_DEVICE)
+    device = device_key(context, _named(members, context), DEFAULT_DEVICE)
     client_id = members.read(_any_text, "id")
     if client_id is not None and len(client_id) > _ID_CHARACTERS_MAX:
         raise Unacceptable(f"the id is longer than {_ID_CHARACTERS_MAX} characters")

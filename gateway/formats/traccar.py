@@ -18,6 +18,7 @@ from gateway.formats.values import (
     decode_json,
     degrees,
     device_key,
+    kind_of,
     number,
     positive,
     reject,
@@ -27,6 +28,10 @@ from gateway.formats.values import (
 
 SOURCE: Final = "traccar"
 
+#: The first names are the app's; the others those of templates of the library that it uses.
+_LAT: Final = ("latitude", "lat")
+_LON: Final = ("longitude", "lon", "lng")
+_TIME: Final = ("timestamp", "ts", "time")
 #: The position once more, for servers that read the body as a form.
 _NOT_KEPT: Final = ("_",)
 
@@ -44,7 +49,7 @@ def _parse_json(body: bytes, context: Context) -> Parsed:
     try:
         members = decode_json(body)
         if not isinstance(members, dict):
-            raise Unacceptable("not a JSON object")
+            raise Unacceptable(f"not a JSON object but {kind_of(members)}")
         envelope = Members(members)
         named = envelope.device(context.device, "device_id")
         device = device_key(context, named, SOURCE)
@@ -70,14 +75,14 @@ def _parse_location(location: Any, device: str, context: Context, parsed: Parsed
     if not isinstance(location, dict):
         raise Unacceptable("`location` is missing or not an object")
     members = Members(location, _NOT_KEPT)
-    timestamp = members.value("timestamp")
+    timestamp = members.value(*_TIME)
     time = time_ms(timestamp)
     if time is None and timestamp is not None:
         raise Unacceptable("location.timestamp is not a time")
     trigger = members.trigger("event")
     nested = _nested(members, "activity")
     coordinates = members.value("coords")
-    if coordinates is None and "latitude" not in location:
+    if coordinates is None and members.peek(*_LAT) is None:
         attributes = _without_empty(members.others())
         _add_nested(attributes, "activity", nested, kind="type")
         parsed.events.append(
@@ -98,7 +103,7 @@ def _parse_location(location: Any, device: str, context: Context, parsed: Parsed
         "battery": battery.read(share, "level"),
         "charging": battery.read(boolean, "is_charging"),
     }
-    lat, lon = place.value("latitude"), place.value("longitude")
+    lat, lon = place.value(*_LAT), place.value(*_LON)
     attributes = _without_empty(members.others())
     if place is not members:
         for name, value in place.others().items():

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from gateway.formats import Context, Parsed
-from gateway.formats.members import Members
+from gateway.formats.members import Members, add_member
 from gateway.formats.parameters import place_named, query_and_body
 from gateway.formats.values import (
     Unacceptable,
@@ -73,8 +73,8 @@ def _parse_item(action: str, values: Mapping[str, Any], context: Context, parsed
     members = Members(values, _NOT_KEPT)
     device = device_key(context, None, SOURCE)
     if action == "addtrack":
-        track = {"track": values.get("track", ""), "trackid": track_id(context.received)}
-        attributes = members.others() | track
+        attributes = {"track": members.value("track") or ""} | members.others()
+        add_member(attributes, "trackid", track_id(context.received))
         parsed.events.append(build_event(context, SOURCE, device, "track", None, attributes))
     elif action == "addpos":
         _add_position(members, device, context, parsed)

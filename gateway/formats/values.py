@@ -27,6 +27,10 @@ _YEAR_9999_MS: Final = 253_402_300_799_999
 #: Bytes of a rejected item that are kept; as base64 they must fit into one record of 1 MB.
 RAW_BYTES_MAX: Final = 256 * 1024
 DEVICE_CHARACTERS_MAX: Final = 128
+#: Characters of a name that are looked at, so that one that is too long is still recognised.
+_NAMED_CHARACTERS_MAX: Final = 1000
+#: Characters that are kept of a name that cannot be the name of a device.
+_NO_NAME_CHARACTERS_MAX: Final = 200
 
 #: Parameters of URLs and forms that are credentials and are never stored.
 SECRET_PARAMETERS: Final = frozenset(("token", "api_key", "access_token", "password"))
@@ -88,6 +92,15 @@ def _storable(value: Any) -> Any:
     if isinstance(value, dict):
         return {_storable(name): _storable(each) for name, each in value.items()}
     return value
+
+
+def kind_of(value: object) -> str:
+    """Return what a JSON value is, in words for the reason of a refusal."""
+    if isinstance(value, dict):
+        return "a JSON object"
+    if isinstance(value, list):
+        return "a JSON array"
+    return "a text" if isinstance(value, str) else "null" if value is None else "a number"
 
 
 def number(value: object) -> float | None:
@@ -167,10 +180,17 @@ def is_no_charging_state(value: object) -> bool:
     return state is not None and state <= 0
 
 
+#: The end of a time whose zone has lost its "+": in a URL that stands for a space.
+_PLUS_AS_SPACE: Final = re.compile(r"(\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?) (\d\d:?\d\d)$")
+
+
 def iso_time(value: str) -> int | None:
-    """Return ISO 8601 or `yyyy-MM-dd HH:mm:ss` as ms since 1970. The default time zone is UTC."""
+    """Return ISO 8601 or `yyyy-MM-dd HH:mm:ss` as ms since 1970. The default time zone is UTC.
+
+    A space before the zone is the "+" of a URL that was not encoded.
+    """
     try:
-        moment = datetime.fromisoformat(value.strip())
+        moment = datetime.fromisoformat(_PLUS_AS_SPACE.sub(r"\1+\2", value.strip()))
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         return round(moment.timestamp() * 1000)
@@ -206,9 +226,27 @@ def parameters(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return result
 
 
+def device_text(value: object) -> str | None:
+    """Return what an item has as the name of its device; None if that is no name."""
+    return text(value, _NAMED_CHARACTERS_MAX)
+
+
+def known_device(context: Context, named: object = None) -> str | None:
+    """Return `user/name` of the device that an item or its request names; None if none is named.
+
+    None as well for a name that may not be one, or is that of another user's device.
+    """
+    if context.device is None and device_text(named) is None:
+        return None
+    try:
+        return device_key(context, named, "")
+    except Unacceptable:
+        return None
+
+
 def device_key(context: Context, named: object, default: str) -> str:
     """Return `user/name` of the device an item belongs to. Raises Unacceptable."""
-    name = context.device or text(named, 1000) or default
+    name = context.device or device_text(named) or default
     if name.startswith("wl_") and _TOKEN.fullmatch(name.encode("utf-8", "replace")):
         raise Unacceptable("a token stands where the name of a device should be")
     user, separator, rest = name.partition("/")
@@ -327,8 +365,16 @@ def without_tokens(raw: bytes) -> bytes:
 def build_rejected(
     context: Context, source: str, reason: str, raw: bytes, device: str | None = None
 ) -> Rejected:
-    """Return a rejected item with its raw bytes, without credentials, truncated to fit a record."""
+    """Return a rejected item with its raw bytes, without credentials, truncated to fit a record.
+
+    `device` is that of the item; without it the one that the request names. A name outside the body
+    that cannot be a device's is in a header, since the raw bytes do not have it.
+    """
     headers = dict(context.headers) if context.headers else {}
+    device = device or known_device(context)
+    if device is None and context.device is not None:
+        name = context.device[:_NO_NAME_CHARACTERS_MAX].encode("utf-8", "replace")
+        headers["device"] = without_tokens(name).decode("utf-8", "replace")
     if context.topic is not None:
         headers["topic"] = context.topic
     raw = without_tokens(raw)
@@ -348,9 +394,17 @@ def build_rejected(
 
 
 def reject(
-    parsed: Parsed, context: Context, source: str, reason: str, raw: bytes, index: int = 0
+    parsed: Parsed,
+    context: Context,
+    source: str,
+    reason: str,
+    raw: bytes,
+    index: int = 0,
+    *,
+    named: object = None,
 ) -> Parsed:
-    """Add one rejection and return `parsed`."""
-    parsed.rejected.append(build_rejected(context, source, reason, raw))
+    """Add one rejection and return `parsed`. `named` is what the item has as its device's name."""
+    device = known_device(context, named)
+    parsed.rejected.append(build_rejected(context, source, reason, raw, device))
     parsed.rejected_at.append(index)
     return parsed

@@ -45,6 +45,7 @@ from gateway.observability.exposition import exposition
 from gateway.viewers.log_range import LogRanges
 from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
+from waylog.network.chunked_requests import end_connections_after_chunks
 from waylog.network.stop_accepting import stop_accepting
 from waylog.supervision.reserved_ports import is_held
 
@@ -174,7 +175,7 @@ async def _mqtt(request: web.Request) -> web.StreamResponse:
     services = request.app[SERVICES]
     address = remote_of(request)
     counted = address == (services.remotes.get(request.transport) or request.remote)
-    return await serve_mqtt_websocket(server, request, address, counted=counted)
+    return await serve_mqtt_websocket(server, request, address, services.turns, counted=counted)
 
 
 def _told(document: bytes) -> Handler:
@@ -192,6 +193,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
         middlewares=[explain_refusals], client_max_size=services.limits.body_bytes_max
     )
     application[SERVICES] = services
+    end_connections_after_chunks(application)
     ingest = Ingest(services)
     ranges = LogRanges(services.bootstrap_servers, client_id)
     proxy = GeocoderProxy(services.geo_url, ingest)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sqlite3
-from pathlib import Path
 
 from gateway.users.browser_sessions import CODE_LIFETIME_S
+from gateway.users.database_place import add_users_argument, find_users
 from gateway.users.user_command import database_trouble, open_users
 from waylog.cli import CommandError
 from waylog.config import DataDirectory, http_url, read_http_url
@@ -25,10 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     add("user", nargs="?", metavar="USER", help="default: the installation's administrator")
-    add("--data", type=Path, metavar="DIR", help="of the platform (default $WAYLOG_DATA, ./data)")
-    add(
-        "--users", type=Path, metavar="FILE", help="database of users (default: users.db in --data)"
-    )
+    add_users_argument(parser)
     add(
         "--gateway",
         metavar="URL",
@@ -40,12 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the link; return 0. Raises CommandError."""
-    data = DataDirectory(arguments.data) if arguments.data else DataDirectory.default()
-    users = arguments.users or data.users
-    if not users.exists():
-        raise CommandError(
-            f"{users} does not exist: give --data of a platform, or --users of a gateway"
-        )
+    users = find_users(arguments)
+    data = DataDirectory(arguments.data or users.parent)
     url = http_url(arguments.gateway) if arguments.gateway else read_http_url(data)
     if url is None:
         raise CommandError(

@@ -26,6 +26,7 @@ from geoservice.web.nominatim import (
 from geoservice.web.parameters import BadRequest, Parameters, parse_query
 from geoservice.web.rendered_answers import RenderedAnswers
 from geoservice.web.search_server import NotSearchable, SearchEndpoint
+from waylog.network.chunked_requests import end_connections_after_chunks
 
 BATCH_POINTS_MAX: Final = 10_000
 BODY_BYTES_MAX: Final = 2 * 1024 * 1024
@@ -65,6 +66,7 @@ def make_app(
 ) -> web.Application:
     """Return the application; the caller runs it."""
     app = web.Application(client_max_size=BODY_BYTES_MAX)
+    end_connections_after_chunks(app)
     app[_GEOCODER] = FixedGeocoder(geocoder) if isinstance(geocoder, Geocoder) else geocoder
     if fallback is not None:
         app[_FALLBACK] = fallback

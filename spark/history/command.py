@@ -266,7 +266,8 @@ def _check_spark(arguments: argparse.Namespace) -> None:
     if not is_installed("spark"):
         raise CommandError(
             f"the history needs Spark, which is not installed: {install_command('spark')}, or "
-            "choose --engine arrow"
+            "choose --engine arrow (with `waylog up`: --history-options='--engine arrow', or "
+            "--no-history)"
         )
     check_checkpoint(arguments.out, arguments.checkpoint)
     if not _MASTER.fullmatch(arguments.master):

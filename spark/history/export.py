@@ -102,17 +102,19 @@ def _own(batch: pa.RecordBatch, device: str, from_ms: int, to_ms: int) -> pa.Rec
 
 def export(
     reader: HistoryReader, devices: Sequence[str], writer: TrackWriter, from_ms: int, to_ms: int
-) -> int:
-    """Write all fixes of some devices; return their number."""
-    count = 0
+) -> tuple[int, int]:
+    """Write all fixes of some devices; return the numbers of fixes, and of devices with any."""
+    count = with_fixes = 0
     for device in devices:
+        before = count
         writer.begin(device)
         for rows in days_of(reader, device, from_ms, to_ms):
             writer.day(rows)
             count += rows.num_rows
         writer.end()
+        with_fixes += count > before
     writer.close()
-    return count
+    return count, with_fixes
 
 
 def _iso(time_ms: int) -> str:

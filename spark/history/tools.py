@@ -178,9 +178,9 @@ def export(arguments: argparse.Namespace) -> int:
         else:
             stream = stack.enter_context(Path(arguments.file).open("wb"))
         writer = WRITERS[arguments.format](stream)
-        count = export_tracks(reader, devices, writer, *bounds)
+        count, with_fixes = export_tracks(reader, devices, writer, *bounds)
         stream.flush()
-    print(f"{count} fixes of {len(devices)} devices", file=sys.stderr)
+    print(f"{count} fixes of {with_fixes} device{'' if with_fixes == 1 else 's'}", file=sys.stderr)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -165,7 +166,14 @@ def _compute(engine: Engine, arguments: argparse.Namespace) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    rows = load_places(arguments.places, arguments.device)
+    try:
+        rows = load_places(arguments.places, arguments.device)
+    except NoPlacesYet as reason:
+        if not arguments.json:
+            raise
+        # As other lists: no line for a program to read, and no mistake of its user.
+        print(reason, file=sys.stderr)
+        return 0
     if arguments.json:
         import msgspec
 
@@ -201,8 +209,12 @@ def _show(arguments: argparse.Namespace) -> int:
     return 0
 
 
+class NoPlacesYet(CommandError):
+    """Nothing has looked for places yet."""
+
+
 def load_places(url: str, device: str | None = None) -> list[dict[str, Any]]:
-    """Return the places at a URL, by device and rank; raises CommandError if there are none."""
+    """Return the places at a URL, by device and rank; raises NoPlacesYet if there is no table."""
     import pyarrow.compute as pc
 
     from spark.places.schema import FILE
@@ -210,7 +222,7 @@ def load_places(url: str, device: str | None = None) -> list[dict[str, Any]]:
 
     storage = Storage(url)
     if FILE not in storage.list_files():
-        raise CommandError(f"{url}: there are no places yet; `waylog places run --once` finds them")
+        raise NoPlacesYet(f"{url}: there are no places yet; `waylog places run --once` finds them")
     table = storage.read_parquet(FILE)
     if device is not None:
         table = table.filter(pc.equal(table["device"], device))

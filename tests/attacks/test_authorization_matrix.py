@@ -98,6 +98,10 @@ async def test_every_route_has_a_row(tmp_path: Path) -> None:
             if route.method != "HEAD"
         }
     in_rows = [route for rows in HTTP for route in rows.routes]
+    # A path with a slash at its end has the handler of the one without.
+    routes = {
+        (method, path[:-1] if (method, path[:-1]) in in_rows else path) for method, path in routes
+    }
     assert len(in_rows) == len(set(in_rows))
     assert routes == set(in_rows)
 

@@ -108,6 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_files(arguments.files)
     _token(arguments)
     skipped: Skipped = Skipped()
+    damage: list[str] = []
     started = time.monotonic()
     tally = Tally(arguments.acknowledged)
     try:
@@ -117,6 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
             limit=arguments.limit,
             skipped=skipped,
             user=user,
+            damage=damage,
         )
         # Without --speed the recorded gaps do not matter, so that devices that were recorded years
         # apart are sent side by side.
@@ -127,9 +129,12 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         tally.close()
     seconds = round(time.monotonic() - started, 3)
-    summary = {**tally.summary(), "skipped": dict(skipped), "seconds": seconds}
+    counted = {reason: count for reason, count in skipped.items() if count}
+    summary = {**tally.summary(), "skipped": counted, "seconds": seconds}
     _report(summary, as_json=arguments.json)
-    return 0 if tally.acknowledged == tally.sent > 0 else 1
+    for reason in damage:
+        print(f"waylog replay: what follows could not be read: {reason}", file=sys.stderr)
+    return 0 if tally.acknowledged == tally.sent > 0 and not damage else 1
 
 
 async def _replay(
@@ -228,8 +233,7 @@ def _report(summary: dict[str, Any], *, as_json: bool) -> None:
         + (f", {summary['rejected']} refused" if summary["rejected"] else "")
     )
     for reason, count in sorted(summary["skipped"].items()):
-        if count:
-            print(f"{count} left out: {reason}", file=sys.stderr)
+        print(f"{count} left out: {reason}", file=sys.stderr)
     if not summary["sent"]:
         print("no fix with a place and a time was found", file=sys.stderr)
 

@@ -32,28 +32,41 @@ def read_files(
     limit: int | None,
     skipped: Skipped,
     user: str | None = None,
+    damage: list[str] | None = None,
 ) -> Iterator[RecordedFix]:
     """Yield the fixes of all files, at most `limit`, each with the name of its device.
 
     That is `device` if given, else what the file says, else the file's name. Our exports say
-    `user/device`; for the same user that is the device. Raises CommandError.
+    `user/device`; for the same user that is the device. Raises CommandError. With `damage` a file
+    that is damaged behind some fixes ends there, and the list gets the reason.
     """
-    fixes = itertools.chain.from_iterable(_read_file(path, device, skipped, user) for path in paths)
+    fixes = itertools.chain.from_iterable(
+        _read_file(path, device, skipped, user, damage) for path in paths
+    )
     return itertools.islice(fixes, limit)
 
 
 def _read_file(
-    path: Path, device: str | None, skipped: Skipped, user: str | None
+    path: Path,
+    device: str | None,
+    skipped: Skipped,
+    user: str | None,
+    damage: list[str] | None,
 ) -> Iterator[RecordedFix]:
     source = Source(path)
+    fixes_read = False
     try:
         for fix in reader_of(source)(source, skipped):
             named = fix.device or ""
             if user is not None:
                 named = named.removeprefix(f"{user}/")
             fix.device = device_name(device or named or source.name)
+            fixes_read = True
             yield fix
     except UnreadableTrack as error:
+        if fixes_read and damage is not None:
+            damage.append(str(error))
+            return
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}") from error

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from aiohttp import web
 
@@ -23,6 +24,7 @@ from gateway.bodies.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable, is_r
 from gateway.bodies.parts import Body
 from gateway.fixes.receipts import Receipt
 from gateway.formats import Context, Parsed
+from gateway.formats.members import without_secrets
 from gateway.formats.values import build_rejected
 from gateway.http.ingest.app_responses import Newest, Receiving
 from gateway.http.ingest.paths import AT_ROOT, PATHS, Format
@@ -68,7 +70,9 @@ class Ingest:
             handler = handlers.setdefault(device_format, partial(self._receive, device_format))
             for method in device_format.methods:
                 options: dict[str, Any] = {"allow_head": False} if method == "GET" else {}
-                routes.append(web.route(method, path, handler, **options))
+                # Users type addresses, with a slash at the end or without.
+                for spelled in dict.fromkeys((path, f"{path.rstrip('/')}/")):
+                    routes.append(web.route(method, spelled, handler, **options))
         return routes
 
     def osmand_at_root(self) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -271,8 +275,13 @@ class Ingest:
             body = await self.read_body(request)
         headers = kept_headers(request)
         query = parameters_without_secrets(request)
-        context = Context("", None, now_ms(), headers=headers, query=query)
-        raw = body or "&".join(f"{name}={value}" for name, value in query.items()).encode()
+        in_url = urlencode(without_secrets(query))
+        if body and query:
+            headers["query"] = in_url
+        # The user is not known, so that no record's key is made of the name.
+        device = request.match_info.get("device")
+        context = Context("", device, now_ms(), headers=headers, query=query)
+        raw = body or in_url.encode()
         rejected = build_rejected(context, source, f"401: {reason}", raw)
         # Nothing waits for this append: an unavailable log must not delay the refusal.
         self._services.submitter.submit_rejected(rejected, authenticated=False)
@@ -342,8 +351,10 @@ def named_device(
 ) -> str | None:
     """Return the device named outside of the body. A token of one device overrides all names."""
     if identity.device is not None:
-        query.pop("id", None)
-        query.pop("deviceid", None)
+        # Another name than that is kept beside the fix, as what the phone calls itself.
+        for name in ("id", "deviceid"):
+            if query.get(name) == identity.device:
+                del query[name]
         return identity.device
     named = in_path or query.pop("d", None) or query.pop("device", None)
     if named:

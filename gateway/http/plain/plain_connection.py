@@ -27,6 +27,7 @@ from gateway.http.plain.request_head import (
     length_span,
     recognise,
 )
+from gateway.http.plain.stepped_input import SteppedInput
 from gateway.http.requests.authentication import credentials_of, kept_of, without_secrets
 from gateway.http.requests.responses import Refused, unavailable
 from gateway.limits.addresses import is_loopback
@@ -569,3 +570,15 @@ class PlainConnection(asyncio.Protocol):
         inner = self._inner = self.server.accept()
         inner.connection_made(transport)
         inner.data_received(data)
+
+    def read_in_steps(self, party: str) -> asyncio.Transport | None:
+        """Hand what comes from now on to aiohttp in steps, in turns with others of the party.
+
+        Returns the transport for aiohttp's protocol, None if the connection is lost.
+        """
+        if self._inner is None or self._transport is None:
+            return None
+        turns = self.server.services.turns
+        stepped = SteppedInput(self._inner, self._transport, turns, party)
+        self._inner = stepped
+        return stepped.transport

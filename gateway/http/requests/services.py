@@ -17,6 +17,7 @@ from gateway.limits.bounds import HttpLimits
 from gateway.limits.failed_logins import FailedLogins
 from gateway.limits.pools import Shares
 from gateway.limits.refusal_sampler import RefusalSampler
+from gateway.limits.turn_clock import PartyTurns
 from gateway.notices.notices import Notices
 from gateway.observability.metrics import GatewayMetrics
 from gateway.observability.metrics_access import MetricsAccess
@@ -107,6 +108,8 @@ class Services:
     refusals: RefusalSampler = field(default_factory=RefusalSampler)
     #: Addresses of clients from PROXY headers, by connection.
     remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)
+    #: Turns of the loop for what users, or addresses, send over WebSockets.
+    turns: PartyTurns = field(default_factory=PartyTurns)
 
     def __post_init__(self) -> None:
         limits = self.limits

@@ -40,6 +40,7 @@ from gateway.bodies.parsing import (
 from gateway.fixes.plain_positions import PlainPositions, PlainRecords
 from gateway.fixes.receipts import BatchReceipt, Receipt
 from gateway.formats import Context, Parsed, positions
+from gateway.http.plain.websockets import messages, prepare_websocket
 from gateway.http.requests.authentication import reader, remote_of, shown_credentials
 from gateway.http.requests.browsers import same_origin
 from gateway.http.requests.responses import Refused
@@ -62,6 +63,7 @@ from gateway.viewers.live_events import EVENT_NAMES, websocket_of
 from gateway.viewers.log_range import LogRanges
 from gateway.viewers.viewers import BoundingBox, Viewer
 from waylog.messages import Rejected
+from waylog.network.peer_parties import party_of
 from waylog.network.token_bucket import TokenBucket
 from waylog.observability.telemetry import now_ms
 
@@ -115,16 +117,17 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
     wanted = filter_of(request, identity)
     since = cursor_of(request)
     socket = web.WebSocketResponse(
-        heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_BYTES_MAX, compress=False
+        heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_BYTES_MAX, compress=False, autoping=False
     )
     async with viewing(services, wanted, identity, remote_of(request)) as viewer:
         if request.transport is not None:
             request.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        await socket.prepare(request)
+        party = identity.user or party_of(remote_of(request))
+        await prepare_websocket(request, socket, party)
         connection = _Connection(socket, viewer, sends, services, partial(end_stalled, request))
         watching = asyncio.create_task(connection.watch(ranges, since))
         try:
-            await connection.receive()
+            await connection.receive(party)
         finally:
             watching.cancel()
             with suppress(asyncio.CancelledError, ConnectionResetError):
@@ -164,9 +167,9 @@ class _Connection:
 
     # --- from the client ------------------------------------------------------------------------
 
-    async def receive(self) -> None:
-        """Read messages until the client closes the connection."""
-        async for frame in self._socket:
+    async def receive(self, party: str) -> None:
+        """Read messages until the client closes the connection, in turns of its party."""
+        async for frame in messages(self._socket, self._services.turns, party):
             if frame.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 continue
             body = frame.data.encode() if frame.type == WSMsgType.TEXT else frame.data

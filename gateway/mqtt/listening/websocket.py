@@ -10,9 +10,12 @@ from typing import Any, Final
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from gateway.http.plain.websockets import messages, prepare_websocket
+from gateway.limits.turn_clock import PartyTurns
 from gateway.mqtt.listening.listener import MqttServer
 from gateway.mqtt.sessions.connection import Connection
 from gateway.mqtt.sessions.shell import MqttProtocol
+from waylog.network.peer_parties import party_of
 
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 #: The protocol is paused above the first limit and resumed below the second (bytes to send).
@@ -108,9 +111,9 @@ class WebSocketTransport:
 
 
 async def serve_mqtt_websocket(
-    server: MqttServer, request: web.Request, address: str, *, counted: bool
+    server: MqttServer, request: web.Request, address: str, turns: PartyTurns, *, counted: bool
 ) -> web.WebSocketResponse:
-    """Serve one client until it or the server ends the connection.
+    """Serve one client, in turns with others of its address, until one ends the connection.
 
     `counted` tells that the HTTP connection has been counted for `address` already.
     """
@@ -118,9 +121,11 @@ async def serve_mqtt_websocket(
         protocols=SUBPROTOCOLS,
         max_msg_size=server.settings.packet_bytes_max + 1024,
         compress=False,
+        autoping=False,
         timeout=5.0,
     )
-    await socket.prepare(request)
+    party = party_of(address)
+    await prepare_websocket(request, socket, party)
     transport = WebSocketTransport(socket, address)
     protocol = MqttProtocol(server, Connection)
     protocol.address = address
@@ -131,7 +136,7 @@ async def serve_mqtt_websocket(
     transport.serve(protocol)
     sending = asyncio.create_task(transport.send_all())
     try:
-        async for message in socket:
+        async for message in messages(socket, turns, party):
             if message.type is not WSMsgType.BINARY:
                 break  # section 6.0: not MQTT
             protocol.data_received(message.data)

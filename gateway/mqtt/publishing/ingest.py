@@ -19,7 +19,7 @@ from gateway.bodies.parsing import Parsing, ParsingFailed, let_go, over_mqtt
 from gateway.fixes.fix_route import FORM_OTHER, FORM_OWNTRACKS, FORM_POSITION
 from gateway.fixes.receipts import together
 from gateway.formats import Context, Parsed, owntracks, positions
-from gateway.formats.values import DEVICE_CHARACTERS_MAX, without_tokens
+from gateway.formats.values import DEVICE_CHARACTERS_MAX, known_device, without_tokens
 from gateway.mqtt.interfaces import Completion, Identity, Parse, Submitter
 from gateway.mqtt.packets.packets import Properties, ReasonCode
 from gateway.mqtt.publishing.mapping import TopicRule, headers_of
@@ -265,6 +265,8 @@ class Ingest:
             source=SOURCE,
             time=self._clock_ms(),
             raw=payload,
+            # Not of a device that the client has no right to send for.
+            device=known_device(self._context(identity, route)) if route.allowed else None,
             user=identity.user,
             headers={"topic": route.topic},
         )

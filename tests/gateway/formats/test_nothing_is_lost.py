@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import itertools
 import json
@@ -13,6 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from gateway import formats
 from gateway.formats import Context, Parsed, ulogger
 from gateway.formats.by_name import PARSERS
 from gateway.http.ingest.paths import PATHS
@@ -230,6 +232,104 @@ def test_an_unknown_member_at_any_level_becomes_an_attribute(name: str, extra: A
         attributes = item.attributes or {}
         found = [value for key, value in _members(attributes) if key.endswith("brand-new")]
         assert found == [extra], (path, attributes)
+
+
+#: What the examples leave out, since it makes more than one fix.
+_WHOLE: dict[str, dict[str, Any]] = EXAMPLES | {
+    "overland": EXAMPLES["overland"]
+    | {
+        "current": {
+            "type": "Feature",
+            "geometry": {"type": "Point", "coordinates": [7.2, 50.8]},
+            "properties": {"timestamp": "2025-11-01T12:00:09+01:00"},
+        },
+        "trip": {"mode": "driving", "start": "2025-11-01T11:00:05+01:00"},
+    }
+}
+_NAME = re.compile(r"[A-Za-z_]\w{0,30}")
+
+
+def names_in(module: str) -> list[str]:
+    """Return all texts in the code of a parser that may be names of members."""
+    tree = ast.parse((Path(formats.__file__).parent / f"{module}.py").read_text(encoding="utf-8"))
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return sorted(each for each in texts if isinstance(each, str) and _NAME.fullmatch(each))
+
+
+@pytest.mark.parametrize("value", ["mark1", {"deep": ["mark1"]}, ["mark1"]])
+@pytest.mark.parametrize("name", _WHOLE)
+def test_no_member_that_a_parser_names_is_dropped_whatever_it_holds(name: str, value: Any) -> None:
+    """It is read, kept as it came, refused with the item, or on the page of what is not kept."""
+    hashed = {"id"} if name == "positions" else set[str]()
+    lost = []
+    for path, _ in list(objects(_WHOLE[name])):
+        for member in set(names_in(name)) - hashed - named_as_not_kept(name):
+            message = copy.deepcopy(_WHOLE[name])
+            dict(objects(message))[path][member] = value
+            parsed = PARSERS[name](json.dumps(message).encode(), context())
+            raw = [each.raw for each in parsed.rejected]
+            if b"mark1" not in b"".join([*records_of(parsed), *raw]):
+                lost.append((path, member))
+    assert lost == []
+
+
+_ULOGGER = {
+    **{"action": "addpos", "lat": 50.7, "lon": 7.1, "time": TIME_S, "altitude": 61, "speed": 6},
+    **{"bearing": 141, "accuracy": 14, "provider": "gps", "comment": "here", "trackid": 5},
+}
+
+
+@pytest.mark.parametrize("in_body", [False, True])
+@pytest.mark.parametrize("device", [None, "named-elsewhere"])
+@pytest.mark.parametrize("name", [*FORMS, "ulogger", "addtrack"])
+def test_no_parameter_that_a_parser_names_is_dropped_whatever_it_holds(
+    name: str, device: str | None, in_body: bool
+) -> None:
+    of_track = {"action": "addtrack", "track": "walk"}
+    forms = FORMS | {"ulogger": _ULOGGER, "addtrack": of_track}
+    module = "ulogger" if name == "addtrack" else name
+    parse = ulogger.parse if module == "ulogger" else PARSERS[module]
+    lost = []
+    for member in set(names_in(module)) - named_as_not_kept(module):
+        values = {each: str(value) for each, value in forms[name].items()} | {member: "mark1"}
+        parsed = (
+            parse(urlencode(values).encode(), context(device=device))
+            if in_body
+            else parse(b"", context(values, device))
+        )
+        raw = [each.raw for each in parsed.rejected]
+        if b"mark1" not in b"".join([*records_of(parsed), *raw]):
+            lost.append(member)
+    assert lost == []
+
+
+@pytest.mark.parametrize("action", ["visit", "trip"])
+def test_where_an_event_was_takes_no_other_members_name(action: str) -> None:
+    (feature,) = EXAMPLES["overland"]["locations"]
+    event = feature | {"lat": "mark1", "lon": "mark2", "properties": {"action": action}}
+    parsed = PARSERS["overland"](json.dumps({"locations": [event]}).encode(), context())
+    kept = b"".join(records_of(parsed))
+    assert b"mark1" in kept
+    assert b"mark2" in kept
+
+
+@pytest.mark.parametrize("device", [None, "phone"])
+@pytest.mark.parametrize("locations", [0, 1])
+@pytest.mark.parametrize(
+    "beside",
+    [
+        *({"trip": {"mode": "mark1"}}, {"trip": "mark1"}, {"trip": ["mark1"]}),
+        *({"trip": {"deep": [[[[[[[[[["mark1"]]]]]]]]]]}}, {"current": "mark1"}),
+        *({"current": {"properties": {"note": "mark1"}}}, {"note": "mark1"}),
+    ],
+)
+def test_what_stands_beside_locations_is_kept_with_and_without_any(
+    beside: dict[str, Any], locations: int, device: str | None
+) -> None:
+    batch = {"locations": EXAMPLES["overland"]["locations"] * locations} | beside
+    parsed = PARSERS["overland"](json.dumps(batch).encode(), context(device=device))
+    assert len(parsed.fixes) == locations
+    assert b"mark1" in b"".join([*records_of(parsed), *(each.raw for each in parsed.rejected)])
 
 
 def _members(value: Any) -> Iterator[tuple[str, Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -12,6 +14,7 @@ from urllib.parse import unquote
 import pytest
 
 from gateway.users.database import UserStore
+from gateway.users.database_place import running_users_files
 from waylog.cli import main
 
 
@@ -351,3 +354,28 @@ def test_the_table_of_users_has_a_header(
     assert row.split()[0] == "ada"
     assert row.rstrip().endswith("phone")
     assert "send, administer" in row
+
+
+def test_a_link_is_of_the_one_platform_that_runs_wherever_it_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    data.mkdir()
+    elsewhere.mkdir()
+    UserStore(data / "users.db").close()
+    (data / "http.url").write_text("http://127.0.0.1:8080\n")
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.delenv("WAYLOG_DATA", raising=False)
+    # Looks for it among processes, as a gateway does not run in this test.
+    command = [sys.executable, "-c", "input()", "gateway", "--users", str(data / "users.db")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as running:
+        monkeypatch.setattr(
+            "gateway.users.database_place.running_users_files",
+            lambda: [each for each in running_users_files() if each.parent == data],
+        )
+        assert main(["link"]) == 0
+        running.terminate()
+    said = capsys.readouterr()
+    assert said.out.startswith("http://127.0.0.1:8080/#sign-in=")
+    assert f"users of the platform in {data}" in said.err
+    assert list(elsewhere.iterdir()) == []

@@ -86,6 +86,13 @@ def test_a_stretch_of_time_is_exported_alone(history: Path) -> None:
     assert json.loads(nothing)["features"] == []
 
 
+def test_devices_without_a_fix_are_not_counted(
+    history: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exported(history, "csv", "--device", "u/d3", "--device", "u/never-seen")
+    assert f"{len(expected())} fixes of 1 device" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -306,3 +306,13 @@ def test_without_places_the_user_is_told_how_to_get_them(
     assert "there is no history" in capsys.readouterr().err
     assert main(["places", "name", "u/p", "x", "--places", str(tmp_path)]) == 1
     assert "give a name" in capsys.readouterr().err
+
+
+def test_a_program_gets_an_empty_list_of_places_before_the_first_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["places", "show", "--places", str(tmp_path), "--json"]) == 0
+    said = capsys.readouterr()
+    # A line for each, as other lists.
+    assert said.out == ""
+    assert "there are no places yet" in said.err

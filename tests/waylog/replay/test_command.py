@@ -75,3 +75,36 @@ def test_a_file_without_any_fix_is_a_failure(
 ) -> None:
     assert main(["replay", str(track(tmp_path, rows=0))]) == 1
     assert "no fix with a place and a time" in capsys.readouterr().err
+
+
+async def test_what_stands_before_a_cut_is_sent_and_the_cut_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    point = '<trkpt lat="1" lon="{}"><time>2025-01-01T00:00:00Z</time></trkpt>\n'
+    gpx = "<gpx><trk><trkseg>" + "".join(point.format(lon) for lon in range(10)) + '<trkpt lat="1'
+    geojson = (
+        '{"type":"FeatureCollection","features":[{"type":"Feature","geometry":{"type":"Point",'
+        '"coordinates":[9.5,47.1]},"properties":{"timestamp":1748772000}},{"type":"Fea'
+    )
+    for name, text, count in (("cut.gpx", gpx, 10), ("cut.geojson", geojson, 1)):
+        (tmp_path / name).write_text(text)
+        async with mqtt_acceptor() as acceptor:
+            # A whole file behind the damaged one is sent, too.
+            files = (str(tmp_path / name), str(track(tmp_path)))
+            assert await replay(acceptor, *files, "--json") == 1
+        said = capsys.readouterr()
+        assert msgspec.json.decode(said.out)["acknowledged"] == count + 10
+        assert f"what follows could not be read: {tmp_path / name}: " in said.err
+
+
+async def test_reasons_that_did_not_occur_are_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "walk.kml"
+    path.write_text(
+        "<kml><Placemark><TimeStamp><when>2025-06-01T10:00:00Z</when></TimeStamp>"
+        "<Point><coordinates>9.5,47.1</coordinates></Point></Placemark></kml>"
+    )
+    async with mqtt_acceptor() as acceptor:
+        assert await replay(acceptor, str(path), "--json") == 0
+    assert msgspec.json.decode(capsys.readouterr().out)["skipped"] == {}

@@ -94,8 +94,9 @@ def test_without_spark_the_other_engine_is_named_and_taken(
     data = DataDirectory(tmp_path)
     with ReservedPorts() as ports:
         platform = _Platform.plan(options("--data", str(tmp_path)), data, ports)
-        with pytest.raises(CommandError, match=r"waylog\[spark\]', or choose --engine arrow"):
+        with pytest.raises(CommandError, match=r"waylog\[spark\]', or choose --engine ar") as hint:
             platform.check(ports)
+    assert "--history-options='--engine arrow', or --no-history" in str(hint.value)
     with ReservedPorts() as ports:
         words = ("--data", str(tmp_path), "--history-options=--engine arrow")
         _Platform.plan(options(*words), data, ports).check(ports)

@@ -18,8 +18,8 @@ from waylog.replay.readers.recorded import (
     Skipped,
     attributes_of,
     charging_of,
+    count_no_place,
     id_of,
-    not_negative,
     on_earth,
     others_of,
     trigger_of,
@@ -66,6 +66,7 @@ class _Columns(NamedTuple):
     time: int
     optional: dict[str, int]
     others: dict[str, int]
+    names: list[str]
 
 
 def has_header(head: bytes) -> bool:
@@ -136,7 +137,7 @@ def _columns(names: list[str]) -> _Columns | None:
         for index, name in enumerate(names)
         if index not in read and normal[index] not in not_others and name.strip()
     }
-    return _Columns(found.pop("lat"), found.pop("lon"), found.pop("time"), found, others)
+    return _Columns(found.pop("lat"), found.pop("lon"), found.pop("time"), found, others, names)
 
 
 def _use_id_as_device(columns: _Columns, names: list[str], rows: list[list[str]]) -> None:
@@ -160,19 +161,20 @@ def _fix(row: list[str], columns: _Columns, skipped: Skipped) -> RecordedFix | N
         return None
     lat_deg, lon_deg = _number(lat), _number(lon)
     if lat_deg is None or lon_deg is None or not on_earth(lat_deg, lon_deg):
-        skipped["no coordinates"] += 1
+        count_no_place(skipped, lat_deg, lon_deg)
         return None
     try:
         fix = RecordedFix(time=parse_time(time), lat=lat_deg, lon=lon_deg)
     except ValueError:
         skipped["no time"] += 1
         return None
+    unreadable: dict[str, int] = {}
     for meaning, column in columns.optional.items():
-        if column < len(row) and row[column]:
-            _set(fix, meaning, row[column])
+        if column < len(row) and row[column] and not _set(fix, meaning, row[column]):
+            unreadable[columns.names[column].strip()] = column
     others = {
         name: typed(_plain(row[column].strip()))
-        for name, column in columns.others.items()
+        for name, column in (columns.others | unreadable).items()
         if column < len(row)
     }
     if others and (found := others_of(others, ())):
@@ -180,24 +182,28 @@ def _fix(row: list[str], columns: _Columns, skipped: Skipped) -> RecordedFix | N
     return fix
 
 
-def _set(fix: RecordedFix, meaning: str, text: str) -> None:
+def _set(fix: RecordedFix, meaning: str, text: str) -> bool:
+    """Set a member of the fix; return False for a text where a number is expected."""
     if meaning in _TEXTS:
         setattr(fix, meaning, _TEXTS[meaning](_plain(text.strip())))
-        return
+        return True
     value = _number(text)
+    if value is None:
+        return text.strip().lower() in _UNKNOWN
     if meaning == "altitude":
         fix.altitude = value
     elif meaning == "altitude_ft":
         # GeoLife writes -777 where the altitude is not valid.
-        fix.altitude = None if value is None or value <= -777 else round(value * _FOOT, 2)
-    elif (value := not_negative(value)) is None:
-        return
+        fix.altitude = None if value <= -777 else round(value * _FOOT, 2)
+    elif value < 0:
+        return True
     elif meaning == "speed_kmh":
         fix.speed = round(value / 3.6, 3)
     elif meaning == "speed_knots":
         fix.speed = round(value * _KNOT, 3)
     else:
         setattr(fix, meaning, value)
+    return True
 
 
 def _plain(text: str) -> str:
@@ -205,6 +211,8 @@ def _plain(text: str) -> str:
     return text[1:] if text[:1] == "'" and text[1:2] in _FORMULA_BEGINS else text
 
 
+#: What programs write for numbers that they do not know.
+_UNKNOWN: Final = frozenset(("", "nan", "null", "none", "na", "n/a", "-"))
 _FORMULA_BEGINS: Final = frozenset("=+-@")
 _TEXTS: Final[dict[str, Callable[[str], object]]] = {
     "device": lambda text: text or None,

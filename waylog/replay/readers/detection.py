@@ -60,7 +60,10 @@ def detect(head: bytes) -> str | None:
 
 def reader_of(source: Source) -> Reader:
     """Return the reader for a file; raises UnreadableTrack for an unknown format."""
-    name = detect(source.head())
+    head = source.head()
+    if not head.removeprefix(b"\xef\xbb\xbf").strip(b"\0 \t\r\n"):
+        raise UnreadableTrack(f"{source} is empty")
+    name = detect(head)
     if name is None:
         raise UnreadableTrack(
             f"{source}: not a format known here: GPX, KML/KMZ, GeoJSON, CSV with a header that "

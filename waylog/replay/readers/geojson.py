@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from waylog.replay.readers.json import lines, mapping, number, objects, sequence
+from waylog.replay.readers.json import lines, mapping, not_read, number, objects, sequence
 from waylog.replay.readers.recorded import (
     RecordedFix,
     Skipped,
     attributes_of,
     charging_of,
+    count_no_place,
     id_of,
     not_negative,
     on_earth,
@@ -34,6 +35,10 @@ _ALTITUDE: Final = ("altitude", "alt", "ele")
 _SPEED: Final = ("speed", "velocity")
 _COURSE: Final = ("course", "bearing", "heading", "cog")
 _BATTERY: Final = ("battery", "batt")
+_NUMBERS: Final = (
+    *(_ACCURACY, _ALTITUDE, _SPEED, _COURSE, _BATTERY),
+    *(("vertical_accuracy",), ("battery_level",)),
+)
 _KNOWN: Final = frozenset(
     (
         *(*_TIME, *_DEVICE, *_ACCURACY, *_ALTITUDE, *_SPEED, *_COURSE, *_BATTERY),
@@ -136,7 +141,7 @@ def _point(
 ) -> Iterator[RecordedFix]:
     lon, lat = number(_at(coordinates, 0)), number(_at(coordinates, 1))
     if lat is None or lon is None or not on_earth(lat, lon):
-        skipped["no coordinates"] += 1
+        count_no_place(skipped, lat, lon)
         return
     try:
         time = parse_time(_first(properties, _TIME))
@@ -171,7 +176,12 @@ def _point(
 
 def _attributes(properties: dict[str, Any]) -> dict[str, Any] | None:
     own = attributes_of(properties.get("attributes"))
-    others = others_of(properties, _KNOWN)
+    left = not_read(properties, *_NUMBERS)
+    if properties.get("battery_state") not in (None, *_CHARGING, "unknown"):
+        left.add("battery_state")
+    if charging_of(properties.get("charging")) is None:
+        left.add("charging")
+    others = others_of(properties, _KNOWN - left)
     return {**(others or {}), **own} if own else others
 
 

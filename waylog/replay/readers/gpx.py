@@ -12,6 +12,7 @@ from typing import Any, Final
 from waylog.replay.readers.recorded import (
     RecordedFix,
     Skipped,
+    count_no_place,
     on_earth,
 )
 from waylog.replay.readers.source import Source
@@ -22,7 +23,9 @@ from waylog.track_elements import NAMESPACE
 _DEVICE: Final = f"{{{NAMESPACE}}}device"
 _OWN: Final = ("vertical_accuracy", "battery", "charging", "trigger", "id", "attributes")
 _DESCRIBED: Final = ("speed", "course", "accuracy")
-_KNOWN: Final = ("time", "ele", *_DESCRIBED)
+_KNOWN: Final = ("time", "ele")
+#: What some apps call the course.
+_BEARING: Final = "bearing"
 
 
 def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
@@ -50,7 +53,7 @@ def _fix(point: Any, skipped: Skipped) -> RecordedFix | None:
             of.setdefault(name, text.strip())
     lat, lon = number(point.get("lat")), number(point.get("lon"))
     if lat is None or lon is None or not on_earth(lat, lon):
-        skipped["no coordinates"] += 1
+        count_no_place(skipped, lat, lon)
         return None
     try:
         time = parse_time(members.get("time"))
@@ -58,7 +61,14 @@ def _fix(point: Any, skipped: Skipped) -> RecordedFix | None:
         skipped["no time"] += 1
         return None
     fix = RecordedFix(time=time, lat=lat, lon=lon, altitude=number(members.get("ele")))
-    described = {name: text for name, text in members.items() if name in _DESCRIBED}
-    others = {name: text for name, text in members.items() if name not in _KNOWN}
+    described = {
+        name: text
+        for name, text in members.items()
+        if name in _DESCRIBED and number(text) is not None
+    }
+    if "course" not in described and number(members.get(_BEARING)) is not None:
+        described["course"] = members.pop(_BEARING)
+    read = (*_KNOWN, *described)
+    others = {name: text for name, text in members.items() if name not in read}
     describe(fix, described | own, others)
     return fix

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from waylog.replay.readers.source import Source, UnreadableTrack
@@ -50,6 +50,27 @@ def number(value: object) -> float | None:
     except (ValueError, OverflowError):
         return None
     return result if math.isfinite(result) else None
+
+
+def not_read(members: Mapping[str, Any], *groups: tuple[str, ...]) -> set[str]:
+    """Return the names of values that say something and were not read.
+
+    Of each group of names for the same number the first that has a value is read, if that is a
+    number at all.
+    """
+    names: set[str] = set()
+    for group in groups:
+        given = [name for name in group if members.get(name) is not None]
+        names.update(given[1:])
+        if given and number(value := members[given[0]]) is None and not _is_nan(value):
+            names.add(given[0])
+    return names
+
+
+def _is_nan(value: object) -> bool:
+    if isinstance(value, str):
+        return value.strip().lower() == "nan"
+    return isinstance(value, float) and math.isnan(value)
 
 
 def mapping(value: object) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from waylog.replay.readers.recorded import (
     RecordedFix,
     Skipped,
+    count_no_place,
     on_earth,
 )
 from waylog.replay.readers.source import Source
@@ -90,7 +91,7 @@ def _placemark(placemark: Any, skipped: Skipped) -> Iterator[RecordedFix]:
 def _fix(time: str | None, place: list[str], skipped: Skipped) -> RecordedFix | None:
     lon, lat, altitude = (*(number(part) for part in place[:3]), None, None, None)[:3]
     if lat is None or lon is None or not on_earth(lat, lon):
-        skipped["no coordinates"] += 1
+        count_no_place(skipped, lat, lon)
         return None
     try:
         return RecordedFix(time=parse_time(time), lat=lat, lon=lon, altitude=altitude)

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
-from waylog.replay.readers.json import lines, mapping, number
+from waylog.replay.readers.json import lines, mapping, not_read, number
 from waylog.replay.readers.recorded import (
     RecordedFix,
     Skipped,
+    count_no_place,
     not_negative,
     on_earth,
     others_of,
@@ -26,6 +27,7 @@ _KNOWN: Final = frozenset(
         *("t", "topic", "source", "qos", "retained", "modeId"),
     )
 )
+_NUMBERS: Final = tuple((name,) for name in ("acc", "alt", "vac", "vel", "cog", "batt", "bs"))
 _CHARGING = {1: False, 2: True, 3: True}
 
 
@@ -48,7 +50,7 @@ def _fix(message: dict[str, Any], skipped: Skipped) -> RecordedFix | None:
         return None
     lat, lon = number(message.get("lat")), number(message.get("lon"))
     if lat is None or lon is None or not on_earth(lat, lon):
-        skipped["no coordinates"] += 1
+        count_no_place(skipped, lat, lon)
         return None
     try:
         time = parse_time(message.get("tst"))
@@ -70,7 +72,7 @@ def _fix(message: dict[str, Any], skipped: Skipped) -> RecordedFix | None:
         battery=not_negative(number(message.get("batt"))),
         charging=_CHARGING.get(state) if isinstance(state, int) else None,
         trigger=trigger_of(message.get("t")),
-        attributes=others_of(message, _KNOWN),
+        attributes=others_of(message, _KNOWN - not_read(message, *_NUMBERS)),
     )
 
 

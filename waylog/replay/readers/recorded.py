@@ -14,6 +14,10 @@ import msgspec
 from waylog.messages import ATTRIBUTE_BYTES_MAX, ATTRIBUTE_NESTING_MAX, TRIGGER_CHARACTERS_MAX
 from waylog.replay.readers.source import Source
 
+#: Reasons that name a value; after these a reason names none.
+_REASONS_MAX: Final = 20
+_NAME_CHARACTERS_MAX: Final = 100
+_OMITTED_MAX: Final = 64
 _OWN_ID: Final = re.compile(r"[0-9A-Za-z]{16,64}")
 
 
@@ -45,6 +49,18 @@ Reader = Callable[[Source, Skipped], Iterator[RecordedFix]]
 def on_earth(lat: float, lon: float) -> bool:
     """Return whether these are coordinates (False for NaN, too)."""
     return -90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0
+
+
+def count_no_place(skipped: Skipped, lat: float | None, lon: float | None) -> None:
+    """Count an entry whose place is none, by the reason."""
+    reason = "no coordinates"
+    if lat is not None and lon is not None and math.isfinite(lat) and math.isfinite(lon):
+        name, value = ("longitude", lon) if -90.0 <= lat <= 90.0 else ("latitude", lat)
+        reason = f"{name} {value:.10g} is out of range"
+        # A file may have another one in each of millions of lines.
+        if reason not in skipped and len(skipped) >= _REASONS_MAX:
+            reason = f"{name} is out of range"
+    skipped[reason] += 1
 
 
 def not_negative(value: float | None) -> float | None:
@@ -81,17 +97,25 @@ def attributes_of(value: object) -> dict[str, Any] | None:
 
 
 def others_of(members: Mapping[str, Any], known: Collection[str]) -> dict[str, Any] | None:
-    """Return the members that are not `known` and say something, within the gateway's limits."""
+    """Return the members that are not `known` and say something, within the gateway's limits.
+
+    The names of those that are too large are in `omitted`.
+    """
     others: dict[str, Any] = {}
+    omitted: list[str] = []
     room = ATTRIBUTE_BYTES_MAX
     for name, value in members.items():
         if name in known or value is None or value == "":
             continue
         storable = _storable(value, ATTRIBUTE_NESTING_MAX)
-        room -= len(name) + len(msgspec.json.encode(storable))
-        if room < 0:
-            break
+        size = len(name) + len(msgspec.json.encode(storable))
+        if size > room:
+            omitted.append(_text(name[:_NAME_CHARACTERS_MAX]))
+            continue
+        room -= size
         others[_text(name)] = storable
+    if omitted:
+        others["omitted"] = omitted[:_OMITTED_MAX]
     return others or None
 
 

@@ -240,3 +240,67 @@ def test_every_parser_makes_something_of_every_body(text: str) -> None:
             found = parsed.fixes or parsed.events or parsed.rejected or parsed.refused
             empty = not body.strip() or (device_format.name == positions.SOURCE and text != "")
             assert found or empty, (device_format.name, body)
+
+
+async def test_what_is_refused_names_the_device_that_the_request_names(
+    gateway: Gateway, user: Login
+) -> None:
+    token = user.token
+    urls = [
+        *(f"/{path}/{token}?device=d1" for path in ("owntracks", "overland", "osmand", "colota")),
+        f"/pub?u={user.name}&d=d2&token={token}",
+        f"/apps/phonetrack/logPost/{token}/d3",
+        "/v1/positions?device=d4",
+    ]
+    async with gateway.client(user) as client:
+        for url in urls:
+            async with client.post(url, data=b'{"lat":95,"lon":7,"_type":"location"}') as answer:
+                assert answer.status == 200, url
+    records = [
+        (key, decode_rejected(value))
+        for key, value in gateway.records("error")
+        if decode_rejected(value).user == user.name
+    ]
+    named = ["d1"] * 4 + ["d2", "d3", "d4"]
+    assert [rejected.device for _, rejected in records] == [f"{user.name}/{each}" for each in named]
+    # So an erasure of the device reaches them.
+    assert all(key == (rejected.device or "").encode() for key, rejected in records)
+    assert token.encode() not in b"".join(value for _, value in gateway.records("error"))
+
+
+async def test_a_trip_beside_overlands_locations_is_kept_with_and_without_any(
+    gateway: Gateway, user: Login
+) -> None:
+    feature = {
+        "type": "Feature",
+        "geometry": {"type": "Point", "coordinates": [7, 50]},
+        "properties": {"timestamp": TIME, "battery_state": {"odd": "mark0z"}},
+    }
+    async with gateway.client(user) as client:
+        for number, locations in enumerate(([], [feature])):
+            trip = {"mode": f"drive{number}z", "start": TIME, "current_location": feature}
+            batch = {"locations": locations, "trip": trip, "current": feature}
+            async with client.post("/overland", json=batch) as answer:
+                assert answer.status == 200
+        async with client.post("/overland", json={"locations": [], "note": "mark2z"}) as answer:
+            assert answer.status == 200
+    events = b"".join(value for _, value in gateway.records("event"))
+    assert b"drive0z" in events
+    assert b"drive1z" in events
+    assert any(b"mark2z" in decode_rejected(value).raw for _, value in gateway.records("error"))
+
+
+async def test_a_path_with_a_slash_at_its_end_is_the_one_without(
+    gateway: Gateway, user: Login
+) -> None:
+    async with gateway.client(user) as client:
+        for path, each in PATHS.items():
+            if "POST" not in each.methods or path == "/":
+                continue
+            url = path.replace("{token}", user.token).replace("{device}", "phone")
+            answers = []
+            for spelled in (url, f"{url}/"):
+                async with client.post(spelled, json={"note": path}) as answer:
+                    answers.append((answer.status, await answer.read()))
+            assert answers[0] == answers[1], path
+            assert answers[0][0] == 200, path

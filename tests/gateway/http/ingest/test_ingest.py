@@ -254,7 +254,7 @@ async def test_an_unknown_user_gets_401_and_the_request_is_kept_without_credenti
         assert "error" in await json_of(answer, 401)
         assert "WWW-Authenticate" in answer.headers
     async with gateway.client() as client:
-        await json_of(await client.post("/v1/positions", data=body), 401)
+        await json_of(await client.post("/v1/positions?d=watch&key=qqqq", data=body), 401)
     kept: list[bytes] = []
     for _ in range(50):
         kept = [value for _, value in gateway.records("error")]
@@ -263,6 +263,7 @@ async def test_an_unknown_user_gets_401_and_the_request_is_kept_without_credenti
         await asyncio.sleep(0.05)
     found = [decode_rejected(value) for value in kept if decode_rejected(value).raw == body]
     assert [each.reason[:4] for each in found] == ["401:", "401:"]
+    assert [(each.headers or {}).get("query", "")[:7] for each in found] == ["", "d=watch"]
     assert not any(b"ssss" in value or b"qqqq" in value for value in kept)
 
 

@@ -13,6 +13,7 @@ import pytest
 import trustme
 from aiohttp import web
 
+from gateway.limits.turn_clock import PartyTurns
 from gateway.mqtt.listening.tls import server_context
 from gateway.mqtt.listening.websocket import serve_mqtt_websocket
 from gateway.mqtt.settings import Settings
@@ -106,7 +107,7 @@ async def over_http(platform: Platform, settings: Settings | None = None) -> Asy
 
         async def serve(request: web.Request) -> web.WebSocketResponse:
             return await serve_mqtt_websocket(
-                platform.server, request, request.remote or "", counted=True
+                platform.server, request, request.remote or "", PartyTurns(), counted=True
             )
 
         application.router.add_get("/mqtt", serve)

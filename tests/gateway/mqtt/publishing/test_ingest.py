@@ -41,6 +41,15 @@ async def test_an_owntracks_location_is_a_fix_of_the_topics_device() -> None:
     assert fix.source == "owntracks"
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+async def test_a_payload_with_a_byte_order_mark_is_read(encoding: str) -> None:
+    log = MemoryLog()
+    text = msgspec.json.encode(LOCATION).decode()
+    assert submit(log, "owntracks/alice/phone", text.encode(encoding)) == (0, 1)
+    assert submit(log, "devices/alice/watch/position", text.encode(encoding)) == (0, 1)
+    assert [fix.device for fix in log.fixes] == ["alice/phone", "alice/watch"]
+
+
 async def test_our_own_json_may_hold_many_positions() -> None:
     log = MemoryLog()
     positions = [{"lat": 50.0 + n, "lon": 7.0, "time": 1_761_994_805_000 + n} for n in range(3)]
@@ -85,6 +94,7 @@ async def test_what_can_never_be_accepted_is_kept_and_acknowledged_and_not_passe
     code, count = submit(log, "owntracks/alice/phone", b"not json")
     assert (code, count) == (ReasonCode.NO_MATCHING_SUBSCRIBERS, 1)
     assert log.rejected[0].raw == b"not json"
+    assert log.rejected[0].device == "alice/phone"
 
 
 async def test_encrypted_messages_are_kept_and_passed_on_to_those_who_have_the_key() -> None:
@@ -102,6 +112,8 @@ async def test_publishing_for_somebody_else_is_recorded_and_refused() -> None:
     (rejected,) = log.rejected
     assert rejected.user == "alice"
     assert rejected.headers == {"topic": "owntracks/bob/phone"}
+    # An erasure of bob's phone does not erase what alice tried.
+    assert rejected.device is None
 
 
 async def test_nobody_but_the_platform_says_an_address() -> None:

@@ -74,7 +74,7 @@ def test_gpx_keeps_zone_extensions_and_leaves_out_points_without_time(tmp_path: 
         RecordedFix(time=1735689600000, lat=1.0, lon=2.0),
         RecordedFix(time=1748764800500, lat=47.1, lon=9.5, altitude=455.5, speed=2.5),
     ]
-    assert skipped == {"no time": 1, "no coordinates": 1}
+    assert skipped == {"no time": 1, "latitude 97 is out of range": 1}
 
 
 GPX = """<?xml version="1.0" encoding="{encoding}"?><gpx xmlns="http://www.topografix.com/GPX/1/1">
@@ -282,9 +282,171 @@ def test_owntracks_records_have_speed_in_kmh_and_skip_what_is_not_a_fix(tmp_path
 
 
 def test_what_is_no_track_is_refused_by_name(tmp_path: Path) -> None:
-    for content in (b"", b"\x89PNG\r\n", b"{}", b"[1,2]", b"a,b,c\n1,2,3\n", b"<html></html>"):
+    for content in (b"\x89PNG\r\n", b"{}", b"[1,2]", b"a,b,c\n1,2,3\n", b"<html></html>"):
         with pytest.raises(UnreadableTrack, match="not a format known here"):
             read(written(tmp_path, content))
+
+
+@pytest.mark.parametrize("content", ["", " \r\n", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
+def test_an_empty_file_is_called_empty(tmp_path: Path, content: str | bytes) -> None:
+    with pytest.raises(UnreadableTrack, match="track is empty"):
+        read(written(tmp_path, content))
+
+
+def test_places_that_are_off_the_earth_are_counted_by_their_values_within_a_bound(
+    tmp_path: Path,
+) -> None:
+    rows = "".join(f"{lat},7,1748772000\n" for lat in range(91, 191)) + "1,200,1748772000\n"
+    _, skipped = read(written(tmp_path, f"lat,lon,time\n{rows}x,7,1748772000\n"))
+    assert skipped["latitude 91 is out of range"] == 1
+    assert skipped["longitude is out of range"] == 1
+    assert skipped["no coordinates"] == 1
+    assert len(skipped) < 25
+    assert skipped.total() == 102
+
+
+def test_a_bearing_of_gpx_is_the_course_in_any_namespace(tmp_path: Path) -> None:
+    point = '<trkpt lat="1" lon="2"><time>2025-01-01T00:00:00Z</time><extensions>{}</extensions>'
+    said = ("<bearing>90</bearing>", "<course>90</course>", '<x:bearing xmlns:x="u">90</x:bearing>')
+    points = "".join(point.format(each) + "</trkpt>" for each in said)
+    both = point.format("<course>80</course><bearing>west</bearing>") + "</trkpt>"
+    fixes, _ = read(written(tmp_path, f"<gpx><trk><trkseg>{points}{both}</trkseg></trk></gpx>"))
+    assert [fix.course for fix in fixes] == [90, 90, 90, 80]
+    assert [fix.attributes for fix in fixes] == [None, None, None, {"bearing": "west"}]
+
+
+def test_a_speed_of_gpx_that_is_no_number_is_kept_as_it_came(tmp_path: Path) -> None:
+    point = '<trkpt lat="1" lon="2"><time>2025-01-01T00:00:00Z</time><speed>fast</speed></trkpt>'
+    fixes, _ = read(written(tmp_path, f"<gpx><trk><trkseg>{point}</trkseg></trk></gpx>"))
+    assert [(fix.speed, fix.attributes) for fix in fixes] == [(None, {"speed": "fast"})]
+
+
+def test_records_of_google_keep_what_they_say_beside_the_fix(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """{"locations":[{"latitudeE7":501000000,"longitudeE7":71000000,"accuracy":12,
+        "timestamp":"2025-06-01T10:00:00Z","source":"WIFI","deviceTag":-7,"batteryCharging":"?",
+        "platformType":"ANDROID","activity":[{"activity":[{"type":"STILL","confidence":62}]}]}]}""",
+    )
+    ((fix,), _) = read(path)
+    assert (fix.device, fix.accuracy) == ("-7", 12)
+    assert fix.attributes == {
+        **{"source": "WIFI", "deviceTag": -7, "batteryCharging": "?", "platformType": "ANDROID"},
+        "activity": [{"activity": [{"type": "STILL", "confidence": 62}]}],
+    }
+
+
+_TIMES = '"startTime":"2025-06-01T10:00:00Z","endTime":"2025-06-01T11:00:00Z"'
+
+
+@pytest.mark.parametrize(
+    ("begin", "place", "end"),
+    [
+        ('{"semanticSegments":[', '{"latLng":"50.1°, 7.1°"}', "]}"),
+        ("[", '"geo:50.1,7.1"', "]"),
+    ],
+    ids=["android", "ios"],
+)
+def test_segments_of_google_keep_what_they_say_beside_their_fixes(
+    tmp_path: Path, begin: str, place: str, end: str
+) -> None:
+    path = written(
+        tmp_path,
+        f"""{begin}{{{_TIMES},"visit":{{"hierarchyLevel":0,"probability":0.9,"topCandidate":
+        {{"placeId":"p1","semanticType":"HOME","probability":0.7,"placeLocation":{place}}}}}}},
+        {{{_TIMES},"activity":{{"start":{place},"end":{place},"distanceMeters":80,
+        "topCandidate":{{"type":"WALKING","probability":0.4}}}}}}{end}""",
+    )
+    fixes, _ = read(path)
+    visit = {
+        **{"hierarchyLevel": 0, "probability": 0.9, "placeId": "p1", "semanticType": "HOME"},
+        "topCandidate_probability": 0.7,
+    }
+    activity = {"distanceMeters": 80, "type": "WALKING", "probability": 0.4}
+    assert [fix.attributes for fix in fixes] == [visit, visit, activity, activity]
+
+
+def test_raw_positions_of_google_keep_their_source(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """{"rawSignals":[{"position":{"LatLng":"50.1°, 7.1°","accuracyMeters":9,"source":"GPS",
+        "timestamp":"2025-06-01T10:00:00Z"}}]}""",
+    )
+    ((fix,), _) = read(path)
+    assert (fix.accuracy, fix.attributes) == (9, {"source": "GPS"})
+
+
+def test_semantic_history_of_google_keeps_places_and_activities(tmp_path: Path) -> None:
+    duration = (
+        '"duration":{"startTimestamp":"2025-06-01T10:00:00Z","endTimestamp":"2025-06-01T11:00:00Z"}'
+    )
+    path = written(
+        tmp_path,
+        f"""{{"timelineObjects":[{{"placeVisit":{{{duration},"placeConfidence":"HIGH_CONFIDENCE",
+        "location":{{"latitudeE7":501000000,"longitudeE7":71000000,"placeId":"p1","name":"Home",
+        "semanticType":"TYPE_HOME"}}}}}},{{"activitySegment":{{{duration},"distance":80,
+        "activityType":"WALKING","startLocation":{{"latitudeE7":501000000,"longitudeE7":71000000,
+        "sourceInfo":{{"deviceTag":5}}}},"endLocation":{{"latitudeE7":502000000,
+        "longitudeE7":71000000}},"simplifiedRawPath":{{"points":[{{"latE7":501500000,
+        "lngE7":71000000,"accuracyMeters":4,"timestamp":"2025-06-01T10:30:00Z"}}]}},
+        "waypointPath":{{"waypoints":[{{"latE7":501500000,"lngE7":71000000}}]}}}}}}]}}""",
+    )
+    fixes, _ = read(path)
+    visit = {
+        **{"placeId": "p1", "name": "Home", "semanticType": "TYPE_HOME"},
+        "placeConfidence": "HIGH_CONFIDENCE",
+    }
+    activity = {"distance": 80, "activityType": "WALKING"}
+    way = {"waypointPath": {"waypoints": [{"latE7": 501500000, "lngE7": 71000000}]}}
+    assert [fix.attributes for fix in fixes] == [
+        *(visit, visit),
+        activity | {"sourceInfo": {"deviceTag": 5}} | way,
+        {"accuracyMeters": 4, "activityType": "WALKING"},
+        activity,
+    ]
+
+
+def test_what_is_too_large_for_an_attribute_is_named_and_costs_no_other(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        '{"locations":[{"latitudeE7":0,"longitudeE7":0,"timestampMs":"1366007486860",'
+        f'"wifi":"{"x" * 20_000}","source":"GPS"}}]}}',
+    )
+    ((fix,), _) = read(path)
+    assert fix.attributes == {"source": "GPS", "omitted": ["wifi"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lat,lon,time,speed,Acc,alt\n1,2,1748772000,fast,NaN,high\n",
+        '{"type":"FeatureCollection","features":[{"type":"Feature","geometry":{"type":"Point",'
+        '"coordinates":[2,1]},"properties":{"time":1748772000,"speed":"fast","acc":"NaN",'
+        '"alt":"high"}}]}',
+    ],
+    ids=["csv", "geojson"],
+)
+def test_what_is_no_number_where_one_is_expected_is_kept_as_it_came(
+    tmp_path: Path, text: str
+) -> None:
+    ((fix,), _) = read(written(tmp_path, text))
+    assert fix.attributes == {"speed": "fast", "alt": "high"}
+
+
+def test_numbers_that_are_no_numbers_are_kept_of_owntracks_messages(tmp_path: Path) -> None:
+    message = '{"_type":"location","lat":1,"lon":2,"tst":1748772000,"vel":"fast","acc":-1,"bs":[2]}'
+    ((fix,), _) = read(written(tmp_path, f"2025-06-01T10:00:00Z\t*\t{message}\n"))
+    assert fix.attributes == {"vel": "fast", "bs": [2]}
+
+
+def test_a_second_name_of_the_same_number_is_kept(tmp_path: Path) -> None:
+    feature = (
+        '{"type":"Feature","geometry":{"type":"Point","coordinates":[2,1]},"properties":'
+        '{"time":1748772000,"speed":3,"velocity":4,"battery_state":"odd","charging":"maybe"}}\n'
+    )
+    ((fix,), _) = read(written(tmp_path, feature))
+    assert fix.speed == 3
+    assert fix.attributes == {"velocity": 4, "battery_state": "odd", "charging": "maybe"}
 
 
 @settings(max_examples=200)

@@ -1,0 +1,169 @@
+"""Hands the bytes of a WebSocket to aiohttp in steps, so that no turn of the event loop is long.
+
+One read from a socket may bring tens of thousands of frames: an empty one has six bytes. aiohttp
+would parse them all at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from gateway.limits.turn_clock import TURN_S, PartyTurns
+
+#: Bytes between two looks at the clock: some 700 of the smallest frames.
+_STEP_BYTES: Final = 4 * 1024
+
+
+class SteppedInput(asyncio.Protocol):
+    """Takes the place of aiohttp's protocol at the transport, and passes everything on to it.
+
+    While aiohttp pauses reading, the bytes that are here already wait, too.
+    """
+
+    def __init__(
+        self,
+        inner: asyncio.Protocol,
+        transport: asyncio.Transport,
+        turns: PartyTurns,
+        party: str,
+    ) -> None:
+        self._inner = inner
+        self._transport = transport
+        self._turns = turns
+        self._party = party
+        self._waiting = b""
+        # What aiohttp wants, and what the transport does.
+        self._is_paused = not transport.is_reading()
+        self._is_reading = not self._is_paused
+        self._is_next = False
+        #: The transport for aiohttp.
+        self.transport = _InnerTransport(transport, self)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        self._waiting += data
+        if not self._is_next:
+            self._step()
+
+    def eof_received(self) -> bool | None:
+        """See asyncio.Protocol."""
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.BaseProtocol."""
+        self._waiting = b""
+        self._inner.connection_lost(exc)
+
+    def pause(self) -> None:
+        """Pass nothing on until `resume`."""
+        self._is_paused = True
+        self._read(False)
+
+    def resume(self) -> None:
+        """Pass on what waits, then read again."""
+        self._is_paused = False
+        if not self._waiting:
+            self._read(True)
+        else:
+            self._step_soon()
+
+    def _step_soon(self) -> None:
+        if not self._is_next:
+            self._is_next = True
+            self._turns.call_soon(self._party, self._step)
+
+    def _step(self) -> None:
+        self._is_next = False
+        until = time.perf_counter() + TURN_S
+        position, waiting = 0, self._waiting
+        while position < len(waiting) and not self._is_paused:
+            self._inner.data_received(waiting[position : position + _STEP_BYTES])
+            position += _STEP_BYTES
+            if time.perf_counter() > until:
+                break
+        self._waiting = waiting[position:]
+        if self._transport.is_closing():
+            return
+        if self._waiting:
+            self._read(False)
+            if not self._is_paused:
+                self._step_soon()
+        elif not self._is_paused:
+            self._read(True)
+
+    def _read(self, wanted: bool) -> None:
+        if wanted == self._is_reading or self._transport.is_closing():
+            return
+        self._is_reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+
+class _InnerTransport(asyncio.Transport):
+    """The transport, but that pausing concerns what waits here as well."""
+
+    def __init__(self, transport: asyncio.Transport, stepped: SteppedInput) -> None:
+        super().__init__()
+        self._transport = transport
+        self._stepped = stepped
+
+    def pause_reading(self) -> None:
+        self._stepped.pause()
+
+    def resume_reading(self) -> None:
+        self._stepped.resume()
+
+    def is_reading(self) -> bool:
+        return self._transport.is_reading()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._transport.write(data)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self._transport.writelines(list_of_data)
+
+    def write_eof(self) -> None:
+        self._transport.write_eof()
+
+    def can_write_eof(self) -> bool:
+        return self._transport.can_write_eof()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._transport.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._transport.get_write_buffer_limits()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._transport.get_protocol()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._transport.set_protocol(protocol)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()

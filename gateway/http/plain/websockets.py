@@ -1,0 +1,48 @@
+"""What all WebSockets have in common: pings, and turns of the event loop that stay short."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from aiohttp import WSMessage, WSMsgType, web
+
+from gateway.http.plain.plain_connection import PlainConnection
+from gateway.limits.turn_clock import PartyTurns, TurnClock
+
+_ENDS = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
+
+
+async def prepare_websocket(
+    request: web.Request, socket: web.WebSocketResponse, party: str
+) -> None:
+    """Answer the handshake; what the client sends is parsed in turns of its party from now on.
+
+    The socket must not answer pings by itself: `messages` does.
+    """
+    transport = request.transport
+    connection = None if transport is None else transport.get_protocol()
+    if isinstance(connection, PlainConnection):
+        stepped = connection.read_in_steps(party)
+        if stepped is not None:
+            request.protocol.transport = stepped
+    await socket.prepare(request)
+
+
+async def messages(
+    socket: web.WebSocketResponse, turns: PartyTurns, party: str
+) -> AsyncIterator[WSMessage]:
+    """Yield the client's messages until it closes the connection; answer its pings.
+
+    However many small messages there are, others get their turn in between.
+    """
+    clock = TurnClock(turns, party)
+    while True:
+        clock.ask()
+        message = await socket.receive()
+        await clock.work()
+        if message.type in _ENDS:
+            return
+        if message.type is WSMsgType.PING:
+            await socket.pong(message.data)
+        elif message.type is not WSMsgType.PONG:
+            yield message
