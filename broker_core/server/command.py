@@ -62,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="MECHANISM=USER",
         help="store a user with the password on standard input, then end; the broker must be "
-        "stopped (while it runs: kafka-configs, or any admin client). In a cluster: on all "
-        "controllers, before they are started for the first time",
+        "stopped (while it runs: kafka-configs, or any admin client). In a cluster of several "
+        "brokers: on all controllers, before they are started for the first time",
     )
 
 

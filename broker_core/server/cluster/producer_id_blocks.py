@@ -19,7 +19,7 @@ _AHEAD: Final = 0.5
 
 
 class ProducerIdBlocks:
-    """Counts upwards within a block; a ProducerIdSource."""
+    """Counts upwards within a block."""
 
     def __init__(self, broker_id: int, cluster: Cluster) -> None:
         self._broker_id = broker_id
@@ -31,16 +31,17 @@ class ProducerIdBlocks:
         self._is_asking = False
 
     def next_id(self) -> int:
-        """See ProducerIdSource; raises CoordinatorLoadInProgress while it has no block."""
-        if self._next >= self._end and self._following is not None:
+        """Return an id that nobody else gets; raises CoordinatorLoadInProgress without a block."""
+        if self._next >= self._low and self._following is None:
+            self._ask()
+        if self._next >= self._end:
+            # The controller of this node has answered at once, or any controller before.
+            if self._following is None:
+                raise errors.CoordinatorLoadInProgress()
             first, count = self._following
             self._following = None
             self._next, self._end = first, first + count
             self._low = first + int(count * _AHEAD)
-        if self._next >= self._low and self._following is None:
-            self._ask()
-        if self._next >= self._end:
-            raise errors.CoordinatorLoadInProgress()
         producer_id = self._next
         self._next += 1
         return producer_id

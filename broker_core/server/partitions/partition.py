@@ -91,7 +91,6 @@ class Partition:
         self.log = log
         # Questions to transaction coordinators that are not answered yet, by producer id.
         self._verifications: dict[int, set[Verification]] = {}
-        #: Constant on a standalone broker, which leads every partition for ever.
         self.leader_epoch = 0
         self.high_watermark = log.log_end_offset
         # The high watermark is moved here, not by the log.

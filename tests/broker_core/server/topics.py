@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from broker_core import errors
+from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.coordinator.share_records import STATE_TOPIC
+from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.server.cluster.admin_operations import AdminOperations
 from broker_core.server.partitions.topics import Topic
 from broker_core.server.runtime import Broker
@@ -39,3 +43,17 @@ def create_topic(broker: Broker, name: str, partitions: int, overrides: Mapping[
 def delete_topic(broker: Broker, topic: Topic) -> None:
     """Delete a topic; raises BrokerError."""
     administer(broker, lambda operations: operations.delete_topic(topic.name))
+
+
+async def start_coordinators(broker: Broker) -> None:
+    """Have the coordinators' topics created, and wait until they are loaded.
+
+    Clients that look for a coordinator cause the same.
+    """
+    for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STATE_TOPIC):
+        if broker.topics.get(name) is None:
+            broker.cluster.create_internal_topic(name)
+    coordinators = (broker.groups, broker.transactions, broker.share_coordinator)
+    async with asyncio.timeout(60):
+        while any(each.shards.is_loading for each in coordinators):
+            await asyncio.sleep(0.001)

@@ -14,7 +14,7 @@ from broker_core.security.acl import Acl, Operation, PatternType, Permission, Re
 from broker_core.server.authorization import RULES
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
-from tests.broker_core.server.topics import create_topic
+from tests.broker_core.server.topics import create_topic, start_coordinators
 
 Start = Callable[..., Awaitable[Broker]]
 
@@ -254,6 +254,7 @@ async def test_a_right_that_is_taken_away_ends_reading(broker: Broker, anna: Raw
 async def test_groups_that_one_may_not_describe_are_not_listed(
     broker: Broker, anna: RawClient, root: RawClient
 ) -> None:
+    await start_coordinators(broker)
     part = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": None}]
     for group in ("mine", "theirs"):
         await root.call(
@@ -314,7 +315,8 @@ async def test_rules_users_and_quotas_survive_a_restart(start: Start, broker: Br
     }
     await root.call(api.ALTER_CLIENT_QUOTAS, 1, {"entries": [quota], "validate_only": False})
     await root.close()
-    stored = [each for each in broker.config.log_dir.rglob("*") if each.is_file()]
+    stored = list((broker.config.log_dir / "metadata").iterdir())
+    assert stored
     assert not [each for each in stored if each.stat().st_mode & 0o077]
     await broker.close()
     again = await start(**SECURED)

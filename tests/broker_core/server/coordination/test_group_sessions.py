@@ -6,6 +6,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from broker_core.environment import Environment, SystemDisk
 from broker_core.protocol.definitions import (
     DELETE_GROUPS,
@@ -16,9 +18,23 @@ from broker_core.protocol.definitions import (
 )
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
+from tests.broker_core.server.topics import start_coordinators
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
+
+
+@pytest.fixture
+async def start(start: Start) -> Start:
+    """Start brokers that coordinate from the beginning."""
+
+    async def run(*arguments: Any, **properties: str) -> Broker:
+        broker = await start(*arguments, **properties)
+        await start_coordinators(broker)
+        return broker
+
+    return run
+
 
 SESSION_MS = 6000
 

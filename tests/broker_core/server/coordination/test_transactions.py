@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from broker_core import errors
 from broker_core.environment import Buffer, Environment, File, SystemDisk
 from broker_core.protocol.definitions import (
@@ -22,10 +24,22 @@ from broker_core.protocol.definitions import (
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
-from tests.broker_core.server.topics import create_topic, delete_topic
+from tests.broker_core.server.topics import create_topic, delete_topic, start_coordinators
 
 Start = Callable[..., Awaitable[Broker]]
 Connect = Callable[[Broker], Awaitable[RawClient]]
+
+
+@pytest.fixture
+async def start(start: Start) -> Start:
+    """Start brokers that coordinate from the beginning."""
+
+    async def run(*arguments: Any, **properties: str) -> Broker:
+        broker = await start(*arguments, **properties)
+        await start_coordinators(broker)
+        return broker
+
+    return run
 
 
 class Transactor:

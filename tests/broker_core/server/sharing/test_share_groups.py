@@ -24,10 +24,28 @@ from broker_core.protocol.definitions import (
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, produce_body
-from tests.broker_core.server.topics import administer, create_topic, delete_topic
+from tests.broker_core.server.topics import (
+    administer,
+    create_topic,
+    delete_topic,
+    start_coordinators,
+)
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
+
+
+@pytest.fixture
+async def start(start: Start) -> Start:
+    """Start brokers that coordinate from the beginning."""
+
+    async def run(*arguments: Any, **properties: str) -> Broker:
+        broker = await start(*arguments, **properties)
+        await start_coordinators(broker)
+        return broker
+
+    return run
+
 
 _EARLIEST = {"share.auto.offset.reset": "earliest"}
 ACCEPT, RELEASE = 1, 2
