@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import msgspec
 from confluent_kafka import Message
 
@@ -21,9 +23,12 @@ class ErasureFilter:
         self._log = ErasureLog(bootstrap_servers)
         self._erasures = self._log.erasures
 
-    def wait(self, watchdog: Watchdog) -> None:
-        """Wait until all erasures in the log have been read; raises LogUnreachable."""
-        self._log.wait(wait=watchdog.wait)
+    def wait(self, watchdog: Watchdog, stopping: threading.Event | None = None) -> bool:
+        """Wait until all erasures in the log have been read; raises LogUnreachable.
+
+        Returns False if `stopping` is set before.
+        """
+        return self._log.wait(stopping=stopping, alive=watchdog.alive)
 
     def close(self) -> None:
         """Stop following the log of erasures."""

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import KafkaError, Message
-from confluent_kafka import Producer as LibrdkafkaProducer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from consumers.newest_fixes import NewestFixes
 from consumers.partitions import PartitionReader
@@ -21,6 +20,8 @@ from consumers.resolver import Resolver
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import FixedGeocoder
 from waylog.kafka.clients import client_config, ensure_topics, producer_config
+from waylog.kafka.errors import not_stored_text
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topics import ADDRESS, LOCATION, TOPICS, Topic
 from waylog.observability.telemetry import now_ms
 from waylog.sealing.sealing import shared_key_ring
@@ -178,7 +179,9 @@ class ReResolver:
         """Return the state of a partition from the addresses that earlier runs wrote."""
         state = self._resolver.new_state()
         bounds = reader.bounds(self.done.topic, partition)
-        for records in reader.batches(self.done.topic, partition, *bounds):
+        for records in reader.batches(
+            self.done.topic, partition, *bounds, stopped=lambda: self._stopping
+        ):
             state.restore([record.value() for record in self._opened(records)])
         return state
 
@@ -209,6 +212,11 @@ def _write(producer: LibrdkafkaProducer, outputs: list[OutputRecord]) -> None:
                 break
             except BufferError:
                 producer.poll(0.05)
-    if producer.flush(_FLUSH_S) or failures:
-        reason = failures[0].str() if failures else "the log does not answer"
+            except KafkaException as error:
+                failures.append(error.args[0])
+                break
+    topic = outputs[0].topic if outputs else ""
+    waiting = producer.finish(_FLUSH_S, topic)
+    if waiting or failures:
+        reason = waiting or not_stored_text(failures[0], topic)
         raise ReResolveFailed(f"the results were not stored: {reason}")

@@ -24,16 +24,23 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from confluent_kafka import Producer as LibrdkafkaProducer
 
 from consumers.erasure_filter import ErasureFilter
 from consumers.membership import Counters, Membership, TopicsDiffer
 from consumers.processor import StateT
 from consumers.records import OutputRecord
 from consumers.restore import Restorer
-from waylog.kafka.clients import LogUnreachable, client_config, consumer_config, producer_config
-from waylog.kafka.errors import error_text
+from waylog.kafka.clients import (
+    LogForbidden,
+    LogUnreachable,
+    check_allowed,
+    client_config,
+    consumer_config,
+    producer_config,
+)
+from waylog.kafka.errors import error_text, forbidden_kind, forbidden_text, not_stored_text
 from waylog.kafka.group_membership import leave_group
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.reach import silence_reason
 from waylog.observability.interceptors import performance_logged
 from waylog.observability.telemetry import now_ms
@@ -84,11 +91,12 @@ class Session(Generic[StateT]):
         self._contact = membership.contact
         self._watchdog = membership.watchdog
         self._topic = membership.topic
+        self._group = membership.group
         self._assignments: dict[int, _Assignment[StateT]] = {}
         self._unacknowledged: deque[_Batch[StateT]] = deque()
         self._restored: deque[_Assignment[StateT]] = deque()
         self._fatal: KafkaError | None = None
-        self._failed: KafkaError | None = None  # the error of a result that was not stored
+        self._failed: str | None = None  # why a result was not stored
         self._down_said = -1e9
         self._committing = False
         # True if the log answers at the end of the session; None until it was asked.
@@ -140,7 +148,8 @@ class Session(Generic[StateT]):
         try:
             if not self._await_topics():
                 return
-            self._erased.wait(self._watchdog)
+            if not self._erased.wait(self._watchdog, self._stopping):
+                return
             self._consumer.subscribe(
                 [self._topic],
                 on_assign=self._on_assign,
@@ -152,6 +161,9 @@ class Session(Generic[StateT]):
             if self._log_answers() and self._drain():
                 self._commit_now(list(self._assignments.values()))
         except KafkaException as error:
+            # Only the producer needs a right on the cluster, where it may write to no topic.
+            if forbidden_kind(error) == "cluster":
+                raise SessionFailed(not_stored_text(error, self._processor.state_topic)) from error
             raise SessionFailed(error_text(error)) from error
         except LogUnreachable as error:
             raise SessionFailed(str(error)) from error
@@ -333,16 +345,16 @@ class Session(Generic[StateT]):
         on_their_way = self._producer.flush(0.05)
         self._check_fatal()
         if self._failed is not None:
-            raise SessionFailed(f"a result was not stored: {self._failed.str()}")
+            raise SessionFailed(f"a result was not stored: {self._failed}")
         if on_their_way:
             return
         while self._unacknowledged:
             for assignment, end in self._unacknowledged.popleft().ends:
                 assignment.acknowledged = end
 
-    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self._failed = error
+            self._failed = not_stored_text(error, message.topic() or "")
 
     # ---- offsets ----
 
@@ -449,6 +461,8 @@ class Session(Generic[StateT]):
     def _on_message_error(self, error: KafkaError) -> None:
         if error.fatal():
             raise SessionFailed(error.str())
+        check_allowed(error, f"group {self._group}")
+        check_allowed(error, f"topic {self._topic}")
         if error.code() != KafkaError._PARTITION_EOF:
             logger.warning("consuming: %s", error.str())
 
@@ -467,20 +481,34 @@ class Session(Generic[StateT]):
 
     def _check_fatal(self) -> None:
         if self._fatal is not None:
-            raise SessionFailed(self._fatal.str())
+            raise SessionFailed(not_stored_text(self._fatal, self._processor.state_topic))
 
     def _await_topics(self) -> bool:
-        """Wait until the topics exist; return False if the worker stops before."""
-        names = (self._topic, self._processor.state_topic)
+        """Wait until the topics exist; return False if the worker stops before.
+
+        Raises LogForbidden.
+        """
+        rights = {self._topic: "READ", self._processor.state_topic: "READ and WRITE"}
+        names = tuple(rights)
         said = False
         while not self._stopping.is_set():
             self._watchdog.alive()
             try:
-                counts = [self._partition_count(name) for name in names]
+                found = [
+                    self._consumer.list_topics(name, timeout=2.0).topics[name] for name in names
+                ]
             except KafkaException:
                 self._nobody_answers()
                 self._contact.silent()
                 continue
+            forbidden = [
+                forbidden_text(f"topic {name}", rights[name])
+                for name, metadata in zip(names, found, strict=True)
+                if forbidden_kind(metadata.error) is not None
+            ]
+            if forbidden:
+                raise LogForbidden("; ".join(forbidden))
+            counts = [0 if each.error is not None else len(each.partitions) for each in found]
             if all(counts):
                 if counts[0] != counts[1]:
                     raise TopicsDiffer(
@@ -493,11 +521,6 @@ class Session(Generic[StateT]):
                 said = True
             self._stopping.wait(0.2)
         return False
-
-    def _partition_count(self, topic: str) -> int:
-        """Return the number of partitions, 0 for a missing topic; raises KafkaException."""
-        metadata = self._consumer.list_topics(topic, timeout=2.0).topics.get(topic)
-        return 0 if metadata is None or metadata.error is not None else len(metadata.partitions)
 
     def _lag(self) -> int:
         """Return the number of records left in the assigned partitions, from cached offsets."""
@@ -519,5 +542,8 @@ class Session(Generic[StateT]):
             self._restorer.close()
             self._erased.close()
         # Results that are still queued were not committed either: their records come again.
-        self._producer.purge()
-        self._producer.flush(1.0)
+        try:
+            self._producer.purge()
+            self._producer.flush(1.0)
+        except KafkaException as error:
+            logger.debug("the producer has failed: %s", error_text(error))

@@ -14,6 +14,7 @@ from typing import Generic
 from consumers.membership import Counters, Membership, WorkerSettings
 from consumers.processor import Processor, StateT
 from consumers.session import Session, SessionFailed
+from waylog.kafka.clients import LogUnreachable
 from waylog.observability.interceptors import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -59,12 +60,11 @@ class Worker(Generic[StateT]):
         settings, stopping = self._membership.settings, self._membership.stopping
         pause_s = settings.restart_pause_s
         while not stopping.is_set():
-            session = Session(self._membership)
             self.counters.sessions += 1
             started = time.monotonic()
             try:
-                session.run()
-            except SessionFailed as error:
+                Session(self._membership).run()
+            except (SessionFailed, LogUnreachable) as error:
                 if stopping.is_set():
                     logger.warning("stopped: %s", error)
                     return

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import math
 import os
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gateway.limits.addresses import TrustedProxies
 from gateway.limits.bounds import HttpLimits
+from gateway.limits.error_bytes import ERROR_BYTES_PER_MINUTE
 from gateway.mqtt.listening import options as mqtt_options
 from gateway.observability.metrics_access import AUDIENCES, MetricsAccess
 from gateway.users.admission import DEVICES_PER_USER
@@ -98,6 +99,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="different devices that a user may send for, unless `waylog user limit` says "
         "otherwise; administrators as many as they like (default: %(default)s)",
+    )
+    add(
+        "--error-bytes-per-user",
+        type=int,
+        default=ERROR_BYTES_PER_MINUTE,
+        metavar="N",
+        help="bytes a minute that a user may have kept in topic `error`, of messages that can "
+        "never be accepted, and sixteen times as many at once; of what is beyond that only the "
+        "beginning is kept (default: %(default)s)",
     )
     add(
         "--viewers-per-user",
@@ -213,7 +223,10 @@ def check(arguments: argparse.Namespace) -> None:
         raise ConfigError("--view-tail must be 0 or more")
     if not 0 < arguments.append_timeout < math.inf:
         raise ConfigError("--append-timeout must be more than 0 s")
-    for bound in ("devices_per_user", "viewers_per_user", "viewers_per_address"):
+    for bound in (
+        *("devices_per_user", "error_bytes_per_user"),
+        *("viewers_per_user", "viewers_per_address"),
+    ):
         if getattr(arguments, bound) < 1:
             raise ConfigError(f"--{bound.replace('_', '-')} must be 1 or more")
     if arguments.proxy_protocol and not arguments.trusted_proxy:
@@ -270,11 +283,33 @@ def _check_machine(arguments: argparse.Namespace, settings: GatewaySettings) -> 
         listening.check("--mqtts", settings.mqtt_options.tls, shared=settings.share_ports)
 
 
+def _say_what_is_missing(arguments: argparse.Namespace) -> None:
+    """Log what the options name and what may come later, or may be meant so."""
+    for option, url in (("--places", arguments.places), ("--history", arguments.history)):
+        if url is not None and "://" not in url and not Path(url).exists():
+            logger.warning(
+                "%s %s: there is no such folder yet; it is read when it is there", *(option, url)
+            )
+    if arguments.edge is not None and not arguments.edge.exists():
+        logger.warning(
+            "--edge %s: there is no such socket yet; waiting for the gateway whose --relay it is",
+            arguments.edge,
+        )
+    if arguments.mqtts and arguments.tls_certificate:
+        from gateway.mqtt.listening.certificates import certificate_trouble
+
+        trouble = certificate_trouble(arguments.tls_certificate, datetime.now(UTC))
+        if trouble is not None:
+            logger.warning(
+                "--tls-certificate %s: %s; clients that check it do not connect",
+                *(arguments.tls_certificate, trouble),
+            )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped. Return 0, or 1 when the log can never be appended to again."""
-    import uvloop
-
     from gateway.process.gateway_process import GatewaySettings, serve
+    from gateway.process.lifecycle import run_service
     from gateway.process.mqtt_worker_process import serve_mqtt_worker
 
     check(arguments)
@@ -290,6 +325,7 @@ def run(arguments: argparse.Namespace) -> int:
         users=arguments.users or DataDirectory(arguments.data).users,
         open_mode=arguments.open,
         devices_per_user=arguments.devices_per_user,
+        error_bytes_per_user=arguments.error_bytes_per_user,
         viewers_per_user=arguments.viewers_per_user,
         viewers_per_address=arguments.viewers_per_address,
         places=arguments.places,
@@ -307,6 +343,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     _check_machine(arguments, settings)
     configure_logging()
+    _say_what_is_missing(arguments)
     if not settings.open_mode and not settings.users.is_file():
         logger.warning(
             "there is no database of users %s; a new one is made. Nobody can sign in before "
@@ -314,10 +351,9 @@ def run(arguments: argparse.Namespace) -> int:
             *(settings.users, settings.users),
         )
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            if arguments.edge is not None:
-                return runner.run(serve_mqtt_worker(settings, arguments.edge))
-            return runner.run(serve(settings))
+        if arguments.edge is not None:
+            return run_service(serve_mqtt_worker(settings, arguments.edge))
+        return run_service(serve(settings))
     except sqlite3.Error as error:
         raise CommandError(f"{settings.users} is not a database of users: {error}") from error
     except OSError as error:

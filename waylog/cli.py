@@ -7,6 +7,9 @@ Spark.
 
 from __future__ import annotations
 
+from waylog import interrupts
+
+# isort: split
 import argparse
 import difflib
 import importlib
@@ -25,8 +28,10 @@ from waylog.private_files import create_private_files
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = interrupts.EXIT_INTERRUPTED
 #: Imported by name, as the commands are: they stand above this module.
-_CLIENTS_SECURITY = "waylog.kafka.connection.security"
+_CLIENT_PROPERTIES = "waylog.kafka.connection.properties"
+_CLIENTS_REACH = "waylog.kafka.reach"
 
 
 class Command(NamedTuple):
@@ -241,7 +246,7 @@ def check_words(words: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0 done, 1 failed, 2 wrong usage."""
+    """Run one command; return its status: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     create_private_files()
     words = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in words if not word.startswith("-")), None)
@@ -269,10 +274,14 @@ def _run(command: Command | None, words: Sequence[str]) -> int:
     if command.module.startswith("spark."):
         os.environ.setdefault(*ARROW_MEMORY_POOL)
     try:
+        if hasattr(arguments, "bootstrap_servers"):
+            importlib.import_module(_CLIENT_PROPERTIES).choose_bootstrap_servers(arguments)
         if hasattr(arguments, "bootstrap_servers") and os.environ.get("WAYLOG_KAFKA_CONFIG"):
             # Each client of the command would meet the mistake, and not each would end by it.
-            importlib.import_module(_CLIENTS_SECURITY).check_configured_security()
-        return _load(command).run(arguments)
+            importlib.import_module(_CLIENTS_REACH).check_configured_properties()
+        module = _load(command)
+        interrupts.raise_again()
+        return module.run(arguments)
     except ConfigError as error:
         print(f"waylog {command.name}: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -280,7 +289,7 @@ def _run(command: Command | None, words: Sequence[str]) -> int:
         print(f"waylog {command.name}: {error}", file=sys.stderr)
         return error.status
     except KeyboardInterrupt:
-        return EXIT_FAILED
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of the output (`| head`) closed the pipe.
         sys.stderr.close()

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 DEFAULT_HTTP = "127.0.0.1:8080"
 DEFAULT_MQTT = "127.0.0.1:1883"
 DEFAULT_DATA = "data"
@@ -18,6 +17,15 @@ DEFAULT_DATA = "data"
 #: default pool keeps the memory it has freed, 120 MiB in the places job; it is faster for many
 #: repetitions of a small query.
 ARROW_MEMORY_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+
+class _Default(str):
+    """The value of an option that was not given, even if somebody gives the same one."""
+
+    __slots__ = ()
+
+
+DEFAULT_BOOTSTRAP_SERVERS = _Default("127.0.0.1:9092")
 
 
 class ConfigError(ValueError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import socket
 import ssl
 from pathlib import Path
@@ -157,10 +156,9 @@ def check(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run until stopped; return 0, or 1 if the log can never be appended to again."""
-    import uvloop
-
     from gateway.bridge.cluster import ClusterSettings
     from gateway.bridge.process import BridgeSettings, serve
+    from gateway.process.lifecycle import run_service
 
     check(arguments)
     check_folder(arguments.data, "--data")
@@ -187,7 +185,6 @@ def run(arguments: argparse.Namespace) -> int:
             ),
         )
         configure_logging()
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(serve(settings))
+        return run_service(serve(settings))
     except OSError as error:
         raise CommandError(str(error)) from error

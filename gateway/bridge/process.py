@@ -81,9 +81,11 @@ async def _start(
     stack.push_async_callback(keeper.close)
     await keeper.start()
     logger.info("%d ids of fixes are known", len(known_fixes))
+    rights_of, admission = await _rights(settings.users, stack)
     submitter = CatchUpSubmitter(
         *(producer, telemetry, loop),
         known_fixes=known_fixes,
+        error_bytes=None if admission is None else admission.error_bytes,
         all_known=keeper.all_known,
         before_ms=now_ms(),
         # The other half of the in-flight window is left for fixes that do not wait.
@@ -98,7 +100,6 @@ async def _start(
     outbound = Outbound(publish, settings.addresses)
     erasures = await stack.enter_async_context(open_erasures(servers, client_id))
     erasures.subscribe(submitter.on_erasures)
-    rights_of, admission = await _rights(settings.users, stack)
     inbound = Inbound(submitter, loop, now_ms, outbound.seen, rights_of, admission)
     cluster = Cluster(settings.cluster, loop, inbound.take)
     inbound.cluster = cluster

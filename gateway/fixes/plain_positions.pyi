@@ -15,7 +15,7 @@ class PlainPositions:
         self,
         user: str,
         device: str | None = None,
-        admits: Callable[[str], bool] | None = None,
+        knows: Callable[[str], bool] | None = None,
     ) -> None: ...
     def records(self, body: bytes, received: int) -> PlainRecords | None: ...
 

@@ -129,18 +129,19 @@ cdef class PlainRecords:
 cdef class PlainPositions:
     """Parses the bodies of one sender: a user, and its device if that is named outside the body.
 
-    `admits(device)` is called once for each device and tells whether the user may send for it.
+    `knows(device)` tells whether the user has had a fix of a device accepted; it is called until it
+    does. Until then the complete parser reads the positions of that device.
     """
 
     cdef str _user
     cdef str _device
-    cdef object _admits
+    cdef object _knows
     cdef dict _routes
 
-    def __init__(self, str user, str device=None, admits=None):
+    def __init__(self, str user, str device=None, knows=None):
         self._user = user
         self._device = device
-        self._admits = admits
+        self._knows = knows
         self._routes = {}
 
     def records(self, bytes body, int64_t received):
@@ -211,8 +212,8 @@ cdef class PlainPositions:
         if device is not None:
             device = f"{self._user}/{device}"
         route = FixRoute(device, FORM_POSITION)
-        if route.form and self._admits is not None and not self._admits(device):
-            route = FixRoute(None, FORM_POSITION)  # the complete parser decides about it
+        if route.form and self._knows is not None and not self._knows(device):
+            return FixRoute(None, FORM_POSITION)
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
         self._routes[name] = route

@@ -17,6 +17,8 @@ from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key
 from gateway.fixes.plain_positions import PlainRecords
 from gateway.fixes.receipts import RECORD_BYTES_MAX, BatchReceipt, FixAppender, Receipt
 from gateway.fixes.traceparent import HEADER, TraceSource
+from gateway.limits.error_bytes import ErrorBytes
+from gateway.limits.token_buckets import TokenBuckets
 from gateway.observability.metrics import GatewayMetrics
 from waylog.history.erasures import Erasures
 from waylog.kafka.clients import AppendError, DeliveryCallback, RecordHeaders
@@ -51,7 +53,11 @@ class Log(Protocol):
 
 
 class Submitter(FixAppender):
-    """Appends what devices send; each fix once, however often it is repeated."""
+    """Appends what devices send; each fix once, however often it is repeated.
+
+    `error_bytes` bounds what is kept in topic `error`; without it the bounds are those of this
+    process alone.
+    """
 
     def __init__(
         self,
@@ -61,6 +67,7 @@ class Submitter(FixAppender):
         *,
         known_fixes: KnownFixes | None = None,
         metrics: GatewayMetrics | None = None,
+        error_bytes: ErrorBytes | None = None,
     ) -> None:
         super().__init__(
             log,
@@ -69,6 +76,7 @@ class Submitter(FixAppender):
         )
         self.telemetry = telemetry
         self.traces = TraceSource()
+        self._error_bytes = ErrorBytes(TokenBuckets()) if error_bytes is None else error_bytes
         self._log = log
         self._loop = loop
         self._erasures = Erasures()
@@ -148,15 +156,18 @@ class Submitter(FixAppender):
         rejected: Rejected,
         traceparent: bytes | None = None,
         *,
-        authenticated: bool = True,
+        sender: str | None = None,
+        stranger: str | None = None,
     ) -> asyncio.Future[None]:
         """Append a rejected message to topic `error`; the future fails with AppendError.
 
-        The record's key is the device or else the user, so that the record is erased with them. A
-        sender who is not `authenticated` gives the record no key.
+        The record's key is the device or else the user, so that the record is erased with them.
+        Beyond what the `sender`, by default the message's user, may have kept it is cut
+        (gateway.limits.error_bytes). `stranger` is the address of a sender who has not signed in;
+        that bounds it then, and the record has no key.
         """
         return self._future(
-            self.rejected_receipt(rejected, traceparent, authenticated=authenticated)
+            self.rejected_receipt(rejected, traceparent, sender=sender, stranger=stranger)
         )
 
     def rejected_receipt(
@@ -164,15 +175,21 @@ class Submitter(FixAppender):
         rejected: Rejected,
         traceparent: bytes | None = None,
         *,
-        authenticated: bool = True,
+        sender: str | None = None,
+        stranger: str | None = None,
     ) -> Receipt:
-        """Append a rejected message to topic `error`, and return a receipt."""
+        """Append a rejected message as `submit_rejected` does, and return a receipt."""
         source = rejected.source
         self.metrics.rejected[source] = self.metrics.rejected.get(source, 0) + 1
-        owner = (rejected.device or rejected.user) if authenticated else None
-        key = None if owner is None else owner.encode()
+        key: bytes | None = None
+        if stranger is None:
+            owner = rejected.device or rejected.user
+            key = None if owner is None else owner.encode()
+            value = self._error_bytes.of_user(sender or rejected.user or "", rejected)
+        else:
+            value = self._error_bytes.of_stranger(stranger, rejected)
         receipt = Receipt()
-        self._append(ERROR, encode(rejected), key, traceparent, receipt)
+        self._append(ERROR, value, key, traceparent, receipt)
         return receipt
 
     def submit_message(

@@ -25,7 +25,11 @@ from gateway.http.requests.authentication import (
     require_metrics_access,
     shown_credentials,
 )
-from gateway.http.requests.browsers import require_served_host, same_origin
+from gateway.http.requests.browsers import (
+    require_served_host,
+    require_sound_head,
+    same_origin,
+)
 from gateway.http.requests.responses import (
     Refused,
     json_answer,
@@ -80,6 +84,7 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
     """Count every request, and answer every failure with JSON that gives the reason."""
     answer: web.StreamResponse
     try:
+        require_sound_head(request)
         refuse_foreign_hosts(request)
         if not request.app[SERVICES].addresses.may_ask(remote_of(request)):
             raise unavailable("too many requests from your address")

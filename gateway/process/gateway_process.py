@@ -24,6 +24,7 @@ from gateway.http.requests.device_endpoints import DeviceEndpoints
 from gateway.http.requests.services import Services
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
+from gateway.limits.error_bytes import ERROR_BYTES_PER_MINUTE
 from gateway.limits.failed_logins import open_guesses
 from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.listening.options import MqttOptions, within_machine
@@ -103,6 +104,8 @@ class GatewaySettings:
     push_contact: str | None = None
     #: Different devices that a user without a limit of its own may send for.
     devices_per_user: int = DEVICES_PER_USER
+    #: Bytes that a user may have kept in topic `error` per minute.
+    error_bytes_per_user: int = ERROR_BYTES_PER_MINUTE
     viewers_per_user: int = HttpLimits.viewers_per_user_max
     viewers_per_address: int = HttpLimits.viewers_per_address_max
     mqtt_options: MqttOptions = field(default_factory=MqttOptions)
@@ -148,7 +151,9 @@ class _Gateway:
             # In open mode identities are not verified, so nothing is counted.
             Admission.in_memory()
             if settings.open_mode
-            else open_admission(settings.users, store, settings.devices_per_user)
+            else open_admission(
+                settings.users, store, settings.devices_per_user, settings.error_bytes_per_user
+            )
         )
         stack.callback(self.admission.close)
         self._limits = HttpLimits(append_timeout_s=settings.append_timeout_s)
@@ -213,7 +218,12 @@ class _Gateway:
         self.worker_hub: WorkerHub | None = None
         if settings.relay is None:
             self.submitter = Submitter(
-                self.producer, telemetry, loop, known_fixes=known_fixes, metrics=self.metrics
+                self.producer,
+                telemetry,
+                loop,
+                known_fixes=known_fixes,
+                metrics=self.metrics,
+                error_bytes=self.admission.error_bytes,
             )
         else:
             self.worker_hub = WorkerHub(loop.call_later, self._is_known, self._newest_time)
@@ -224,6 +234,7 @@ class _Gateway:
                 loop,
                 known_fixes=known_fixes,
                 metrics=self.metrics,
+                error_bytes=self.admission.error_bytes,
                 is_stored=partial(self.channel.request, "known"),
             )
         self.archive = Archive(settings.history, settings.places)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
 from waylog.process.background import end_on_failure
@@ -19,6 +21,8 @@ from waylog.sealing.sealing import LogProducer
 logger = logging.getLogger(__name__)
 
 _WATCH_S: Final = 0.5
+#: Seconds that a stop may take (docs/deploy.md); the supervisor kills the process a little later.
+STOP_MAX_S: Final = 65.0
 
 
 class Started(NamedTuple):
@@ -26,6 +30,41 @@ class Started(NamedTuple):
 
     producer: LogProducer
     where: str  # its addresses, for the log line that says it is ready
+
+
+class StopLimit:
+    """Ends the process when its stop takes too long; armed by `run_service` only.
+
+    What a stop waits for (requests, the log, threads that ask it) has limits of its own, whose sum
+    is more than a supervisor or an operator waits. A stop that is cut off loses nothing that was
+    acknowledged: it is as if the process had been killed.
+    """
+
+    armed = False
+
+    def begin(self) -> None:
+        """Count from now; in a thread, since other threads may outlast the event loop."""
+        if self.armed:
+            timer = threading.Timer(STOP_MAX_S, self._end)
+            timer.daemon = True
+            timer.start()
+
+    def _end(self) -> None:
+        logger.error("not stopped within %.0f s: the process ends without waiting", STOP_MAX_S)
+        logging.shutdown()
+        os._exit(1)
+
+
+_limit = StopLimit()
+
+
+def run_service(service: Coroutine[Any, Any, int]) -> int:
+    """Run what calls `serve_until_stopped` as this process's only work; return its status."""
+    import uvloop
+
+    _limit.armed = True
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(service)
 
 
 async def serve_until_stopped(
@@ -53,6 +92,7 @@ async def serve_until_stopped(
 
     end_on_failure(loop, end)
     # Closing may take longer than the supervisor waits for a sign of progress.
+    stopping_since = loop.time()
     async with AsyncExitStack() as last, AsyncExitStack() as stack:
         telemetry = KafkaTelemetry(bootstrap_servers, client_id)
         handler = KafkaLogHandler(telemetry)
@@ -63,6 +103,7 @@ async def serve_until_stopped(
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
+            _limit.begin()
             starting.cancel()
             await asyncio.wait((starting,))
             return 1 if unexpected else 0
@@ -82,5 +123,8 @@ async def serve_until_stopped(
             except TimeoutError:
                 continue
         logger.info("stopping")
+        stopping_since = loop.time()
+        _limit.begin()
+    logger.info("%s stopped after %.1f s", name, loop.time() - stopping_since)
     # After an unexpected failure the supervisor starts another process.
     return 1 if unexpected else 0

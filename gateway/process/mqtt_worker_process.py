@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from gateway.bodies.parsing import Parsing
 from gateway.fixes.erasure_reader import open_erasures
@@ -23,9 +21,10 @@ from gateway.mqtt.listening.options import within_machine
 from gateway.mqtt.listening.scram import mechanisms_over
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription
-from gateway.mqtt.requests import RelayUnavailable
 from gateway.mqtt.workers.membership import DeduplicatingSubmitter, join
 from gateway.mqtt.workers.relay_client import NoAddresses, RelayClient
+from gateway.mqtt.workers.retained_questions import RetainedQuestions
+from gateway.mqtt.workers.worker_peers import WorkerPeers
 from gateway.notices.push import Pusher
 from gateway.process.gateway_process import GatewaySettings
 from gateway.process.lifecycle import Started, serve_until_stopped
@@ -38,14 +37,10 @@ from waylog.kafka.batch_producer import BatchProducer
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import ClientIdentifier
 from waylog.observability.telemetry import KafkaTelemetry
-from waylog.process.background import TaskSet, spawn
+from waylog.process.background import spawn
 from waylog.process.file_limit import room_for_connections
 from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.sealing.sealing import LogProducer, sealed_if_configured
-
-logger = logging.getLogger(__name__)
-
-_QOS: Final = 1
 
 
 async def serve_mqtt_worker(settings: GatewaySettings, relay_path: Path) -> int:
@@ -72,7 +67,9 @@ async def _start(
     admission = (
         Admission.in_memory()
         if settings.open_mode
-        else open_admission(settings.users, store, settings.devices_per_user)
+        else open_admission(
+            settings.users, store, settings.devices_per_user, settings.error_bytes_per_user
+        )
     )
     stack.callback(admission.close)
     guesses = open_guesses(settings.users, store, HttpLimits())
@@ -117,6 +114,7 @@ async def _start(
         producer,
         telemetry,
         loop,
+        error_bytes=admission.error_bytes,
         is_stored=partial(relay.request, "known"),
         look_up=partial(relay.request, "look_up"),
     )
@@ -127,7 +125,10 @@ async def _start(
     parties = ClientIdentifier().open()
     stack.callback(parties.close)
 
+    neighbours: WorkerPeers
+
     async def join_others(server: MqttServer) -> None:
+        nonlocal neighbours
         server.channel.chooses_members = False
         neighbours = join(server, journal, relay, submitter)
         relay.on_frame = neighbours.on_frame
@@ -158,7 +159,14 @@ async def _start(
         before_listening=join_others,
     )
     places.on_change(server.homes_changed)
-    _ask_for_retained(server, relay)
+    questions = ask_for_retained(server, relay)
+    stack.callback(questions.close)
+
+    def reopened() -> None:
+        neighbours.opened()
+        questions.opened()
+
+    relay.on_open = reopened
     stack.push_async_callback(server.close)
     await listen_with_tls(server, options, stack, reuse_port=settings.share_ports)
     permissions.subscribe(lambda _: authenticator.recheck())
@@ -169,34 +177,23 @@ async def _start(
     return server, producer
 
 
-def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
+def ask_for_retained(server: MqttServer, relay: RelayClient) -> RetainedQuestions:
     """Get retained messages for subscriptions from the gateway that has the views."""
-    asking = TaskSet("asking for what is retained")
 
-    async def ask(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
-        for topic_filter in topic_filters:
-            try:
-                found = await relay.request("retained", topic_filter)
-            except RelayUnavailable:
-                logger.warning("a new subscriber does not get what is retained")
-                return
-            messages = [
-                Message(topic, payload, _QOS, True, latest_only=True, told=told and tuple(told))
-                for topic, payload, told in found
-            ]
-            server.router.retained_delivery.came(subscription, messages, server.time())
-            server.wake()
+    def came(
+        subscription: Subscription, topic_filter: str, messages: list[Message], with_stored: bool
+    ) -> None:
+        server.router.retained_delivery.came(
+            subscription, topic_filter, messages, server.time(), with_stored=with_stored
+        )
+        server.wake()
 
-    def ask_retained(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
-        asking.start(ask(subscription, topic_filters))
-
-    async def ask_for_resumed(subscriptions: list[Subscription]) -> None:
-        for subscription in subscriptions:
-            await ask(subscription, subscription.granted_filters)
-
+    questions = RetainedQuestions(relay, came)
     server.router.watch = relay.watch
-    server.router.retained_delivery.ask = ask_retained
-    resumed = [each for each in server.router.all_subscriptions() if each.share is None]
-    for subscription in resumed:
-        relay.watch(subscription.granted_filters, True)
-    asking.start(ask_for_resumed([each for each in resumed if each.qos]))
+    server.router.retained_delivery.questions = questions
+    for subscription in server.router.all_subscriptions():
+        if subscription.share is None:
+            relay.watch(subscription.granted_filters, True)
+            if subscription.qos:
+                questions.ask(subscription, subscription.granted_filters, with_stored=False)
+    return questions

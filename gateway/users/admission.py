@@ -1,10 +1,12 @@
 """Admission control: everything an identity sends is checked here, whatever protocol it uses.
 
 HTTP in every format, WebSocket, MQTT and the Kafka REST interface check three things before
-anything is appended: whether the user may send at all, whether the device is one that the user may
-send for, and whether the quota of fixes per minute has room. Quotas and devices are counted over
-all protocols together, and over all gateway workers of the machine. Everything that is admitted is
-stored: a quota never refuses afterwards.
+anything is appended: whether the user may send at all, whether the quota of fixes per minute has
+room, and whether the device is one that the user may send for. Everything that a message puts into
+the log counts as a fix: events, and items that can never be accepted, too, since these are kept in
+topic `error`. Quotas and devices are counted over all protocols together, and over all gateway
+workers of the machine. Everything that is admitted is stored: a quota never refuses afterwards. The
+bytes in topic `error` have bounds of their own (gateway.limits.error_bytes).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.formats import Parsed
+from gateway.limits.error_bytes import ERROR_BYTES_PER_MINUTE, ErrorBytes
 from gateway.limits.token_buckets import TokenBuckets
 from gateway.users.rights import USUAL_RIGHTS, Rights
 from gateway.users.sender_devices import SenderDevices
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
 DEVICES_PER_USER: Final = 1_000
 #: Devices of one user that may register themselves per minute.
 REGISTRATIONS_PER_MINUTE: Final = 10
-
+#: Messages per minute that are refused for good and kept, of a user without a quota.
+REFUSALS_PER_MINUTE: Final = 600
 
 _DEVICES_A_STEP: Final = 50
 _FIXES_A_STEP: Final = 200
@@ -73,7 +77,8 @@ class Admission:
     """Admission control of one process. `buckets` and `devices` are shared with other workers.
 
     `devices_per_user` limits the devices of users without a limit of their own; None is unlimited,
-    as for administrators.
+    as for administrators. `error_bytes_per_minute` bounds what is kept of one user in topic
+    `error`.
     """
 
     def __init__(
@@ -81,7 +86,10 @@ class Admission:
         buckets: TokenBuckets,
         devices: SenderDevices,
         devices_per_user: int | None = DEVICES_PER_USER,
+        error_bytes_per_minute: int = ERROR_BYTES_PER_MINUTE,
     ) -> None:
+        #: The bounds of topic `error`, for the submitter.
+        self.error_bytes = ErrorBytes(buckets, error_bytes_per_minute)
         self._buckets = buckets
         self._devices = devices
         self._devices_per_user = devices_per_user
@@ -114,13 +122,24 @@ class Admission:
         own = _rights_of(sender).devices_max
         return own if own is not None or sender.admin else self._devices_per_user
 
+    def knows_device(self, sender: Sender, device: str) -> bool:
+        """Tell whether a user has sent for a device today, or may for any; this counts nothing.
+
+        Messages for all other devices have to be read in full and pass `admit`: a device takes a
+        place with its first accepted fix.
+        """
+        return self.devices_max(sender) is None or self._devices.knows(sender.user, device)
+
     def admits_device(self, sender: Sender, device: str) -> bool:
         """Tell whether a user may send for a device, and count it as one of the user's devices."""
         devices_max = self.devices_max(sender)
         return devices_max is None or self._devices.admits(sender.user, device, devices_max)
 
     def take(self, sender: Sender, fixes: int) -> None:
-        """Count fixes. Raises SendingNotAllowed, and QuotaExceeded, which counts none."""
+        """Count fixes, or what costs as much.
+
+        Raises SendingNotAllowed, and QuotaExceeded, which counts none.
+        """
         rights = _rights_of(sender)
         if not rights.may_send:
             raise SendingNotAllowed
@@ -130,6 +149,22 @@ class Admission:
         wait_s = self._buckets.take(sender.user, per_minute, fixes)
         if wait_s:
             raise QuotaExceeded(f"{sender.user} may send {per_minute} fixes a minute", wait_s)
+
+    def take_refused(self, sender: Sender) -> None:
+        """Count a message that is refused for good and kept in topic `error`.
+
+        It costs a fix, or, of a user without a quota or without the right to send, one of
+        REFUSALS_PER_MINUTE. Raises QuotaExceeded.
+        """
+        rights = _rights_of(sender)
+        if rights.may_send and rights.fixes_per_minute is not None:
+            self.take(sender, 1)
+            return
+        # No user name begins with NUL.
+        wait_s = self._buckets.take(f"\0refused\0{sender.user}", REFUSALS_PER_MINUTE, 1)
+        if wait_s:
+            reason = f"{REFUSALS_PER_MINUTE} messages of {sender.user} a minute may be refused"
+            raise QuotaExceeded(reason, wait_s)
 
     def take_registration(self, sender: Sender) -> None:
         """Count a device that registers itself. Raises QuotaExceeded.
@@ -156,8 +191,8 @@ class Admission:
 
     def admit_in_steps(self, sender: Sender, parsed: Parsed) -> Iterator[None]:
         """Admit the content of a message that may be large, in steps none of which takes long."""
-        if not _rights_of(sender).may_send:
-            raise SendingNotAllowed
+        # Before devices are counted: what is refused now takes no place.
+        self.take(sender, parsed.count)
         beyond: set[str] = set()
         if self.devices_max(sender) is not None:
             # In order: the first of several new devices gets the last free place.
@@ -167,22 +202,23 @@ class Admission:
                     beyond.add(device)
                 if not number % _DEVICES_A_STEP:
                     yield
-        if not beyond:
-            self.take(sender, len(parsed.fixes))
-            return
-        self.take(sender, sum(fix.device not in beyond for fix in parsed.fixes))
-        reason = f"this user may have {self.devices_max(sender)} devices"
-        yield from _reject(parsed, beyond, reason)
+        if beyond:
+            reason = f"this user may have {self.devices_max(sender)} devices"
+            yield from _reject(parsed, beyond, reason)
 
 
 def open_admission(
-    users: Path, store: UserStore, devices_per_user: int | None = DEVICES_PER_USER
+    users: Path,
+    store: UserStore,
+    devices_per_user: int | None = DEVICES_PER_USER,
+    error_bytes_per_minute: int = ERROR_BYTES_PER_MINUTE,
 ) -> Admission:
     """Open the files beside the user database. Raises OSError, sqlite3.Error."""
     return Admission(
         TokenBuckets(users.with_name(f"{users.name}.quotas")),
         SenderDevices(users.with_name(f"{users.name}.devices"), store.rights.secret(_SECRET)),
         devices_per_user,
+        error_bytes_per_minute,
     )
 
 

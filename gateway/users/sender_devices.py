@@ -80,6 +80,24 @@ class SenderDevices:
             self._opened = _open(None)
         return self._opened
 
+    def knows(self, user: str, device: str) -> bool:
+        """Tell whether a device has been counted today; this counts nothing.
+
+        If the file cannot be read, every device is known.
+        """
+        today = self._today()
+        pair = self._hash(user), self._hash(device)
+        if self._remembered.get(pair) == today:
+            return True
+        try:
+            if not self._has_sent(pair, today):
+                return False
+        except sqlite3.Error as error:
+            logger.error("the devices of senders cannot be counted: %s", error)
+            return True
+        self._remember(pair, today)
+        return True
+
     def admits(self, user: str, device: str, devices_max: int) -> bool:
         """Tell whether a device is within a user's limit; if so, count it from now on.
 
@@ -95,9 +113,7 @@ class SenderDevices:
         except sqlite3.Error as error:
             logger.error("the devices of senders cannot be counted: %s", error)
             return True
-        self._remembered[pair] = today
-        if len(self._remembered) > _REMEMBERED_MAX:
-            self._remembered.popitem(last=False)
+        self._remember(pair, today)
         return True
 
     def forget(self, device: str) -> None:
@@ -112,6 +128,18 @@ class SenderDevices:
             return
         for (user,) in users:
             self._remembered.pop((user, hashed), None)
+
+    def _remember(self, pair: tuple[bytes, bytes], today: int) -> None:
+        self._remembered[pair] = today
+        if len(self._remembered) > _REMEMBERED_MAX:
+            self._remembered.popitem(last=False)
+
+    def _has_sent(self, pair: tuple[bytes, bytes], today: int) -> bool:
+        found = self._connection.execute(
+            "SELECT 1 FROM sender_devices WHERE user = ? AND device = ? AND day >= ?",
+            (*pair, today),
+        ).fetchone()
+        return found is not None
 
     def _noted(self, pair: tuple[bytes, bytes], today: int, devices_max: int) -> bool:
         execute = self._connection.execute

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka import Producer as LibrdkafkaProducer
 
 from geoservice.reverse.geocoder import Place
 from waylog.kafka.clients import LogUnreachable, consumer_config, ensure_topics, producer_config
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topic_reader import next_messages
 from waylog.kafka.topics import Topic
 from waylog.observability.telemetry import now_ms
@@ -96,7 +96,7 @@ class AnswerLog:
     def close(self) -> None:
         """Stop reading; wait up to two seconds for queued answers and for the thread."""
         self._stopping.set()
-        self._producer.flush(_CLOSE_S)
+        self._producer.finish(_CLOSE_S, GEOCODED)
         if self._thread is not None:
             self._thread.join(_CLOSE_S)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, Message
-from confluent_kafka import Producer as LibrdkafkaProducer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from spark.fixes.log_source import OffsetRange, read_range
 from spark.fixes.schema import LogRecord, Unreadable, decode_records
 from waylog.cli import CommandError
 from waylog.kafka.clients import LogUnreachable, producer_config
-from waylog.kafka.errors import error_text
+from waylog.kafka.errors import not_stored_text
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topics import ERROR
 from waylog.messages import Rejected, encode
 from waylog.sealing.sealing import ENVIRONMENT, is_sealed, shared_key_ring
@@ -24,6 +25,11 @@ logger = logging.getLogger(__name__)
 
 # Encoded in Base64, this fits into the largest record that every broker accepts.
 _RAW_BYTES_MAX: Final = 512 * 1024
+
+
+#: Seconds until records must be stored, and between two looks whether to stop.
+_STORE_S: Final = 60.0
+_STEP_S: Final = 0.5
 
 
 def next_ends(
@@ -47,16 +53,19 @@ def next_ends(
     return result
 
 
-def read_fixes(servers: str, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+def read_fixes(
+    servers: str, topic: str, wanted: OffsetRange, stopping: threading.Event | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the fixes of a range; other records go to topic `error` before the range is done.
 
-    A batch that is repeated sends its unreadable records to `error` again.
+    A batch that is repeated sends its unreadable records to `error` again. `stopping` ends a wait
+    for the log with LogUnreachable.
     """
-    for messages in read_range(servers, topic, wanted):
+    for messages in read_range(servers, topic, wanted, stopping):
         batch, unreadable = decode_records(wanted.partition, [_record(each) for each in messages])
         if unreadable:
             refuse_sealed(servers, unreadable)
-            report_unreadable(servers, topic, wanted.partition, unreadable)
+            report_unreadable(servers, topic, wanted.partition, unreadable, stopping)
         if batch.num_rows:
             yield batch
 
@@ -74,9 +83,16 @@ def _record(message: Message) -> LogRecord:
 
 
 def report_unreadable(
-    servers: str, topic: str, partition: int, unreadable: Sequence[Unreadable]
+    servers: str,
+    topic: str,
+    partition: int,
+    unreadable: Sequence[Unreadable],
+    stopping: threading.Event | None = None,
 ) -> None:
-    """Write records that are not fixes to topic `error`; raises LogUnreachable if that fails."""
+    """Write records that are not fixes to topic `error`; raises LogUnreachable if that fails.
+
+    It also fails if `stopping` is set while the log does not answer.
+    """
     logger.warning(
         "%s-%d: %d unreadable records go to topic %s, the first at offset %d: %s",
         topic,
@@ -89,14 +105,11 @@ def report_unreadable(
     )
     failures: list[str] = []
     keys = shared_key_ring(servers)
-    producer = LibrdkafkaProducer(
-        producer_config(servers, "waylog-history")
-        | {"logger": logging.getLogger("spark.fixes.log_fixes.librdkafka")}
-    )
+    producer = LibrdkafkaProducer(producer_config(servers, "waylog-history"))
 
-    def on_delivery(error: object, _: Message) -> None:
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
         if error is not None:
-            failures.append(str(error))
+            failures.append(not_stored_text(error, ERROR))
 
     for record in unreadable:
         raw = record.value or b""
@@ -123,10 +136,15 @@ def report_unreadable(
             except BufferError:
                 producer.poll(0.1)
             except KafkaException as error:
-                failures.append(error_text(error))
+                failures.append(not_stored_text(error, ERROR))
                 break
-    if producer.flush(60.0) or failures:
+    deadline = time.monotonic() + _STORE_S
+    # In steps: Python's signal handlers run between them.
+    while (waiting := producer.finish(_STEP_S, ERROR)) and time.monotonic() < deadline:
+        if failures or (stopping is not None and stopping.is_set()):
+            break
+    if waiting or failures:
         raise LogUnreachable(
             f"unreadable records could not be written to topic {ERROR}: "
-            f"{failures[0] if failures else 'no answer'}"
+            f"{failures[0] if failures else waiting}"
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from waylog.kafka.clients import LogUnreachable, consumer_config
+from waylog.kafka.clients import LogUnreachable, check_allowed, consumer_config
 from waylog.kafka.errors import error_text
 from waylog.kafka.reach import silence_reason
 from waylog.sealing.sealing import opener
@@ -45,16 +46,22 @@ class LogOffsets:
         self._bootstrap_servers = bootstrap_servers
         self._consumer = Consumer(_config(bootstrap_servers))
 
-    def watermarks(self, timeout_s: float) -> dict[int, Watermarks]:
+    def watermarks(
+        self, timeout_s: float, stopping: threading.Event | None = None
+    ) -> dict[int, Watermarks]:
         """Return the watermarks of every partition; nothing while the topic does not exist.
 
-        Raises LogUnreachable when the log does not answer within `timeout_s`.
+        Raises LogUnreachable when the log does not answer within `timeout_s` or until `stopping`
+        is set, LogForbidden at once.
         """
         deadline = time.monotonic() + timeout_s
         while True:
             try:
                 return self._ask(min(5.0, timeout_s))
             except KafkaException as error:
+                check_allowed(error, f"topic {self._topic}")
+                if stopping is not None and stopping.is_set():
+                    raise LogUnreachable("stopped while the log does not answer") from error
                 if time.monotonic() >= deadline:
                     why = silence_reason(self._bootstrap_servers) or error_text(error)
                     raise LogUnreachable(
@@ -83,12 +90,18 @@ class LogOffsets:
         self._consumer.close()
 
 
-def read_range(bootstrap_servers: str, topic: str, wanted: OffsetRange) -> Iterator[list[Message]]:
+def read_range(
+    bootstrap_servers: str,
+    topic: str,
+    wanted: OffsetRange,
+    stopping: threading.Event | None = None,
+) -> Iterator[list[Message]]:
     """Yield the records of one range in order, in lists of up to _BATCH_RECORDS.
 
     Records that retention has deleted in the meantime are skipped with a warning; records whose key
     was destroyed are skipped without one. The read survives a restart of the broker. Raises
-    LogUnreachable after SILENCE_MAX_S without progress.
+    LogUnreachable after SILENCE_MAX_S without progress, or when nothing comes and `stopping` is
+    set; LogForbidden for a missing right.
     """
     opened = opener(bootstrap_servers) or list
     consumer = Consumer(
@@ -121,7 +134,9 @@ def read_range(bootstrap_servers: str, topic: str, wanted: OffsetRange) -> Itera
                     # Compaction and transactions leave gaps, so the end of the log counts, not the
                     # last record.
                     position = max(position, message.offset() or 0)
-                else:
+                elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    # The group is never joined.
+                    check_allowed(error, f"topic {topic}")
                     logger.warning("%s-%d: %s", topic, wanted.partition, error.str())
             if records:
                 position = max(position, (records[-1].offset() or 0) + 1)
@@ -131,6 +146,8 @@ def read_range(bootstrap_servers: str, topic: str, wanted: OffsetRange) -> Itera
                 if inside:
                     yield inside
                 deadline = time.monotonic() + SILENCE_MAX_S
+            elif stopping is not None and stopping.is_set():
+                raise LogUnreachable("stopped while nothing comes from the log")
             elif time.monotonic() > deadline:
                 raise LogUnreachable(
                     f"nothing came from {topic}-{wanted.partition} at offset {position} "

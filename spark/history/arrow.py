@@ -66,9 +66,9 @@ class ArrowHistory:
             while not stopping.is_set():
                 started = time.monotonic()
                 try:
-                    watermarks = self._offsets.watermarks(_PATIENCE_S)
+                    watermarks = self._offsets.watermarks(_PATIENCE_S, stopping)
                 except LogUnreachable as error:
-                    if once:
+                    if once or stopping.is_set():
                         raise
                     logger.info("%s; the history waits", error)
                     contact.silent()
@@ -108,7 +108,8 @@ class ArrowHistory:
                 continue
             if stopping.is_set():
                 return False
-            fixes = read_fixes(self._servers, self._topic, OffsetRange(partition, start, end))
+            wanted = OffsetRange(partition, start, end)
+            fixes = read_fixes(self._servers, self._topic, wanted, stopping)
             for rows in land(fixes, self._storage, start, end):
                 landed += [StagedFile(**row) for row in rows.to_pylist()]
         committed = self._files.commit(landed)

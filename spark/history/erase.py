@@ -245,7 +245,8 @@ def _live_keys(servers: str, topic: str) -> list[bytes]:
 def _is_mqtt_state_of(key: bytes, devices: set[str], users: set[str]) -> bool:
     kind, _, name = key.decode("utf-8", "replace").partition("\0")
     if kind == "session":
-        return name.partition("\0")[0] in users
+        # The login is `user`, or `user/device`.
+        return name.partition("\0")[0].partition("/")[0] in users
     owner = owner_of_mqtt_topic(name)
     return owner in devices or owner.partition("/")[0] in users
 

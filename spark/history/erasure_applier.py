@@ -33,10 +33,19 @@ class ErasureApplier:
         self._stopping = stopping
         self._seen: dict[str, int] = {}
 
-    def begin(self) -> None:
-        """Apply all known erasures before anything is written; raises LogUnreachable."""
-        self._log.wait()
+    def begin(self) -> bool:
+        """Apply all known erasures before anything is written; return False if a stop comes first.
+
+        Raises LogForbidden, after which it may be called again, and LogUnreachable.
+        """
+        if not self._log.wait(stopping=self._stopping):
+            return False
         self._look()
+        return True
+
+    def close(self) -> None:
+        """Stop following the log of erasures, if `run` was not called."""
+        self._log.close()
 
     def run(self) -> None:
         """Apply new erasures until the job stops; runs in a thread."""

@@ -26,14 +26,16 @@ from spark.runtime.checkpoint import check_checkpoint
 from spark.runtime.session import DEFAULT_MASTER, close_session, open_session_unless
 from waylog.cli import CommandError
 from waylog.history.storage import Storage
-from waylog.kafka.clients import LogUnreachable
+from waylog.kafka.clients import LogForbidden, LogUnreachable
 from waylog.kafka.topics import LOCATION
 from waylog.private_files import tighten
+from waylog.process.notify import notify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from spark.history.erasure_applier import ErasureApplier
     from spark.runtime.tasks import Engine
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,9 @@ _ONCE_WAIT_S: Final = 2.0
 
 # Seconds that a stop waits for the end of a batch.
 _BATCH_END_S: Final = 3.0
+
+# Seconds until it is looked again whether a missing right has been given.
+_FORBIDDEN_WAIT_S: Final = 5.0
 
 _RESTART_WAIT_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -118,6 +123,8 @@ class HistoryJob:
             if self._stopping.is_set():
                 return self.total
             self._honour_erasures()
+            if self._stopping.is_set():
+                return self.total
             if self._settings.engine == "arrow":
                 self._run_arrow()
                 return self.total
@@ -144,6 +151,7 @@ class HistoryJob:
         return self.total
 
     def _honour_erasures(self) -> None:
+        """Apply the erasures of the log, now and later; return early if a stop is requested."""
         from spark.history.erasure_applier import ErasureApplier
 
         settings = self._settings
@@ -151,34 +159,59 @@ class HistoryJob:
             settings.bootstrap_servers, settings.out, settings.places, self._stopping
         )
         try:
-            upkeep.begin()
-        except LogUnreachable as error:
-            raise CommandError(str(error)) from error
+            if not self._has_begun(upkeep):
+                upkeep.close()
+                return
+        except BaseException:
+            upkeep.close()
+            raise
         thread = threading.Thread(target=upkeep.run, name="erasures")
         thread.start()
         self._ending.append(thread)
 
+    def _has_begun(self, upkeep: ErasureApplier) -> bool:
+        """Wait until the erasures were applied; return False if a stop comes first."""
+        told = None
+        while True:
+            try:
+                return upkeep.begin()
+            except LogUnreachable as error:
+                if self._settings.once or not isinstance(error, LogForbidden):
+                    raise CommandError(str(error)) from error
+                told = self._waits(str(error), told)
+            if self._stopping.wait(_FORBIDDEN_WAIT_S):
+                return False
+
+    def _waits(self, reason: str, told: str | None) -> str:
+        """Say why the job waits, unless it has said so; return the reason."""
+        if reason != told:
+            logger.warning("%s; waiting", reason)
+            notify(f"STATUS=not ready: {reason}")
+        return reason
+
     def _check_log(self) -> None:
         """Wait for the log, and check that it is the one this history was written from."""
-        offsets = LogOffsets(self._settings.bootstrap_servers, LOCATION)
+        servers = self._settings.bootstrap_servers
+        offsets = LogOffsets(servers, LOCATION)
         deadline = time.monotonic() + _ONCE_WAIT_S
-        told = False
+        told = None
         try:
             while not self._stopping.is_set():
                 try:
-                    watermarks = offsets.watermarks(2.0)
+                    watermarks = offsets.watermarks(2.0, self._stopping)
                 except LogUnreachable as error:
                     watermarks, reason = {}, str(error)
+                    if isinstance(error, LogForbidden):
+                        deadline = 0.0
                 else:
                     reason = f"there is no topic {LOCATION}"
                 if watermarks:
                     self._compare(watermarks)
                     return
                 if self._settings.once and time.monotonic() > deadline:
-                    raise CommandError(f"{self._settings.bootstrap_servers}: {reason}")
-                if not told:
-                    logger.warning("%s at %s; waiting", reason, self._settings.bootstrap_servers)
-                    told = True
+                    raise CommandError(f"{servers}: {reason}")
+                if not self._stopping.is_set():
+                    told = self._waits(f"{servers}: {reason}", told)
                 self._stopping.wait(0.5)
         finally:
             offsets.close()

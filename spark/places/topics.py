@@ -10,13 +10,15 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Producer as LibrdkafkaProducer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from spark.fixes.log_source import LogOffsets, OffsetRange, read_range
 from spark.places.edits import PlaceEdit
 from spark.places.schema import FILE
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable, ensure_topics, producer_config
+from waylog.kafka.errors import not_stored_text
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topics import PLACE, PLACE_EDIT, TOPICS
 from waylog.sealing.sealing import shared_key_ring
 
@@ -95,9 +97,9 @@ def _append(servers: str, topic: str, records: Sequence[tuple[bytes, bytes | Non
     producer = LibrdkafkaProducer(producer_config(servers, "waylog-places"))
     failures: list[str] = []
 
-    def on_delivery(error: object, _: object) -> None:
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
         if error is not None:
-            failures.append(str(error))
+            failures.append(not_stored_text(error, topic))
 
     for key, value in records:
         sealed = value
@@ -109,8 +111,10 @@ def _append(servers: str, topic: str, records: Sequence[tuple[bytes, bytes | Non
                 break
             except BufferError:
                 producer.poll(0.1)
+            except KafkaException as error:
+                failures.append(not_stored_text(error, topic))
+                break
         producer.poll(0)
-    if producer.flush(30.0) or failures:
-        raise LogUnreachable(
-            f"topic {topic} did not take everything: {failures[0] if failures else 'no answer'}"
-        )
+    waiting = producer.finish(30.0, topic)
+    if waiting or failures:
+        raise LogUnreachable(f"topic {topic} did not take everything: {waiting or failures[0]}")

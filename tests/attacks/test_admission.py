@@ -17,12 +17,15 @@ from tests.attacks.workers import Workers, workers
 from tests.consumers.running import Broker
 from tests.gateway.mqtt.in_memory import PahoClient
 from tests.gateway.running import Login, json_of
-from waylog.messages import decode_fix, decode_rejected
+from waylog.messages import Rejected, decode_fix, decode_rejected
 from waylog.observability.telemetry import now_ms
 
 QUOTA_EXCEEDED = 0x97
 #: Fixes a minute: so slow that hardly any are given back in the seconds of a test.
 QUOTA = 12
+#: Bytes a minute in topic `error`; sixteen times as many may come at once.
+ERROR_BYTES = 20_000
+JUNK = b"junk " * 10_000
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one_worker", "three_workers"])
@@ -32,9 +35,8 @@ def gateway(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Workers]:
     folder = tmp_path_factory.mktemp("admission")
-    with workers(
-        folder, gateway_broker.address, request.param, "--devices-per-user", "20"
-    ) as running:
+    options = ("--devices-per-user", "20", "--error-bytes-per-user", str(ERROR_BYTES))
+    with workers(folder, gateway_broker.address, request.param, *options) as running:
         yield running
 
 
@@ -203,6 +205,90 @@ async def test_invented_devices_are_refused_and_kept(gateway: Workers, user: Log
     kept = [decode_rejected(value) for _, value in gateway.records("error")]
     refused = {each.device for each in kept if each.user == user.name}
     assert {f"{user.name}/{name}" for name in ("w4", "w7", "x", "y", "z")} <= refused
+
+
+def kept_of(gateway: Workers, user: Login) -> list[Rejected]:
+    kept = [decode_rejected(value) for _, value in gateway.records("error")]
+    return [each for each in kept if each.user == user.name]
+
+
+async def test_junk_costs_as_much_as_fixes_on_every_way(gateway: Workers, user: Login) -> None:
+    gateway.users.rights.set_quota(user.name, QUOTA, None)
+    began, taken, refused = time.monotonic(), 0, 0
+    clients = [await mqtt(gateway, user, str(number)) for number in range(3)]
+    old = await mqtt(gateway, user, "old", version=4)
+    async with gateway.client(user) as http:
+        answer = await http.post("/owntracks?d=phone", data=b"junk")
+        taken += answer.status == 200
+        batch = [position(1), {"lat": "x", "lon": 1}]
+        answer = await http.post("/v1/positions", json=batch)
+        taken += 2 * (answer.status == 200)
+        async with http.ws_connect("/v1/ws") as socket:
+            await socket.send_json({"type": "fix", "id": "w", "lat": "x", "lon": 1})
+            taken += await _verdict(socket) == "rejected"
+        for client in clients * QUOTA:
+            for topic in (f"owntracks/{user.name}/phone", "owntracks/somebody/phone"):
+                code = await client.publish(topic, b"junk")
+                refused += code == QUOTA_EXCEEDED
+                taken += code != QUOTA_EXCEEDED
+        answer = await http.post("/owntracks?d=phone", data=b"junk")
+        while answer.status == 200:
+            taken += 1
+            answer = await http.post("/owntracks?d=phone", data=b"junk")
+        assert answer.status == 503
+        assert int(answer.headers["Retry-After"]) >= 1
+    # MQTT 3 knows no answer for it: what cannot be kept yet is not acknowledged yet.
+    old.client.publish(f"owntracks/{user.name}/phone", b"junk", 1)
+    given_back = (time.monotonic() - began) * QUOTA / 60
+    for client in (*clients, old):
+        await client.close()
+    assert taken >= QUOTA
+    assert refused > QUOTA
+    assert len(kept_of(gateway, user)) + len(fixes_of(gateway, user)) <= QUOTA + given_back + 1
+
+
+async def test_of_junk_without_end_the_beginnings_are_kept(gateway: Workers, user: Login) -> None:
+    clients = [await mqtt(gateway, user, str(number)) for number in range(3)]
+    async with gateway.client(user) as http:
+        for number in range(10):
+            for client in clients:
+                await client.publish(f"owntracks/{user.name}/d{number}", JUNK)
+            answer = await http.post("/owntracks?d=phone", data=JUNK)
+            assert answer.status == 200
+            batch = [{"lat": "x", "lon": 1, "note": "n" * 5_000}] * 10
+            assert (await http.post("/v1/positions", json=batch)).status == 200
+    for client in clients:
+        await client.close()
+    kept = [value for _, value in gateway.records("error") if user.name.encode() in value]
+    assert len(kept) == 10 * (3 + 1 + 10)
+    whole = sum(len(value) for value in kept if b'"cut"' not in value)
+    assert whole <= 17 * ERROR_BYTES
+    assert max(len(value) for value in kept if b'"cut"' in value) < 2_000
+    assert all(decode_rejected(value).reason for value in kept)
+
+
+async def test_junk_takes_no_places_of_devices(gateway: Workers, user: Login) -> None:
+    gateway.users.rights.set_quota(user.name, None, 2)
+    client = await mqtt(gateway, user, "junk")
+    async with gateway.client(user) as http:
+        for number in range(6):
+            for topic in (
+                f"owntracks/{user.name}/o{number}",
+                f"devices/{user.name}/p{number}/position",
+            ):
+                assert await client.publish(topic, b"junk") in (0, 16)
+            body = b'[{"lat":1,"lon":2,"device":"h%d"},junk' % number
+            assert (await http.post("/v1/positions", data=body)).status == 400
+            item = {"lat": 91, "lon": 2, "device": f"i{number}"}
+            await json_of(await http.post("/v1/positions", json=item))
+        for name in ("first", "second", "third"):
+            answer = await http.post("/v1/positions", json=position(1, name))
+            assert (await json_of(answer))["accepted"] == (name != "third")
+        topic = f"devices/{user.name}/first/position"
+        for number in range(2, 5):
+            assert await client.publish(topic, json.dumps(position(number))) == 0
+    await client.close()
+    assert len(set(fixes_of(gateway, user))) == 2
 
 
 async def test_an_administrator_may_have_any_number_of_devices(gateway: Workers) -> None:

@@ -124,3 +124,31 @@ async def test_a_device_named_in_latin_1_is_that_device(gateway: Gateway, ada: L
     async with asyncio.timeout(30):
         while (await ask(gateway.address, "GET", path, (basic(ada),))).status != 200:
             await asyncio.sleep(0.05)
+
+
+async def test_a_host_with_a_user_before_it_is_malformed(gateway: Gateway, ada: Login) -> None:
+    port = gateway.address[1]
+    for host in (f"127.0.0.1:{port}@evil.example", "evil.example@127.0.0.1", "127.0.0.1:x"):
+        named = ("Host", host)
+        for path in ("/", "/healthz", "/static/js/app.js", "/v1/session"):
+            assert (await ask(gateway.address, "GET", path, (named,))).status == 400, (host, path)
+        answer = await ask(gateway.address, "GET", "/v1/devices", (named, basic(ada)))
+        assert answer.status == 400
+        for path in ("/v1/positions", "/owntracks"):
+            answer = await ask(gateway.address, "POST", path, (named, basic(ada)), FIX)
+            assert answer.status == 400, (host, path)
+    two = (("Host", "127.0.0.1"), ("Host", "evil.example"))
+    assert (await ask(gateway.address, "GET", "/", two)).status == 400
+
+
+@pytest.mark.parametrize("version", [b"", b" HTTP/0.9", b" HTTP/2.0"])
+async def test_other_versions_of_http_are_not_served(gateway: Gateway, version: bytes) -> None:
+    reader, writer = await asyncio.open_connection(*gateway.address)
+    try:
+        writer.write(b"GET /" + version + b"\r\n\r\n")
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+    finally:
+        writer.transport.abort()
+    assert answer.split()[1] in (b"400", b"505")
+    assert b"<html" not in answer

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from waylog.cli import COMMANDS
+from waylog.cli import COMMANDS, EXIT_INTERRUPTED
 
 
 def waylog(*words: str) -> subprocess.CompletedProcess[str]:
@@ -46,3 +47,36 @@ def test_a_wrong_address_is_a_usage_error(tmp_path: object) -> None:
     done = waylog("up", "--data", str(tmp_path), "--http", "nowhere")
     assert done.returncode == 2
     assert "HOST:PORT" in done.stderr
+
+
+#: Says so once the command's modules begin to be loaded, and is slow then.
+SLOW_IMPORT = """
+import builtins, os, sys, time
+ordinary = builtins.__import__
+def slow(name, *words):
+    if name == "confluent_kafka":
+        print("loading", flush=True)
+        time.sleep(60)
+    return ordinary(name, *words)
+builtins.__import__ = slow
+sys.argv[0] = "waylog"
+from waylog.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [("gateway",), ("resolver",), ("history", "run"), ("topics", "list"), ("produce", "t")]
+)
+def test_an_interrupt_while_a_command_loads_ends_it_quietly(words: tuple[str, ...]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_IMPORT, *words, "--bootstrap-servers", "127.0.0.1:1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "loading\n"
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (EXIT_INTERRUPTED, "")

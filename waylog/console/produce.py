@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any, Final, NamedTuple
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
-from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
+from waylog.cli import EXIT_DONE, CommandError
 from waylog.console.common import add_bootstrap, connect, pairs, parse_time, partitions_of, security
 from waylog.console.formats import add_formats, encoder
 from waylog.kafka.clients import producer_config
-from waylog.kafka.errors import error_text
+from waylog.kafka.errors import not_stored_text
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 
 _EXAMPLES: Final = """examples:
   echo hello | waylog produce trips
@@ -92,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     def on_delivery(error: KafkaError | None, _message: Message) -> None:
         if error is not None:
-            failures.append(error.str())
+            failures.append(not_stored_text(error, arguments.topic))
 
     options = producer_config(
         arguments.bootstrap_servers,
@@ -101,25 +102,29 @@ def run(arguments: argparse.Namespace) -> int:
         acks=arguments.acks,
         enable_idempotence=arguments.acks == "all",
     )
-    producer = Producer(options | security(arguments))
+    producer = LibrdkafkaProducer(options | security(arguments))
     try:
         for record in records:
-            _produce(producer, arguments.topic, record, on_delivery)
+            if not _produce(producer, arguments.topic, record, on_delivery):
+                break
             count += 1
     finally:
-        producer.flush()
-        print(f"{count - len(failures)} of {count} records acknowledged", file=sys.stderr)
-    if failures:
-        print(f"waylog produce: {failures[0]}", file=sys.stderr)
-    return EXIT_FAILED if failures else EXIT_DONE
+        failed = producer.finish(-1, arguments.topic)
+        # After a fatal error the reports of some records may be missing.
+        acknowledged = 0 if failed else count - len(failures)
+        print(f"{acknowledged} of {count} records acknowledged", file=sys.stderr)
+    if failed or failures:
+        raise CommandError(failed or failures[0])
+    return EXIT_DONE
 
 
 def _produce(
-    producer: Producer,
+    producer: LibrdkafkaProducer,
     topic: str,
     record: _Record,
     on_delivery: Callable[[KafkaError | None, Message], None],
-) -> None:
+) -> bool:
+    """Queue a record; return False if the producer takes none any more. Raises CommandError."""
     while True:
         try:
             producer.produce(
@@ -131,12 +136,14 @@ def _produce(
                 timestamp=record.timestamp,
                 on_delivery=on_delivery,
             )
-            break
+            producer.poll(0)
+            return True
         except BufferError:
             producer.poll(0.1)
         except KafkaException as error:
-            raise CommandError(error_text(error)) from None
-    producer.poll(0)
+            if error.args[0].code() == KafkaError._FATAL:
+                return False  # an earlier error, which `finish` or a report tells
+            raise CommandError(not_stored_text(error, topic)) from None
 
 
 def _records(arguments: argparse.Namespace, lines: IO[bytes]) -> Iterator[_Record]:

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Producer as LibrdkafkaProducer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from waylog.kafka.clients import LogUnreachable, consumer_config, ensure_topics, producer_config
+from waylog.kafka.clients import (
+    LogForbidden,
+    LogUnreachable,
+    check_allowed,
+    consumer_config,
+    ensure_topics,
+    producer_config,
+)
+from waylog.kafka.errors import not_stored_text
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import ERASURE, TOPICS
 
@@ -26,6 +35,8 @@ logger = logging.getLogger(__name__)
 _SILENCE_MAX_S: Final = 60.0
 _POLL_S: Final = 0.5
 _RETRY_S: Final = 1.0
+#: A wait looks this often whether it is to end.
+_STEP_S: Final = 0.1
 
 
 class Erasure(msgspec.Struct, frozen=True):
@@ -90,6 +101,8 @@ class ErasureLog:
         self._untold: deque[Erasure] = deque()
         self._stopping = threading.Event()
         self._loaded = threading.Event()
+        #: The right that is missing, until the topic can be read.
+        self._forbidden: LogForbidden | None = None
         self._consumer = Consumer(
             consumer_config(
                 bootstrap_servers,
@@ -107,15 +120,25 @@ class ErasureLog:
     def wait(
         self,
         timeout_s: float = _SILENCE_MAX_S,
-        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
-    ) -> Erasures:
-        """Wait until the topic was read once; return its erasures. Raises LogUnreachable.
+        *,
+        stopping: threading.Event | None = None,
+        alive: Callable[[], object] = lambda: None,
+    ) -> bool:
+        """Wait until the topic was read once; return False if `stopping` or `close` comes first.
 
-        `wait` waits for an event up to a number of seconds.
+        Calls `alive` from time to time. Raises LogForbidden as soon as a right turns out to be
+        missing, LogUnreachable after `timeout_s`.
         """
-        if not wait(self._loaded, timeout_s):
-            raise LogUnreachable(f"topic {ERASURE} did not answer for {timeout_s:.0f} s")
-        return self.erasures
+        deadline = time.monotonic() + timeout_s
+        while not self._loaded.wait(_STEP_S):
+            if self._stopping.is_set() or (stopping is not None and stopping.is_set()):
+                return False
+            alive()
+            if self._forbidden is not None:
+                raise self._forbidden
+            if time.monotonic() > deadline:
+                raise LogUnreachable(f"topic {ERASURE} did not answer for {timeout_s:.0f} s")
+        return True
 
     def close(self) -> None:
         """Stop following the topic."""
@@ -129,6 +152,9 @@ class ErasureLog:
                 try:
                     if looked or (looked := self._look_for_topic()):
                         self._take_next()
+                except LogForbidden as error:
+                    self._forbidden = error
+                    self._stopping.wait(_RETRY_S)
                 except Exception:
                     # Callers must not go on with old erasures, so this is tried for ever.
                     logger.exception("topic %s could not be read; trying again", ERASURE)
@@ -150,6 +176,9 @@ class ErasureLog:
                 self._untold.append(erasure)
         elif error.code() == KafkaError._PARTITION_EOF:
             self._loaded.set()
+            self._forbidden = None
+        else:
+            check_allowed(error, f"topic {ERASURE}")
 
     def _look_for_topic(self) -> bool:
         """Return True once the log has told whether the topic exists.
@@ -161,6 +190,7 @@ class ErasureLog:
             error = self._consumer.list_topics(ERASURE, timeout=2.0).topics[ERASURE].error
         except KafkaException as unreachable:
             error = unreachable.args[0]
+        check_allowed(error, f"topic {ERASURE}")
         if error is None:
             return True
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -188,9 +218,9 @@ def append_records(
     producer = LibrdkafkaProducer(producer_config(bootstrap_servers, "waylog-erase"))
     failures: list[str] = []
 
-    def on_delivery(error: object, _: object) -> None:
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            failures.append(str(error))
+            failures.append(not_stored_text(error, message.topic() or ""))
 
     for topic, key, value in records:
         while True:
@@ -199,8 +229,12 @@ def append_records(
                 break
             except BufferError:
                 producer.poll(0.1)
-    if producer.flush(30.0) or failures:
-        raise LogUnreachable(f"an erasure: {failures[0] if failures else 'no answer'}")
+            except KafkaException as error:
+                failures.append(not_stored_text(error, topic))
+                break
+    waiting = producer.finish(30.0, ERASURE)
+    if waiting or failures:
+        raise LogUnreachable(f"an erasure: {waiting or failures[0]}")
 
 
 def read_erasures(bootstrap_servers: str) -> Erasures:

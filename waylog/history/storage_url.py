@@ -18,6 +18,9 @@ def check_storage_url(option: str, url: str, *, written: bool = False) -> None:
     With `written` a local folder is created if needed, and must be one that can be written to.
     """
     if "://" not in url:
+        scheme = url.partition(":/")[0]
+        if ":/" in url and scheme in {*_SCHEMES, "hdfs"}:
+            raise ConfigError(f"{option} {url}: a URL begins with {scheme}://")
         if written:
             check_folder(Path(url), option)
         return

@@ -16,6 +16,7 @@ from waylog.kafka.clients import FETCH_MIN_BYTES, FETCH_WAIT_MS, LogUnreachable
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
 from waylog.kafka.connection.reach_trouble import ReachTrouble
 from waylog.kafka.connection.security import ConnectionSecurity, configured_security
+from waylog.kafka.errors import forbidden_text
 from waylog.kafka.fetched_records import AbortedTransactions, FetchedRecord, read_batches
 from waylog.kafka.protocol import requests
 from waylog.kafka.protocol.error_codes import ErrorCode, reason_of
@@ -89,6 +90,8 @@ class BatchReader:
             else ThreadPoolExecutor(1, thread_name_prefix=f"{client_id}-open")
         )
         self._outside = ReachTrouble(bootstrap_servers, self._security, quiet=True)
+        # Why partitions cannot be read although some broker answers.
+        self._leaderless: str | None = None
         self._bootstrap = addresses(bootstrap_servers)
         self._client_id = client_id
         self._topic = topic
@@ -113,8 +116,8 @@ class BatchReader:
 
     @property
     def trouble(self) -> str | None:
-        """The reason why no broker can be asked, if one is known; else None."""
-        return self._outside.reason
+        """The reason why the topic cannot be read, if one is known; else None."""
+        return self._outside.kept_out or self._leaderless or self._outside.reason
 
     def start(self) -> None:
         """Start reading."""
@@ -167,6 +170,7 @@ class BatchReader:
             except (OSError, UnicodeError) as error:
                 logger.debug("%s:%d cannot be asked: %s", *broker, error)
                 failures[broker] = error
+        self._leaderless = None
         await self._outside.failed(failures)
         raise _Elsewhere("no broker can be reached")
 
@@ -180,14 +184,38 @@ class BatchReader:
         for topic in metadata.topics:
             for partition, leader in topic.partitions:
                 by_leader.setdefault(leader, []).append(partition)
-        if not by_leader or not by_leader.keys() <= self._brokers.keys():
-            raise _Elsewhere("not all partitions have a leader")
+            if topic.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                self._leaderless = forbidden_text(f"topic {topic.name}", "READ")
+                raise _Elsewhere(self._leaderless)
+        unknown = sorted(
+            partition
+            for leader, partitions in by_leader.items()
+            if leader not in self._brokers
+            for partition in partitions
+        )
+        if unknown or not by_leader:
+            names = self._named(unknown) if unknown else f"topic {self._topic}"
+            self._leaderless = f"{names} has no leader"
+            raise _Elsewhere(self._leaderless)
         return by_leader
 
-    async def _connect_to_leader(self, broker: Broker) -> BrokerConnection:
+    def _named(self, partitions: list[int]) -> str:
+        more = f" (and {len(partitions) - 1} more partitions)" if len(partitions) > 1 else ""
+        return f"{self._topic}-{partitions[0]}{more}"
+
+    async def _connect_to_leader(self, node: int, partitions: list[int]) -> BrokerConnection:
+        broker = self._brokers[node]
         try:
             return await self._connect(broker)
         except OSError as error:
+            # Another broker has answered, so it is not that none can be reached.
+            reason = (
+                "connection refused" if isinstance(error, ConnectionRefusedError) else str(error)
+            )
+            self._leaderless = (
+                f"{self._named(partitions)} has no leader that answers: broker {node} at "
+                f"{broker.host}:{broker.port}: {reason.lower() or 'no answer in time'}"
+            )
             await self._outside.failed({broker: error})
             raise
 
@@ -201,8 +229,8 @@ class BatchReader:
         connections: dict[int, BrokerConnection] = {}
         tasks: list[asyncio.Task[None]] = []
         try:
-            for node in leaders:
-                connections[node] = await self._connect_to_leader(self._brokers[node])
+            for node, partitions in leaders.items():
+                connections[node] = await self._connect_to_leader(node, partitions)
             await self._begin(leaders, connections)
             tasks = [
                 self._loop.create_task(self._fetch(connections[node], partitions))
@@ -297,6 +325,7 @@ class BatchReader:
             )
             self.heard_at = time.monotonic()
             self._outside.succeeded()
+            self._leaderless = None
             order.append(order.pop(0))
             taken = 0
             for _, partition, error, aborted, batches in requests.read_fetch(body):

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from waylog.kafka.connection.properties import configured_properties
+from waylog.kafka.errors import forbidden_kind, forbidden_text
 from waylog.kafka.protocol.error_codes import reason_of
 from waylog.kafka.topic_settings import update_topic_settings
 from waylog.kafka.topics import TOPICS, Topic
@@ -67,6 +68,21 @@ class LogUnreachable(Exception):
     """No broker answered in the given time."""
 
 
+class LogForbidden(LogUnreachable):
+    """The log answers, and forbids something to this client's user; names it and the right.
+
+    Waiting may help: somebody may give the right.
+    """
+
+
+def check_allowed(
+    error: KafkaError | KafkaException | None, resource: str, right: str = "READ"
+) -> None:
+    """Raise LogForbidden if an error is about a missing right on, for example, `topic location`."""
+    if forbidden_kind(error) == resource.partition(" ")[0]:
+        raise LogForbidden(forbidden_text(resource, right))
+
+
 def client_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[str, Any]:
     """Return the properties that all clients have; names of `more` have `_` for Kafka's dots.
 
@@ -92,7 +108,10 @@ def client_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[s
 
 
 def producer_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[str, Any]:
-    """Return properties of an idempotent producer that waits for all in-sync replicas."""
+    """Return properties of an idempotent producer that waits for all in-sync replicas.
+
+    They are for waylog.kafka.librdkafka_producer, since such a producer can have fatal errors.
+    """
     return client_config(
         bootstrap_servers,
         client_id,
@@ -153,9 +172,9 @@ def ensure_topics(
 
     Existing topics get the settings that an earlier version did not give them.
 
-    Waits until the log can be reached. Raises LogUnreachable after `timeout_s`, KafkaException
-    if the log refuses. `replication_factor` -1 is the broker's default; `security` has the
-    properties with which a client logs in.
+    Waits until the log can be reached. Raises LogUnreachable after `timeout_s`, LogForbidden for
+    a missing right, KafkaException if the log refuses otherwise. `replication_factor` -1 is the
+    broker's default; `security` has the properties with which a client logs in.
     """
     admin = AdminClient(client_config(bootstrap_servers, "waylog-topics") | dict(security or {}))
     deadline = time.monotonic() + timeout_s
@@ -191,6 +210,11 @@ def ensure_topics(
             future.result()
             created.append(name)
         except KafkaException as error:
+            # What a client may not see is missing for it, too.
+            if forbidden_kind(error) is not None:
+                raise LogForbidden(
+                    forbidden_text(f"topic {name}", "DESCRIBE (CREATE if it does not exist yet)")
+                ) from error
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
     return created

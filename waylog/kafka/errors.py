@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from confluent_kafka import KafkaError, KafkaException
+
+#: What errors of missing rights are about.
+_FORBIDDEN: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional id",
+}
 
 
 def error_text(error: BaseException) -> str:
@@ -15,3 +25,27 @@ def error_text(error: BaseException) -> str:
     if isinstance(cause, KafkaError):
         return (cause.str() or cause.name()).removeprefix("Broker: ").removeprefix("Local: ")
     return str(cause)
+
+
+def forbidden_kind(error: BaseException | KafkaError | None) -> str | None:
+    """Return on what the client's user lacks a right: `topic`, `group`, ...; None if not so."""
+    cause = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    return _FORBIDDEN.get(cause.code()) if isinstance(cause, KafkaError) else None
+
+
+def forbidden_text(resource: str, right: str) -> str:
+    """Return a sentence about a missing right, for example READ on `topic location`."""
+    return (
+        f"{resource} is forbidden: the user as whom this client logs in needs the right {right} "
+        "on it"
+    )
+
+
+def not_stored_text(error: KafkaError | KafkaException, topic: str) -> str:
+    """Return why a producer did not store a record.
+
+    For a missing right a producer with idempotence blames the cluster, and never names the topic.
+    """
+    if forbidden_kind(error) is None:
+        return error_text(KafkaException(error) if isinstance(error, KafkaError) else error)
+    return forbidden_text(f"topic {topic}", "WRITE")

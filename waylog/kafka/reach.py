@@ -8,6 +8,7 @@ a password is wrong, so a connection of our own goes first.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -19,8 +20,16 @@ from waylog.config import ConfigError, check_bootstrap_servers
 from waylog.kafka.clients import LogUnreachable, client_config
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
 from waylog.kafka.connection.mismatch import explain_all
-from waylog.kafka.connection.properties import UnsupportedProperty, configured_properties
-from waylog.kafka.connection.security import ConnectionSecurity, connection_security
+from waylog.kafka.connection.properties import (
+    ENVIRONMENT,
+    UnsupportedProperty,
+    configured_properties,
+)
+from waylog.kafka.connection.security import (
+    ConnectionSecurity,
+    check_configured_security,
+    connection_security,
+)
 from waylog.kafka.errors import error_text
 from waylog.kafka.protocol import requests
 from waylog.kafka.protocol.requests import Broker, MalformedAnswer
@@ -66,6 +75,20 @@ def connect_admin(
             f"no Kafka broker answers at {bootstrap_servers}: {error_text(error)}"
         ) from None
     return admin
+
+
+def check_configured_properties() -> None:
+    """Raise ConfigError if librdkafka refuses a property of the environment's file."""
+    properties = configured_properties()
+    if not properties:
+        return
+    # Ours name what is expected; librdkafka may support what our own connections do not.
+    check_configured_security()
+    try:
+        # It would warn that it has no brokers.
+        AdminClient({"bootstrap.servers": "", "log_level": 2, **properties})
+    except KafkaException as error:
+        raise ConfigError(f"{os.environ.get(ENVIRONMENT)}: {error_text(error)}") from None
 
 
 def why_unreachable(

@@ -8,10 +8,20 @@ An address in Host is no danger, because addresses are not resolved.
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable
 
 _WILDCARDS = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 compared with, not listened on
+
+# RFC 9110, section 7.2: a host and perhaps a port. Names in other letters than ASCII are tolerated.
+_FORBIDDEN = r"\s/?#@\\\[\]\x00-\x1f\x7f"
+_AUTHORITY = re.compile(rf"(?:\[[^{_FORBIDDEN}]+\]|[^{_FORBIDDEN}:]*)(?::[0-9]*)?")
+
+
+def is_authority(text: str) -> bool:
+    """Tell whether a text is `HOST`, `HOST:PORT` or `[IPV6]:PORT`, without a user before it."""
+    return _AUTHORITY.fullmatch(text) is not None
 
 
 def host_of(authority: str) -> str:
@@ -46,6 +56,8 @@ class ServedHosts:
         """Return whether a request with this Host is accepted; browsers never omit Host."""
         if authority is None:
             return True
+        if not is_authority(authority):
+            return False
         host = host_of(authority)
         if host in self._names:
             return True

@@ -61,7 +61,8 @@ def owner_of_record(topic: str, key: bytes | None, headers: RecordHeaders | None
     if topic == MQTT_STATE:
         kind, _, name = text.partition("\0")
         if kind == "session":
-            return _SESSIONS + name.partition("\0")[0]
+            # The login is `user`, or `user/device`.
+            return _SESSIONS + name.partition("\0")[0].partition("/")[0]
         return owner_of_mqtt_topic(name)
     owner = text.partition("\n")[0]
     if isinstance(headers, list):

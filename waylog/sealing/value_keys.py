@@ -15,10 +15,11 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka import Producer as LibrdkafkaProducer
 
 from waylog.config import ConfigError
 from waylog.kafka.clients import LogUnreachable, consumer_config, ensure_topics, producer_config
+from waylog.kafka.errors import not_stored_text
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import VALUE_KEY, VALUE_KEY_TOPIC
 from waylog.sealing.sealing import is_device, is_sealed, is_sealed_topic, owner_of_record
@@ -323,14 +324,18 @@ def destroy_keys(
 def _produce(producer: LibrdkafkaProducer, records: Sequence[tuple[bytes, bytes | None]]) -> None:
     failures: list[str] = []
 
-    def on_delivery(error: object, _: object) -> None:
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
         if error is not None:
-            failures.append(str(error))
+            failures.append(not_stored_text(error, VALUE_KEY))
 
     for key, value in records:
-        producer.produce(VALUE_KEY, value, key, on_delivery=on_delivery)
-    if producer.flush(30.0) or failures:
-        raise LogUnreachable(f"keys: {failures[0] if failures else 'no answer'}")
+        try:
+            producer.produce(VALUE_KEY, value, key, on_delivery=on_delivery)
+        except KafkaException as error:
+            raise LogUnreachable(f"keys: {not_stored_text(error, VALUE_KEY)}") from error
+    waiting = producer.finish(30.0, VALUE_KEY)
+    if waiting or failures:
+        raise LogUnreachable(f"keys: {waiting or failures[0]}")
 
 
 def _read(bootstrap_servers: str) -> Iterator[tuple[bytes, bytes | None]]:

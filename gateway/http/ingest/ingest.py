@@ -284,7 +284,7 @@ class Ingest:
         raw = body or in_url.encode()
         rejected = build_rejected(context, source, f"401: {reason}", raw)
         # Nothing waits for this append: an unavailable log must not delay the refusal.
-        self._services.submitter.submit_rejected(rejected, authenticated=False)
+        self._services.submitter.submit_rejected(rejected, stranger=remote_of(request))
 
 
 async def _collected(request: web.Request, bytes_max: int) -> Body:

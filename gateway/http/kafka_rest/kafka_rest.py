@@ -18,7 +18,6 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
-    Producer,
     TopicPartition,
 )
 
@@ -47,6 +46,8 @@ from gateway.http.requests.services import Services
 from gateway.users.admission import QuotaExceeded, SendingNotAllowed
 from gateway.users.auth import Identity
 from waylog.kafka.clients import consumer_config, producer_config
+from waylog.kafka.errors import not_stored_text
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topics import LOCATION
 
 _TIMEOUT_S: Final = 10.0
@@ -103,7 +104,7 @@ class KafkaRest:
         self._ingest = ingest
         self._client_id = client_id
         self._consumers = RestConsumers(services.bootstrap_servers, client_id)
-        self._producer: Producer | None = None
+        self._producer: LibrdkafkaProducer | None = None
         self._asking: Consumer | None = None
 
     def routes(self) -> list[web.RouteDef]:
@@ -257,8 +258,9 @@ class KafkaRest:
 
     def _append(self, topic: str, records: list[Produced], in_path: int | None) -> bytes:
         """Append records and return the encoded response. Blocks, so it runs in a thread."""
-        if self._producer is None:
-            self._producer = Producer(
+        producer = self._producer
+        if producer is None:
+            producer = self._producer = LibrdkafkaProducer(
                 producer_config(
                     self._services.bootstrap_servers, f"{self._client_id}-rest", linger_ms=5
                 )
@@ -278,14 +280,22 @@ class KafkaRest:
 
         for index, (key, value, in_record) in enumerate(records):
             partition = in_record if in_path is None else in_path
-            self._producer.produce(
-                topic,
-                value,
-                key,
-                -1 if partition is None else partition,
-                on_delivery=partial(delivered, index),
-            )
-        self._producer.flush(_TIMEOUT_S)
+            try:
+                producer.produce(
+                    topic,
+                    value,
+                    key,
+                    -1 if partition is None else partition,
+                    on_delivery=partial(delivered, index),
+                )
+            except KafkaException as error:
+                self._producer = None  # it takes no more records
+                raise unavailable(not_stored_text(error, topic)) from error
+        try:
+            producer.flush(_TIMEOUT_S)
+        except KafkaException as error:
+            self._producer = None
+            raise unavailable(not_stored_text(error, topic)) from error
         return msgspec.json.encode(
             {"key_schema_id": None, "value_schema_id": None, "offsets": results}
         )

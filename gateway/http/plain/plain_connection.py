@@ -510,8 +510,8 @@ class PlainConnection(asyncio.Protocol):
         mixed = positions.COORDINATES & query.keys()  # which the complete parser refuses
         ours = head.format.name == positions.SOURCE and not mixed
         if ours and not admission.is_metered(identity):
-            admits = partial(admission.admits_device, identity)
-            self._plain = PlainPositions(context.user, context.device, admits)
+            knows = partial(admission.knows_device, identity)
+            self._plain = PlainPositions(context.user, context.device, knows)
         return context
 
     # --- answers --------------------------------------------------------------------------------

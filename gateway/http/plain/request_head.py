@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from gateway.http.ingest.paths import AT_ROOT, PATHS, Format
+from waylog.network.served_hosts import is_authority
 
 HEAD_BYTES_MAX: Final = 8_000
 _HEADERS_MAX: Final = 60
@@ -158,7 +159,7 @@ def _headers(lines: list[bytes]) -> dict[str, str] | None:
                 return None
         elif name in _UNUSUAL:
             return None
-    return headers if "Host" in headers else None
+    return headers if is_authority(headers.get("Host", "@")) else None
 
 
 def _route(path: str, with_query: bool) -> tuple[Format, str, str | None, str | None] | None:

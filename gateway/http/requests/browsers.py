@@ -9,15 +9,31 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 
 from gateway.http.requests.responses import Refused
 from gateway.http.requests.services import SERVICES
 from gateway.users.auth import AuthenticationUnavailable, Identity
+from waylog.network.served_hosts import is_authority
 
 #: Values of Sec-Fetch-Site in requests that no foreign page has made (W3C Fetch Metadata).
 _OWN_SITES: Final = frozenset(("same-origin", "none"))
 _SAFE_METHODS: Final = frozenset(("GET", "HEAD"))
+_VERSIONS: Final = frozenset((HttpVersion10, HttpVersion11))
+
+
+def require_sound_head(request: web.Request) -> None:
+    """Raise Refused for a request that no HTTP/1 client sends, whatever its credentials.
+
+    505 for another version of HTTP: an HTTP/0.9 request has no headers to judge it by. 400 for a
+    Host that is no host, or several of them (RFC 9112, section 3.2): a proxy or a browser may take
+    another part of it for the name than we do.
+    """
+    if request.version not in _VERSIONS:
+        raise Refused(505, "only HTTP/1.1 and HTTP/1.0 are served", {"Connection": "close"})
+    hosts = request.headers.getall("Host", ())
+    if len(hosts) > 1 or not all(map(is_authority, hosts)):
+        raise Refused(400, "Host is not the name of one host", {"Connection": "close"})
 
 
 def require_served_host(request: web.Request) -> None:

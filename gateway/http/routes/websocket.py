@@ -315,8 +315,8 @@ class _Connection:
             self._plain_of, self._plain = identity, None
             admission = self._services.admission
             if not admission.is_metered(identity) and not identity.admin:
-                admits = partial(admission.admits_device, identity)
-                self._plain = PlainPositions(identity.user, identity.device, admits)
+                knows = partial(admission.knows_device, identity)
+                self._plain = PlainPositions(identity.user, identity.device, knows)
         return self._plain
 
     def _admit(self, count: int, size: int) -> bool:

@@ -1,10 +1,10 @@
 """The journal: keeps sessions and retained messages in a compacted topic, across restarts.
 
 The log is the only store. Each process reads the whole topic when it starts and keeps reading it:
-a session that another worker has announced is given up here. A key consists of `session`, user and
-client identifier, or of `retained` and a topic, separated by U+0000. A record without a value ends
-the session or message of its key; with several workers it follows a record that names the worker
-which ended it.
+a session that another worker has announced is given up here. A key consists of `session`, the login
+(`user`, or `user/device` for a token of one device) and the client identifier, or of `retained` and
+a topic, separated by U+0000. A record without a value ends the session or message of its key; with
+several workers it follows a record that names the worker which ended it.
 
 An orderly stop writes all messages that wait for clients. Those that do not fit into the record of
 their session precede it in records of their own, whose keys end with a number. After a crash a
@@ -37,11 +37,14 @@ from gateway.mqtt.journal.stored import (
     is_alive,
     is_sendable,
     parts_of,
+    session_key,
     size_of,
+    user_of,
 )
 from gateway.mqtt.journal.waiting import StoredWaiting, Waiting
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packet_fields import string_is_valid
+from gateway.mqtt.publishing.position_times import is_position, is_position_topic
 from gateway.mqtt.rights.delivery_rights import Untold
 from waylog.history.erasures import Erasures
 from waylog.sealing.sealing import owner_of_mqtt_topic
@@ -256,16 +259,42 @@ class Journal:
             self._purged += 1
             self.ended(key)
 
+    def separate_devices(self) -> None:
+        """Give sessions of devices' tokens keys of their own; called once, before `stored`.
+
+        Earlier versions kept them under the user's name. Each worker renames what it has read; the
+        one that keeps a session for its client also does so in the log.
+        """
+        for key, value in list(self._sessions.items()):
+            standing = self._standing_decoder.decode(value)
+            if standing.device is None or user_of(key) != key[0]:
+                continue
+            named = f"{key[0]}/{standing.device}", key[1]
+            del self._sessions[key]
+            keeps = self._keeps(named, standing)
+            if named in self._sessions:  # renamed before, and used since
+                self._waiting.forget(key)
+            else:
+                self._remember(named, value)
+                self._waiting.rename(key, named)
+                if keeps:
+                    self._write_claimed(named, self._decoder.decode(value))
+            if keeps:
+                self._append(_key(SESSION, *key), None)
+                self._end_parts(key)
+
+    def _keeps(self, key: SessionKey, standing: SessionOwnership) -> bool:
+        """Return whether this worker keeps a stored session while its client is away."""
+        if self._seat is None:
+            return not self.shared
+        return self._seat.keeps(key, standing.worker)
+
     def stored(self) -> Iterable[tuple[SessionKey, StoredSession]]:
         """Yield the unexpired sessions that this worker keeps while their clients are away."""
-        if self.shared and self._seat is None:
-            return
         now = self._wall_ms()
         for key, value in list(self._sessions.items()):
-            if self._seat is not None:
-                standing = self._standing_decoder.decode(value)
-                if not self._seat.keeps(key, standing.worker):
-                    continue
+            if not self._keeps(key, self._standing_decoder.decode(value)):
+                continue
             session = self._decoder.decode(value)
             if is_alive(session, now):
                 yield key, session
@@ -425,7 +454,7 @@ class Journal:
         return True
 
     def _is_kept(self, session: Session) -> bool:
-        key = (session.identity.user, session.client_id)
+        key = session_key(session.identity, session.client_id)
         return bool(session.expiry_interval_s or self.writes_all or key in self._sessions)
 
     def ended(self, key: SessionKey, epoch: int = 0) -> None:
@@ -462,10 +491,10 @@ class Journal:
     def retained_changed(self, message: Message) -> None:
         """Write a retained message, or its removal.
 
-        Positions are not written: after a restart subscribers get the newest one of the view.
+        Positions are not written: other workers, and this one after a restart, have the newest one
+        of the views. What else a client retains in their place is: all workers have to know it.
         """
-        levels = message.topic.split("/")
-        if len(levels) == 3 and levels[0] == "owntracks":
+        if is_position_topic(message.topic) and message.payload and is_position(message.payload):
             return
         stored = self._forms.stored_message(message)
         stored.worker = self.worker
@@ -486,7 +515,7 @@ class Journal:
         for session in list(sessions):
             if session.ended or not self._is_kept(session):
                 continue
-            key = (session.identity.user, session.client_id)
+            key = session_key(session.identity, session.client_id)
             stored = self._whole(session)
             parts: list[list[StoredDelivery]] = []
             if sum(map(size_of, stored.waiting)) > WAITING_INLINE_BYTES:
@@ -532,7 +561,7 @@ class Journal:
         for session in changed:
             if session.ended:
                 continue
-            key = (session.identity.user, session.client_id)
+            key = session_key(session.identity, session.client_id)
             value = msgspec.json.encode(self._forms.stored_session(session, []))
             self._remember(key, value)
             self._append(_key(SESSION, *key), value)

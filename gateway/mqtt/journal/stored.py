@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from gateway.mqtt.interfaces import Identity
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.packets.packets import SubscriptionRequest
@@ -17,8 +18,23 @@ WAITING_INLINE_BYTES: Final = 64 * 1024
 _WAITING_PART_BYTES: Final = 512 * 1024
 _DELIVERY_BYTES: Final = 64  # estimated size of a delivery beside payload, topic and properties
 
-#: User and client identifier.
+#: The login, `user` or for a token of one device `user/device`, and the client identifier.
 SessionKey = tuple[str, str]
+
+
+def session_key(identity: Identity, client_id: str) -> SessionKey:
+    """Return the key of a client's session.
+
+    Client identifiers are separate for each login. So nobody can end or take over a session of
+    another user, and whoever holds the token of a device none of its owner's.
+    """
+    device = identity.device
+    return (identity.user if device is None else f"{identity.user}/{device}"), client_id
+
+
+def user_of(key: SessionKey) -> str:
+    """Return the user whose session it is."""
+    return key[0].partition("/")[0]
 
 
 class StoredMessage(msgspec.Struct, omit_defaults=True):
@@ -90,10 +106,11 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
 
 
 class SessionOwnership(msgspec.Struct):
-    """The fields of a StoredSession that are decoded without the rest: its worker and epoch."""
+    """The fields of a StoredSession that are decoded without the rest."""
 
     worker: str
     epoch: int = 0
+    device: str | None = None
 
 
 class LastRecord(NamedTuple):

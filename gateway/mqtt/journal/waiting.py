@@ -57,6 +57,12 @@ class StoredWaiting:
         self.add(key, 0, msgspec.msgpack.encode(StoredPart(worker, at, waiting)))
         return 1
 
+    def rename(self, key: SessionKey, named: SessionKey) -> None:
+        """Keep the parts of a session under another key."""
+        parts = self._parts.pop(key, None)
+        if parts is not None:
+            self._parts[named] = parts
+
     def forget(self, key: SessionKey) -> None:
         """Drop the parts of a session that is over, live here, or another worker's."""
         self._parts.pop(key, None)

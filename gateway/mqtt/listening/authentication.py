@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.limits.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.interfaces import Authenticator, Identity, Mechanism
+from gateway.mqtt.journal.stored import session_key
 from gateway.mqtt.listening.enhanced import EnhancedAuthentication
 from gateway.mqtt.listening.tls import common_name
 from gateway.mqtt.packets.packets import Auth, Connect, Properties, PropertyId, ReasonCode
@@ -163,7 +164,7 @@ class Authentication:
         if journal is None or packet.clean_start:
             self._accept(connection, packet, identity, asked_at, assigned, proof)
             return
-        key = (identity.user, packet.client_id)
+        key = session_key(identity, packet.client_id)
         try:
             for _ in journal.prepare(key):
                 await asyncio.sleep(0)
@@ -206,7 +207,8 @@ class Authentication:
         """
         if self._server.claim is not None and packet.client_id:
             try:
-                await self._server.claim((identity.user, packet.client_id), packet.clean_start)
+                key = session_key(identity, packet.client_id)
+                await self._server.claim(key, packet.clean_start)
             except SessionBusy:
                 connection.refuse(
                     ReasonCode.SERVER_BUSY, "the last connection is not settled yet: come again"
@@ -226,9 +228,10 @@ class Authentication:
         """Count a refused CONNECT, and record it unless there are too many refusals."""
         self._server.counters["connects_refused"] += 1
         protocol = connection.owner
-        if self._refusals.take("" if protocol is None else protocol.address):
+        address = "" if protocol is None else protocol.address
+        if self._refusals.take(address):
             self._server.ingest.refused_connect(
-                packet.username, packet.client_id, f"CONNECT: {reason}"
+                packet.username, packet.client_id, f"CONNECT: {reason}", address
             )
 
     def _refuse(self, connection: Connection, packet: Connect) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from contextlib import AsyncExitStack
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,6 +70,19 @@ async def watch_revocations(
             logger.error("%s cannot be read as a list of revoked certificates: %s", path, error)
             continue
         end_revoked(server, revoked)
+
+
+def certificate_trouble(path: Path, now: datetime) -> str | None:
+    """Return why clients will not accept a certificate (PEM) now; None if its time is right."""
+    try:
+        certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
+    except (OSError, ValueError):
+        return None  # told by those who load it
+    if now > certificate.not_valid_after_utc:
+        return f"it has expired on {certificate.not_valid_after_utc:%Y-%m-%d}"
+    if now < certificate.not_valid_before_utc:
+        return f"it is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}"
+    return None
 
 
 def _version(path: Path) -> tuple[int, int] | None:

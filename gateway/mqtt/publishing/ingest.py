@@ -93,14 +93,14 @@ class Ingest:
     ) -> TopicRoute:
         """Return a route for fixes.
 
-        Messages of metered users, and of devices beyond a user's limit, get a route that takes them
-        through `submit`, which counts or rejects them.
+        Messages of metered users, and of devices that are not counted yet, get a route that takes
+        them through `submit`, which counts or rejects them. The latter's is for one message.
         """
         admission = self._admission
         metered = admission.is_metered(identity)
         route = TopicRoute(topic, allowed, parse, device, form, rule, metered)
-        if route.is_quick and allowed and not admission.admits_device(identity, device):
-            route = TopicRoute(topic, allowed, parse, device, FORM_OTHER, rule, metered)
+        if route.is_quick and allowed and not admission.knows_device(identity, device):
+            route = TopicRoute(topic, allowed, parse, device, FORM_OTHER, rule, metered, True)
         return route
 
     def _mapped(self, identity: Identity, topic: str, allowed: bool) -> TopicRoute:
@@ -135,9 +135,7 @@ class Ingest:
         Raises QuotaExceeded, and then nothing is stored.
         """
         if not route.allowed:
-            self._counters["publishes_not_allowed"] += 1
-            rejected = self._rejected("no right to publish to this topic", identity, route, payload)
-            return ReasonCode.NOT_AUTHORIZED, [self.submitter.submit_rejected(rejected)]
+            return self._not_allowed("no right to publish to this topic", identity, route, payload)
         if route.parse is None:
             if route.rule is None:
                 return ReasonCode.SUCCESS, []
@@ -189,8 +187,17 @@ class Ingest:
             encryption_key=rights_of(identity).encryption_key,
         )
 
+    def _not_allowed(
+        self, reason: str, identity: Identity, route: TopicRoute, payload: bytes
+    ) -> Submission:
+        self._counters["publishes_not_allowed"] += 1
+        self._admission.take_refused(identity)
+        rejected = self._rejected(reason, identity, route, payload)
+        return ReasonCode.NOT_AUTHORIZED, [self.submitter.submit_rejected(rejected)]
+
     def _not_parsed(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:
         # An error in a parser must not make a phone repeat one message for ever.
+        self._admission.take_refused(identity)
         rejected = self._rejected("the parser failed", identity, route, payload)
         return ReasonCode.NO_MATCHING_SUBSCRIBERS, [self.submitter.submit_rejected(rejected)]
 
@@ -202,24 +209,27 @@ class Ingest:
         parsed: Parsed,
     ) -> Generator[None, None, Submission]:
         """Append the results of a parser in short steps, and return what `submit` returns."""
+        if parsed.refused is not None:
+            refused = self._rejected(parsed.refused, identity, route, payload)
+            parsed.rejected.append(refused)
+            parsed.rejected_at.append(0)
         before = len(parsed.fixes)
         try:
             yield from self._admission.admit_in_steps(identity, parsed)
         except SendingNotAllowed as error:
-            self._counters["publishes_not_allowed"] += 1
-            rejected = self._rejected(str(error), identity, route, payload)
-            return ReasonCode.NOT_AUTHORIZED, [self.submitter.submit_rejected(rejected)]
+            return self._not_allowed(str(error), identity, route, payload)
         beyond = before - len(parsed.fixes)
         submitter = self.submitter
         rejections = parsed.rejected
-        if parsed.refused is not None:
-            rejections = [*rejections, self._rejected(parsed.refused, identity, route, payload)]
+        # Who may publish for others has it kept at its own expense. An administrator's messages,
+        # as those of another cluster, count for the user that they name.
+        payer = None if identity.admin else identity.user
         if rejections:
             self._counters["publishes_rejected"] += 1
         appended = itertools.chain(
             map(submitter.submit_location, parsed.fixes),
             map(submitter.event_receipt, parsed.events),
-            map(submitter.rejected_receipt, rejections),
+            (submitter.rejected_receipt(each, sender=payer) for each in rejections),
         )
         completions: list[Completion] = []
         # One completion for each step: ten thousand separate callbacks take long.
@@ -244,8 +254,10 @@ class Ingest:
         self._counters["publishes_rejected"] += 1
         return self.submitter.submit_rejected(self._rejected(reason, identity, route, payload))
 
-    def refused_connect(self, username: str | None, client_id: str, reason: str) -> None:
-        """Record a refused CONNECT in topic `error`, without credentials."""
+    def refused_connect(
+        self, username: str | None, client_id: str, reason: str, address: str
+    ) -> None:
+        """Record a refused CONNECT from an address in topic `error`, without credentials."""
         user = None if username is None else without_tokens(username.encode()).decode()
         rejected = Rejected(
             reason=reason,
@@ -254,7 +266,7 @@ class Ingest:
             raw=without_tokens(client_id.encode()),
             user=user,
         )
-        said = self.submitter.submit_rejected(rejected, authenticated=False)
+        said = self.submitter.submit_rejected(rejected, stranger=address)
         said.add_done_callback(_retrieve)
 
     def _rejected(

@@ -74,7 +74,21 @@ def parse_rule(text: str) -> TopicRule:
         key = "{topic}" if log_topic != LOCATION else _device_of(topic_filter)
     elif log_topic == LOCATION and key.count("/") != 1:
         raise ValueError(f"the key of a rule for {LOCATION!r} is USER/DEVICE, not {key!r}")
+    _check_levels(topic_filter, key)
     return TopicRule(topic_filter, log_topic, key)
+
+
+def _check_levels(topic_filter: str, key: str) -> None:
+    """Raise ValueError for a key with a level that no topic of the filter has."""
+    levels = topic_filter.split("/")
+    if levels[-1] == "#":
+        return  # topics may have any number of them
+    for name in _PLACE.findall(key):
+        if name.isdigit() and int(name) > len(levels):
+            raise ValueError(
+                f"the key {key!r} has level {name}, and topics of {topic_filter!r} have "
+                f"{len(levels)}"
+            )
 
 
 def _device_of(topic_filter: str) -> str:

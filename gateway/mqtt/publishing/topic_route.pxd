@@ -6,4 +6,5 @@ cdef class TopicRoute(FixRoute):
     cdef readonly bint allowed
     cdef readonly object parse
     cdef readonly object rule
+    cdef readonly bint for_one_message
     cdef str _named

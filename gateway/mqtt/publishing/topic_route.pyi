@@ -9,6 +9,7 @@ class TopicRoute(FixRoute):
     allowed: bool
     parse: Parse | None
     rule: TopicRule | None
+    for_one_message: bool
     def __init__(
         self,
         topic: str,
@@ -18,6 +19,7 @@ class TopicRoute(FixRoute):
         form: int = FORM_OTHER,
         rule: TopicRule | None = None,
         metered: bool = False,
+        for_one_message: bool = False,
     ) -> None: ...
     @property
     def user(self) -> str: ...

@@ -8,12 +8,12 @@ cdef class TopicRoute(FixRoute):
 
     `device` is the device's name as stored, if it is known already. `parse` None means that the
     messages are not for the log. `metered` messages need the complete parser, where they are
-    counted.
+    counted. A route `for_one_message` is looked up again for the next one.
     """
 
     def __init__(
         self, str topic, bint allowed, parse, str device=None, int form=FORM_OTHER, rule=None,
-        bint metered=False,
+        bint metered=False, bint for_one_message=False,
     ):
         FixRoute.__init__(self, None if metered or not allowed else device, form)
         self.topic = topic
@@ -21,6 +21,7 @@ cdef class TopicRoute(FixRoute):
         self.parse = parse
         #: A gateway.mqtt.publishing.mapping.TopicRule that says which topic of the log is meant.
         self.rule = rule
+        self.for_one_message = for_one_message
         self._named = device if rule is not None else None
 
     @property

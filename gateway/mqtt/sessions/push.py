@@ -24,6 +24,10 @@ from waylog.messages import Address, decode_address, encode
 
 _QOS: Final = 1
 _STREETS_MAX: Final = 100_000
+#: Makes the message of a topic from what a view knows of a device.
+_Make = Callable[[str, str], Message | None]
+#: What precedes and follows `/user/device` in the topics whose retained messages the views make.
+_DERIVED: Final = (("devices", "/address"), ("owntracks", "/info"), ("owntracks", ""))
 
 
 class MqttAddressChannel:
@@ -99,13 +103,16 @@ class MqttAddressChannel:
 
     def retained(self, topic_filter: str) -> Iterator[Message | None]:
         """Yield the derived messages whose topics match a filter; see RetainedSource."""
-        for root, tail, view, make in (
-            ("devices", "/address", self._addresses, self._latest_address),
-            ("owntracks", "/info", self._addresses, self._latest_card),
-            ("owntracks", "", self._locations, self._latest_location),
-        ):
+        views: tuple[tuple[AddressView | LocationView, _Make], ...] = (
+            (self._addresses, self._latest_address),
+            (self._addresses, self._latest_card),
+            (self._locations, self._latest_location),
+        )
+        for (root, tail), (view, make) in zip(_DERIVED, views, strict=True):
+            if not _may_match(topic_filter, root, tail):
+                continue
             missed = 0
-            for device in _candidates(topic_filter, root, view):
+            for device in _candidates(topic_filter, view):
                 topic = f"{root}/{device}{tail}"
                 message = make(topic, device) if matches(topic_filter, topic) else None
                 if message is not None:
@@ -145,11 +152,26 @@ class MqttAddressChannel:
         return Message(topic, payload, _QOS, True, latest_only=True, told=told)
 
 
-def _candidates(topic_filter: str, root: str, view: AddressView | LocationView) -> Iterable[str]:
-    """Return the devices whose topics below `root` a filter may match."""
+def may_be_derived(topic_filter: str) -> bool:
+    """Return whether a valid filter may match a topic whose retained message the views make."""
+    return any(_may_match(topic_filter, root, tail) for root, tail in _DERIVED)
+
+
+def _may_match(topic_filter: str, root: str, tail: str) -> bool:
+    """Return whether a filter matches the topic `root/user/device` with `tail` of some device."""
     levels = topic_filter.split("/")
-    if not matches(levels[0], root):
-        return ()
+    user, device = (levels[n] if _has_name(levels, n) else "-" for n in (1, 2))
+    return matches(topic_filter, f"{root}/{user}/{device}{tail}")
+
+
+def _has_name(levels: list[str], number: int) -> bool:
+    """Return whether a filter has a level of this number that is no wildcard."""
+    return number < len(levels) and not has_wildcard(levels[number])
+
+
+def _candidates(topic_filter: str, view: AddressView | LocationView) -> Iterable[str]:
+    """Return the devices whose topics a filter may match."""
+    levels = topic_filter.split("/")
     if len(levels) > 2 and not has_wildcard(f"{levels[1]}/{levels[2]}"):
         return (f"{levels[1]}/{levels[2]}",)
     user = levels[1] if len(levels) > 1 and not has_wildcard(levels[1]) else None

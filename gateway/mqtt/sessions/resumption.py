@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.mqtt.journal.journal import Journal
-from gateway.mqtt.journal.stored import StoredSession
+from gateway.mqtt.journal.stored import StoredSession, session_key
 from gateway.mqtt.packets.message import Delivery
 from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.packets.topics import Subscription
@@ -60,7 +60,7 @@ class Resumption:
     ) -> None:
         """Put the waiting messages that may still be read back into a client's session."""
         readable = self._router.rights.readable(session.identity, session.identity)
-        key = (session.identity.user, session.client_id)
+        key = session_key(session.identity, session.client_id)
         has_held = False
         for each, message in journal.take_waiting(key, stored):
             if not readable(message):

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from gateway.limits.user_weights import WEIGHT_BYTES, UserWeights
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import has_wildcard, matches
+from gateway.mqtt.publishing.position_times import is_overtaken
 from gateway.mqtt.rights.acl import ROOTS
-from gateway.mqtt.sessions.position_times import is_overtaken
 from waylog.observability.telemetry import now_ms
 from waylog.sealing.sealing import owner_of_mqtt_topic
 

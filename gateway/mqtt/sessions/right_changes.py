@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING, Final
 
 from gateway.mqtt.interfaces import Identity
+from gateway.mqtt.journal.stored import user_of
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import ReasonCode
 from gateway.mqtt.packets.topics import Subscription, matches, split_share
@@ -78,7 +79,7 @@ class RightChanges:
         for number, key in enumerate(list(self._router.sessions), 1):
             if not number % _LOOKED_AT:
                 yield
-            session = self._router.sessions.get(key) if key[0] in users else None
+            session = self._router.sessions.get(key) if user_of(key) in users else None
             if session is None:
                 continue
             try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.mqtt.interfaces import Identity
 from gateway.mqtt.journal.journal import Journal
-from gateway.mqtt.journal.stored import SessionKey, StoredSession
+from gateway.mqtt.journal.stored import SessionKey, StoredSession, session_key, user_of
 from gateway.mqtt.packets.message import Delivery, Message
 from gateway.mqtt.packets.packets import Connect, PropertyId, ReasonCode, SubscriptionRequest, Will
 from gateway.mqtt.packets.topics import Subscription, filter_is_valid, split_share
@@ -68,8 +68,7 @@ class Router(Hub):
             user_bytes_max=settings.retained_bytes_per_user_max if shared else None,
         )
         super().__init__(settings, rules, TimerWheel(now), retained, Counter())
-        # Client identifiers are separate for each user, so nobody can take over another's session.
-        self.sessions: dict[tuple[str, str], Session] = {}
+        self.sessions: dict[SessionKey, Session] = {}
         self._offline: OrderedDict[Session, None] = OrderedDict()  # away longest first
         #: The shares of users in common resources.
         self.accounts = UserAccounts(settings)
@@ -94,10 +93,10 @@ class Router(Hub):
             self.retained.take(message)
         self.retained.on_put = journal.retained_changed
         journal.purge()
+        journal.separate_devices()
         # Messages for a client that is away are queued by the worker that keeps its session.
-        for (user, client_id), stored in list(journal.stored()):
+        for key, stored in list(journal.stored()):
             # Among workers the epoch stays, as the client may have come to another one since.
-            key = (user, client_id)
             epoch = stored.epoch if journal.shared else journal.next_epoch(key)
             self._resume_away(key, stored, journal, epoch, now)
         if self.resumption.dropped:
@@ -118,12 +117,11 @@ class Router(Hub):
         self, key: SessionKey, stored: StoredSession, journal: Journal, epoch: int, now: float
     ) -> Session | None:
         """Begin a stored session whose client is away; None if its rights were revoked."""
-        user, client_id = key
-        identity = self.rights.now(auth.Identity(user, stored.device, stored.admin))
+        identity = self.rights.now(auth.Identity(user_of(key), stored.device, stored.admin))
         if identity is None:
             journal.ended(key)
             return None
-        session = self._begin(client_id, identity)
+        session = self._begin(key[1], identity)
         session.epoch = epoch
         self.resumption.resume(session, stored, journal, now)
         session.expiry_interval_s = stored.expiry_interval_s
@@ -159,7 +157,7 @@ class Router(Hub):
         self, connection: Connection, packet: Connect, identity: Identity, now: float
     ) -> tuple[Session, bool]:
         """Return the session for a new connection, and whether it existed before."""
-        key = (identity.user, packet.client_id)
+        key = session_key(identity, packet.client_id)
         arrived = [] if self.neighbours is None else self.neighbours.arriving.take(key)
         session = self.sessions.get(key)
         if session is not None and session.connection is not None:
@@ -201,6 +199,7 @@ class Router(Hub):
         session.will = None  # the client is back before its will delay was over
         session.hold_will(will_bytes(packet.will))
         session.connection = connection
+        self.retained_delivery.back(session)
         session.expiry_interval_s = self._expiry_interval(packet)
         self.session_changed(session)
         if self.neighbours is not None:
@@ -209,7 +208,7 @@ class Router(Hub):
 
     def _begin(self, client_id: str, identity: Identity) -> Session:
         session = Session(client_id, identity, self.settings)
-        self.sessions[(identity.user, client_id)] = session
+        self.sessions[session_key(identity, client_id)] = session
         self.accounts.begin(session)
         return session
 
@@ -231,14 +230,14 @@ class Router(Hub):
         """Return what a session is still to get of friends' messages; called by the journal."""
         return self.rights.untold(session)
 
-    def live(self, key: tuple[str, str]) -> Session | None:
+    def live(self, key: SessionKey) -> Session | None:
         """Return the session of a client that is here, connected or away, or None.
 
         Called by the journal, among others.
         """
         return self.sessions.get(key)
 
-    def give_up(self, key: tuple[str, str]) -> None:
+    def give_up(self, key: SessionKey) -> None:
         """Remove a session that another worker has now; called by the journal."""
         session = self.sessions.get(key)
         if session is None:
@@ -306,6 +305,7 @@ class Router(Hub):
         if session is None or session.connection is not connection:
             return
         session.connection = None
+        self.retained_delivery.gone(session)
         self._shares_changed(session)
         will, connection.will = connection.will, None
         delay = 0
@@ -346,7 +346,8 @@ class Router(Hub):
         session.ended = True
         self._remove(session)
         if self.journal is not None:
-            self.journal.ended((session.identity.user, session.client_id), session.epoch)
+            key = session_key(session.identity, session.client_id)
+            self.journal.ended(key, session.epoch)
 
     def _remove(self, session: Session) -> None:
         subscriptions, session.subscriptions = session.subscriptions, {}
@@ -362,7 +363,7 @@ class Router(Hub):
         self._offline.pop(session, None)
         self.accounts.end(session)
         self.timers.cancel(session)
-        self.sessions.pop((session.identity.user, session.client_id), None)
+        self.sessions.pop(session_key(session.identity, session.client_id), None)
 
     def _drop_all(self, subscriptions: list[Subscription]) -> Iterator[None]:
         for subscription in subscriptions:
@@ -508,7 +509,8 @@ class Router(Hub):
         self._announce(subscription, False)
 
     def _let_go(self, subscription: Subscription) -> None:
-        """Release the memory that a user is charged for a subscription."""
+        """Release what a subscription that has ended holds, and what its user is charged."""
+        self.retained_delivery.forget(subscription)
         if subscription.size:
             user = subscription.session.identity.user
             self.accounts.subscriptions.give_back(user, subscription.size)

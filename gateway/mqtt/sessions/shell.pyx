@@ -96,7 +96,8 @@ cdef class Shell:
         cdef list completions
         self.router.counters["publishes"] += 1
         if route is None or route.topic != packet.topic:
-            route = connection.route = self.ingest.route(connection.session.identity, packet.topic)
+            route = self.ingest.route(connection.session.identity, packet.topic)
+            connection.route = None if route.for_one_message else route
         if (
             len(packet.payload) > READ_HERE_BYTES
             and self.read_elsewhere(connection, packet, route)

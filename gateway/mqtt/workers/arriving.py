@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gateway.mqtt.interfaces import Identity
-from gateway.mqtt.journal.stored import SessionKey, StoredSession
+from gateway.mqtt.journal.stored import SessionKey, StoredSession, user_of
 from gateway.mqtt.packets.message import Delivery, Message
 from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.packets.topics import split_share
@@ -59,7 +59,7 @@ class ArrivingSessions:
         """Queue what is published for a client from now on, until `take` or `forget`."""
         self.forget(key)
         router = self._router
-        identity = router.rights.now(auth.Identity(key[0], stored.device, stored.admin))
+        identity = router.rights.now(auth.Identity(user_of(key), stored.device, stored.admin))
         if identity is None:
             return
         session = self._sessions[key] = _Arriving(router, key[1], identity, self._crosses)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -26,7 +27,9 @@ _FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Bytes that a worker may leave unread before it is cut; it gets what it missed on return.
 _UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
 _RETAINED_MAX: Final = 20_000
-_RETAINED_A_TURN: Final = 100
+_RETAINED_A_STEP: Final = 100
+#: Seconds of one turn of the event loop for searches.
+_TURN_S: Final = 0.0005
 EVERYBODY: Final = ""
 #: Last levels of topics that the platform publishes, and wildcards.
 _OF_THE_PLATFORM: Final = ("address", "info", "event", "+", "#")
@@ -131,6 +134,80 @@ class AddressView(Protocol):
     def newest_raw(self, device: str) -> bytes | None: ...
 
 
+class _End:
+    """Follows the last message of a search."""
+
+
+_THE_END: Final = _End()
+
+
+class _Search:
+    """A worker's question about retained messages; a long search takes several steps."""
+
+    def __init__(
+        self, worker: FrameProtocol, number: int, messages: Iterator[Message | None]
+    ) -> None:
+        self._worker = worker
+        self._number = number
+        self._messages = messages
+        self._found: list[Found] = []
+
+    def step(self) -> bool:
+        """Go on with the search, and answer at its end; return whether it has ended."""
+        if self._worker.transport is None:
+            return True
+        for _ in range(_RETAINED_A_STEP):
+            message = next(self._messages, _THE_END)
+            if isinstance(message, _End):
+                break
+            if message is None:
+                return False
+            self._found.append((message.topic, message.payload, message.told))
+            if len(self._found) == _RETAINED_MAX:
+                break
+        else:
+            return False
+        self._worker.send("answer", self._number, self._found)
+        return True
+
+
+class _Searches:
+    """The searches of all workers, in turns: first of users, then of each user's searches.
+
+    All together have a bounded part of each turn of the loop. Workers bound how many questions of a
+    user are under way (gateway.mqtt.workers.retained_questions).
+    """
+
+    def __init__(self) -> None:
+        self._of_users: OrderedDict[str, deque[_Search]] = OrderedDict()
+        self._scheduled = False
+
+    def begin(self, user: str, search: _Search) -> None:
+        """Begin a search that is made for a client of a user."""
+        self._of_users.setdefault(user, deque()).append(search)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._of_users and not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        clock = asyncio.get_running_loop().time
+        until = clock() + _TURN_S
+        while self._of_users:
+            user, searches = self._of_users.popitem(last=False)
+            search = searches.popleft()
+            if not search.step():
+                searches.append(search)
+            if searches:
+                self._of_users[user] = searches
+            if clock() > until:
+                break
+        self._go_on()
+
+
 class Relay:
     """The gateway's side of the relay, registered with its pusher as an address channel.
 
@@ -146,6 +223,7 @@ class Relay:
         self._source = source
         self._addresses = addresses
         self._worker_hub = worker_hub
+        self._searches = _Searches()
         self._server: asyncio.Server | None = None
         # The workers that watch each name; nearly always one worker watches one device.
         self._watchers: dict[str, dict[FrameProtocol, None]] = {}
@@ -205,32 +283,12 @@ class Relay:
         if kind == "watch":
             self._watch(worker, *arguments)
         elif kind == "retained":
-            number, topic_filter = arguments
-            self._collect(worker, number, iter(self._source.retained(topic_filter)), [])
+            number, topic_filter, user = arguments
+            self._searches.begin(
+                user, _Search(worker, number, iter(self._source.retained(topic_filter)))
+            )
         else:
             self._worker_hub.on_frame(worker, kind, arguments)
-
-    def _collect(
-        self,
-        worker: FrameProtocol,
-        number: int,
-        messages: Iterator[Message | None],
-        found: list[Found],
-    ) -> None:
-        """Answer with retained messages; a long search takes several turns of the loop."""
-        for _ in range(_RETAINED_A_TURN):
-            try:
-                message = next(messages)
-            except StopIteration:
-                worker.send("answer", number, found)
-                return
-            if message is None:
-                break
-            found.append((message.topic, message.payload, message.told))
-            if len(found) == _RETAINED_MAX:
-                worker.send("answer", number, found)
-                return
-        asyncio.get_running_loop().call_soon(self._collect, worker, number, messages, found)
 
     def _watch(self, worker: FrameProtocol, names: list[tuple[str, bool]], again: bool) -> None:
         watching = self._workers.setdefault(worker, set())

@@ -265,11 +265,11 @@ class ViewKeeper:
         self._erasure_log = ErasureLog(self._servers, in_thread)
         while True:
             try:
-                erasures = await self._saved_views.in_thread(self._erasure_log.wait)
+                await self._saved_views.in_thread(self._erasure_log.wait)
                 break
             except LogUnreachable as error:
                 logger.warning("still waiting: %s", error)
-        for device, erased_ms in erasures.known().items():
+        for device, erased_ms in self._erasure_log.erasures.known().items():
             self._erased(device, erased_ms)
 
     def _erased(self, device: str, erased_ms: int) -> None:

@@ -103,7 +103,9 @@ class MemoryLog:
     def event_receipt(self, event: Event) -> asyncio.Future[None]:
         return self.submit_event(event)
 
-    def rejected_receipt(self, rejected: Rejected) -> asyncio.Future[None]:
+    def rejected_receipt(
+        self, rejected: Rejected, *, sender: str | None = None
+    ) -> asyncio.Future[None]:
         return self.submit_rejected(rejected)
 
     def submit_message(
@@ -113,7 +115,7 @@ class MemoryLog:
         return self._append()
 
     def submit_rejected(
-        self, rejected: Rejected, *, authenticated: bool = True
+        self, rejected: Rejected, *, sender: str | None = None, stranger: str | None = None
     ) -> asyncio.Future[None]:
         self.rejected.append(rejected)
         return self._append()

@@ -100,13 +100,15 @@ class Worker:
     def crash(self) -> None:
         self.log.workers.remove(self)
 
-    def client(self, *, clean: bool = False, name: str = "phone") -> tuple[Wire, bool]:
+    def client(
+        self, *, clean: bool = False, name: str = "phone", identity: User = ALICE
+    ) -> tuple[Wire, bool]:
         """Connect a client; return it, and whether its session was present.
 
         `first` of the result are the packets after CONNACK.
         """
         wire = Wire(self.router, self.now)
-        received = wire.connect(name, ALICE, clean=clean)
+        received = wire.connect(name, identity, clean=clean)
         wire.first = received[4:]  # type: ignore[attr-defined]
         return wire, received[2] == 1
 

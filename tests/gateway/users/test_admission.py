@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gateway.formats import Parsed
 from gateway.limits.token_buckets import TokenBuckets
 from gateway.users.admission import (
+    REFUSALS_PER_MINUTE,
     REGISTRATIONS_PER_MINUTE,
     Admission,
     QuotaExceeded,
@@ -25,7 +26,7 @@ from gateway.users.admission import (
 from gateway.users.rights import USUAL_RIGHTS, Rights
 from gateway.users.sender_devices import SenderDevices
 from tests.gateway.records import NOW, fix
-from waylog.messages import Rejected
+from waylog.messages import Event, Rejected
 
 DAY_S = 86_400
 
@@ -222,13 +223,15 @@ def test_who_may_not_send_uses_up_no_quota_and_no_places_of_devices(
         with pytest.raises(SendingNotAllowed):
             admission.admit(looking, parsed("a", "b"))
     assert admission.is_metered(looking)
-    sending = Sender(Rights(fixes_per_minute=2, devices_max=2))
+    sending = Sender(Rights(fixes_per_minute=3, devices_max=2))
     assert admission.admit(sending, parsed("c", "d")) == 0
 
 
-def test_what_is_refused_for_its_device_uses_up_no_quota(in_memory: MakeAdmission) -> None:
+def test_what_is_refused_for_its_device_is_kept_and_costs_a_fix(
+    in_memory: MakeAdmission,
+) -> None:
     admission = in_memory()
-    sender = Sender(Rights(fixes_per_minute=3, devices_max=1))
+    sender = Sender(Rights(fixes_per_minute=6, devices_max=1))
     held = parsed("a", "b", "a", "c")
     assert admission.admit(sender, held) == 2
     assert [each.device for each in held.fixes] == ["ada/a", "ada/a"]
@@ -236,18 +239,77 @@ def test_what_is_refused_for_its_device_uses_up_no_quota(in_memory: MakeAdmissio
     assert held.rejected_at == [0, 2, 4]
     assert [each.device for each in held.rejected[1:]] == ["ada/b", "ada/c"]
     assert held.client_ids == ["id 1", "id 3"]
-    admission.admit(sender, parsed("a"))
+    admission.admit(sender, Parsed(fixes=[fix("ada/a", NOW)]))
     with pytest.raises(QuotaExceeded):
-        admission.admit(sender, parsed("a"))
+        admission.admit(sender, Parsed(fixes=[fix("ada/a", NOW)]))
 
 
 def test_a_quota_refuses_all_of_a_message_or_nothing(in_memory: MakeAdmission) -> None:
     admission = in_memory()
-    sender = Sender(Rights(fixes_per_minute=3))
+    sender = Sender(Rights(fixes_per_minute=5))
     admission.admit(sender, parsed("a", "b"))
     with pytest.raises(QuotaExceeded):
         admission.admit(sender, parsed("a", "b"))
     admission.admit(sender, parsed("a"))
+
+
+def test_events_and_rejected_items_cost_as_much_as_fixes(in_memory: MakeAdmission) -> None:
+    admission = in_memory()
+    sender = Sender(Rights(fixes_per_minute=3))
+    admission.admit(sender, parsed())
+    event = Event(id="e", device="ada/a", user="ada", type="lwt", time=NOW, received=NOW)
+    admission.admit(sender, Parsed(events=[event]))
+    admission.take_refused(sender)
+    for nothing_left in (parsed(), Parsed(events=[event])):
+        with pytest.raises(QuotaExceeded):
+            admission.admit(sender, nothing_left)
+    with pytest.raises(QuotaExceeded):
+        admission.take_refused(sender)
+
+
+def test_what_is_refused_of_a_user_without_a_quota_is_bounded_too(
+    in_memory: MakeAdmission,
+) -> None:
+    admission = in_memory()
+    for sender in (Sender(USUAL_RIGHTS, "bob"), Sender(Rights(may_send=False), "eve")):
+        for _ in range(REFUSALS_PER_MINUTE):
+            admission.take_refused(sender)
+        with pytest.raises(QuotaExceeded):
+            admission.take_refused(sender)
+
+
+def test_a_message_beyond_the_quota_takes_no_places_of_devices(in_memory: MakeAdmission) -> None:
+    admission = in_memory()
+    sender = Sender(Rights(fixes_per_minute=2, devices_max=2))
+    admission.admit(sender, parsed("a"))
+    for number in range(5):
+        with pytest.raises(QuotaExceeded):
+            admission.admit(sender, parsed(f"invented{number}"))
+    other_day = Sender(Rights(devices_max=2))
+    assert admission.admit(other_day, parsed("b")) == 0
+
+
+def test_a_device_is_known_from_its_first_accepted_fix_on(in_memory: MakeAdmission) -> None:
+    admission = in_memory(devices_per_user=2)
+    sender = Sender(USUAL_RIGHTS)
+    for number in range(5):
+        assert not admission.knows_device(sender, f"ada/invented{number}")
+    assert admission.admit(sender, parsed("a", "b", "c")) == 1
+    assert [admission.knows_device(sender, f"ada/{name}") for name in "abc"] == [True, True, False]
+    assert admission.knows_device(Sender(USUAL_RIGHTS, "root", admin=True), "ada/c")
+
+
+def test_another_worker_knows_the_device_too(tmp_path: Path) -> None:
+    clock = Clock(100 * DAY_S)
+    one, other = (SenderDevices(tmp_path / "devices", b"key", clock) for _ in range(2))
+    assert one.admits("ada", "ada/1", 3)
+    assert other.knows("ada", "ada/1")
+    assert not other.knows("ada", "ada/2")
+    # A device is noted again on each day, by the way that counts.
+    clock.now += DAY_S
+    assert not one.knows("ada", "ada/1")
+    one.close()
+    other.close()
 
 
 def test_a_bound_of_devices_is_the_users_own_or_that_of_all(in_memory: MakeAdmission) -> None:

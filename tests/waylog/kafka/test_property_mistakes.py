@@ -29,9 +29,12 @@ MISTAKES = [
         "SCRAM-SHA-256",
     ),
 ]
+#: Misspelt names, which librdkafka refuses.
+UNKNOWN = ["sasl.jaas.conf", "securty.protocol"]
 COMMANDS = [
     ("gateway", "--http", "127.0.0.1:0", "--mqtt", "none"),
     ("resolver",),
+    ("history", "run", "--engine", "arrow", "--once", "--out", "history"),
     ("topics", "list"),
     ("cluster", "describe"),
 ]
@@ -78,6 +81,24 @@ def test_a_mistake_in_the_environments_file_is_told_by_every_command(
     line = told(capfd, *words)
     assert f"{path}: {name.format(garbage=garbage)}" in line
     assert expected in line
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_misspelt_name_in_the_environments_file_is_told_by_every_command(
+    words: tuple[str, ...],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "client.properties"
+    path.write_text(f"{name}=x\n")
+    monkeypatch.setenv("WAYLOG_KAFKA_CONFIG", str(path))
+    line = told(capfd, *words)
+    assert f'{path}: No such configuration property: "{name}"' in line
+    assert not (tmp_path / "history").exists()
 
 
 @pytest.mark.parametrize(("properties", "name", "expected"), MISTAKES)

@@ -228,3 +228,49 @@ async def test_sealed_values_go_the_same_way_over_tls_and_a_login(
     finally:
         for each in (ring, other):
             await asyncio.to_thread(each.close)
+
+
+async def test_a_reader_whose_leader_is_away_does_not_say_that_no_broker_answers(
+    start_secured: StartBroker,
+) -> None:
+    closed = f"127.0.0.1:{reserved_ports(1)[0]}"
+    broker = await start_secured(
+        listeners="PLAINTEXT://127.0.0.1:0", advertised_listeners=f"PLAINTEXT://{closed}"
+    )
+    loop = asyncio.get_running_loop()
+    reader = BatchReader(str(broker.endpoint), "test", "four", loop, on_records=Taken().take)
+    reader.start()
+    try:
+        async with asyncio.timeout(60):
+            while reader.trouble is None:
+                await asyncio.sleep(0.01)
+        assert reader.trouble == (
+            "four-0 (and 3 more partitions) has no leader that answers: broker 0 at "
+            f"{closed}: connection refused"
+        )
+        # The reason stays the true one when the brokers have been asked for it.
+        await asyncio.sleep(0.5)
+        assert "no Kafka broker answers" not in (reader.trouble or "")
+    finally:
+        await reader.close()
+
+
+async def test_a_reader_that_may_not_read_its_topic_names_the_right(
+    start_secured: StartBroker,
+) -> None:
+    broker = await start_secured(
+        **LOGIN, authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    )
+    reader = BatchReader(
+        *(str(broker.endpoint), "test", "four", asyncio.get_running_loop()),
+        on_records=Taken().take,
+        security=connection_security(client_properties(login("PLAIN"))),
+    )
+    reader.start()
+    try:
+        async with asyncio.timeout(60):
+            while reader.trouble is None:
+                await asyncio.sleep(0.01)
+        assert reader.trouble.startswith("topic four is forbidden: ")
+    finally:
+        await reader.close()

@@ -7,15 +7,24 @@ all processes of the platform.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from waylog.config import ConfigError, load_properties
+from waylog.config import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    ConfigError,
+    check_bootstrap_servers,
+    load_properties,
+)
 
 ENVIRONMENT: Final = "WAYLOG_KAFKA_CONFIG"
+
+
+_SERVERS: Final = "bootstrap.servers"
 
 
 class UnsupportedProperty(ConfigError):
@@ -35,6 +44,8 @@ _DROPPED: Final = frozenset(
         "ssl.keystore.password", "ssl.truststore.password", "ssl.enabled.protocols", "ssl.protocol",
         "sasl.client.callback.handler.class", "key.serializer", "value.serializer",
         "key.deserializer", "value.deserializer", "default.api.timeout.ms",
+        # `choose_bootstrap_servers` heeds it.
+        _SERVERS,
     }
 )  # fmt: skip
 _FILE: Final = re.compile(r"(ssl|https)\..*\.location")
@@ -101,3 +112,35 @@ def configured_properties() -> dict[str, str]:
     """Return the properties of the file that the environment names; none without it."""
     path = os.environ.get(ENVIRONMENT)
     return load_client_properties(Path(path)) if path else {}
+
+
+def choose_bootstrap_servers(arguments: argparse.Namespace) -> None:
+    """Set the brokers of a command whose option --bootstrap-servers was not given.
+
+    The option wins. Without it `bootstrap.servers` of the client's properties counts: of -X, else
+    of the file of --command-config, else of the file that the environment names; without that the
+    option's default. Nothing else reads that property. Raises ConfigError, which names the source.
+    """
+    if getattr(arguments, "bootstrap_servers", None) is not DEFAULT_BOOTSTRAP_SERVERS:
+        return
+    for word in getattr(arguments, "properties", ()):
+        name, _, servers = word.partition("=")
+        if name == _SERVERS:
+            arguments.bootstrap_servers = _checked(servers, "-X")
+            return
+    environment = os.environ.get(ENVIRONMENT)
+    for file in (getattr(arguments, "command_config", None), environment):
+        servers = load_properties(Path(file)).get(_SERVERS, "") if file else ""
+        if servers:
+            arguments.bootstrap_servers = _checked(servers, str(file))
+            return
+
+
+def _checked(servers: str, source: str) -> str:
+    try:
+        check_bootstrap_servers(servers)
+    except ConfigError:
+        raise ConfigError(
+            f"{source}: {_SERVERS}={servers}: HOST:PORT,HOST:PORT... is expected"
+        ) from None
+    return servers

@@ -36,6 +36,23 @@ def test_positions_are_not_written_twice() -> None:
     assert not log.records
 
 
+@pytest.mark.parametrize("payload", [b'{"_type":"encrypted","data":"x"}', b'{"_type":"lwt"}'])
+def test_what_is_retained_in_the_place_of_a_position_is_known_to_every_worker(
+    payload: bytes,
+) -> None:
+    log = Log()
+    topic = "owntracks/alice/phone"
+    one, other = (Worker(log, name, shared=True) for name in "ab")
+    publish(one.router, payload, retain=True, topic=topic)
+    one.turn()
+    for worker in (one, other):
+        wire, _ = worker.client()
+        assert payloads(wire.subscribe(topic)) == [payload]
+    publish(one.router, b"", retain=True, topic=topic)
+    one.turn()
+    assert other.router.retained.get(topic) is None
+
+
 def test_a_worker_keeps_what_is_retained_when_it_reads_what_it_has_written_before() -> None:
     log = Log()
     worker = Worker(log, "a", shared=True)

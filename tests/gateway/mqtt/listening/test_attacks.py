@@ -44,7 +44,7 @@ class ForgetfulLog(MemoryLog):
         return self._append()
 
     def submit_rejected(
-        self, rejected: Rejected, *, authenticated: bool = True
+        self, rejected: Rejected, *, sender: str | None = None, stranger: str | None = None
     ) -> asyncio.Future[None]:
         return self._append()
 

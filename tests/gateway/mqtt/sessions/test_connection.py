@@ -626,6 +626,23 @@ def test_a_token_of_one_device_does_not_inherit_the_subscriptions_of_its_user() 
     assert again.received() == b""
 
 
+def test_a_token_of_one_device_ends_no_session_of_its_user_or_of_another_device() -> None:
+    router = new_router()
+    owner, tablet, thief = Wire(router), Wire(router), Wire(router)
+    owner.connect("alice/phone", User("alice"), clean=False)
+    owner.subscribe("owntracks/alice/+")
+    tablet.connect("alice/phone", User("alice", "tablet"), clean=False)
+    tablet.lose()
+    thief.connect("alice/phone", User("alice", "phone"), clean=True)
+    assert owner.connection.state == CONNECTED
+    thief.lose()
+    owner.lose()
+    for device in (None, "tablet"):
+        again = Wire(router)
+        connack = again.connect("alice/phone", User("alice", device), clean=False)
+        assert connack[:4] == b"\x20\x02\x01\x00"
+
+
 def test_a_session_expires_and_leaves_nothing_behind() -> None:
     router = new_router()
     wire = Wire(router)

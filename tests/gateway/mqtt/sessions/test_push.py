@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import PacketType
+from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.sessions.push import MqttAddressChannel, own_card
 from gateway.mqtt.sessions.router import Router
+from gateway.mqtt.sessions.session import Session
 from gateway.users.cards import card, location
 from tests.gateway.mqtt.in_memory import (
     Addresses,
@@ -128,12 +132,80 @@ def test_a_wildcard_subscriber_gets_every_device_it_may_read() -> None:
     assert len(everything) == 6
 
 
-def test_what_a_device_published_itself_wins_over_what_can_be_derived() -> None:
+PHONE = "owntracks/alice/phone"
+OWN = b'{"_type":"location","lat":50.73,"lon":7.1,"tst":1761994805,"own":1}'
+NO_POSITIONS = (b'{"_type":"transition","tst":1761994900}', b'{"_type":"encrypted"}', b"junk")
+
+
+def test_the_newest_position_wins_as_its_device_published_it() -> None:
+    world = Channel()
+    world.locations.by_device["alice/phone"] = replace(FIX, time=FIX.time - 123)
+    world.router.publish(Message(PHONE, OWN, 1, True), None, 0.0)
+    for topic_filter in (PHONE, "owntracks/+/+", "owntracks/#"):
+        _, received = world.client(topic_filter)
+        assert [item.payload for item in received] == [OWN]
+
+
+@pytest.mark.parametrize("own", [*NO_POSITIONS, OWN.replace(b"1761994805", b"1761994804")])
+def test_what_a_client_has_retained_hides_no_newer_position(own: bytes) -> None:
+    world = Channel()
+    world.router.publish(Message(PHONE, own, 1, True), None, 0.0)
+    _, received = world.client(PHONE)
+    assert [item.payload for item in received] == [own]
+    world.locations.by_device["alice/phone"] = FIX
+    for topic_filter in (PHONE, "owntracks/+/+", "owntracks/#"):
+        _, received = world.client(topic_filter)
+        assert [msgspec.json.decode(item.payload)["tst"] for item in received] == [1761994805]
+        assert received[0].payload != own
+
+
+def test_a_position_ahead_of_the_clock_hides_none_either() -> None:
     world = Channel()
     world.locations.by_device["alice/phone"] = FIX
-    world.router.publish(Message("owntracks/alice/phone", b"its own", 1, True), None, 0.0)
-    _, received = world.client("owntracks/alice/phone")
-    assert [item.payload for item in received] == [b"its own"]
+    ahead = OWN.replace(b"1761994805", b"4761994805")
+    world.router.publish(Message(PHONE, ahead, 1, True), None, 0.0)
+    _, received = world.client(PHONE)
+    assert [msgspec.json.decode(item.payload)["tst"] for item in received] == [1761994805]
+
+
+class Asked:
+    """Keeps the questions of a worker without views; the test answers them."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Subscription, tuple[str, ...]]] = []
+
+    def ask(
+        self, subscription: Subscription, topic_filters: Iterable[str], *, with_stored: bool
+    ) -> None:
+        assert with_stored
+        self.asked.append((subscription, tuple(topic_filters)))
+
+    def gone(self, session: Session) -> None: ...
+    def back(self, session: Session) -> None: ...
+    def forget(self, subscription: Subscription) -> None: ...
+
+
+@pytest.mark.parametrize("own", [*NO_POSITIONS, OWN])
+def test_a_worker_without_views_asks_before_it_delivers_in_the_place_of_a_position(
+    own: bytes,
+) -> None:
+    world = Channel()
+    world.locations.by_device["alice/phone"] = FIX
+    (derived,) = [each for each in world.channel.retained(PHONE) if each is not None]
+    for answer, expected in (
+        ([derived], [OWN if own == OWN else derived.payload]),
+        ([], [own]),
+    ):
+        router = new_router()
+        questions = Asked()
+        router.retained_delivery.questions = questions
+        router.publish(Message(PHONE, own, 1, True), None, 0.0)
+        wire = Wire(router)
+        wire.connect(identity=User("alice"))
+        assert not messages(wire.subscribe("owntracks/+/+"))
+        ((subscription, (topic_filter,)),) = questions.asked
+        router.retained_delivery.came(subscription, topic_filter, answer, 0.0)
+        assert [each.payload for each in messages(wire.received())] == expected
 
 
 def test_the_name_and_picture_of_an_own_card_are_kept() -> None:

@@ -128,7 +128,7 @@ async def test_questions_are_answered(tmp_path: Path) -> None:
     async with relayed(tmp_path / "relay", views) as (_, client, _received):
         assert await client.request("known", "ada/phone", "1") is True
         assert await client.request("known", "ada/phone", "2") is False
-        assert await client.request("retained", "a/b") == [["a/b", b"retained", None]]
+        assert await client.request("retained", "a/b", "ada") == [["a/b", b"retained", None]]
 
 
 async def test_a_repeated_fix_is_asked_about_and_any_other_is_not(tmp_path: Path) -> None:

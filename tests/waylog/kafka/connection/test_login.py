@@ -37,6 +37,7 @@ async def connected(port: int, properties: dict[str, str]) -> AsyncIterator[Brok
         Broker("127.0.0.1", port),
         "test",
         connection_security(client_properties(properties)),
+        connect_timeout_s=60,
     )
     try:
         yield connection

@@ -39,11 +39,38 @@ def is_overtaken(topic: str, payload: bytes, previous: bytes, now: int) -> bool:
     return time < before
 
 
+def is_position_topic(topic: str) -> bool:
+    """Return whether the views have the newest position of a topic: `owntracks/<user>/<device>`."""
+    return topic.count("/") == 2 and topic.startswith("owntracks/")
+
+
+def is_position(payload: bytes) -> bool:
+    """Return whether a payload is one of OwnTracks' positions."""
+    return _read(payload) is not None
+
+
+def is_newest(stored: bytes, derived: bytes, now: int) -> bool:
+    """Return whether a retained position is at least as new as that of the views.
+
+    Anything else than a position never is, nor one that lies ahead of `now` (ms): the views' is
+    what every other worker has.
+    """
+    time, newest = _time_of(stored), _time_of(derived)
+    if time is None or time > now + CLOCK_AHEAD_MS:
+        return False
+    return newest is None or time >= newest
+
+
 def _time_of(payload: bytes) -> int | None:
+    position = _read(payload)
+    if position is None:
+        return None
+    return time_ms(position.tst if position.tst is not None else position.time)
+
+
+def _read(payload: bytes) -> _Position | None:
     try:
         position = _decoder.decode(payload)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if position.kind != "location":
-        return None
-    return time_ms(position.tst if position.tst is not None else position.time)
+    return position if position.kind == "location" else None

@@ -1,0 +1,61 @@
+"""The end of a gateway's process: it is told, and it comes in time whatever it waits for."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+SERVICE = """
+import asyncio, logging, sys, time
+from gateway.process import lifecycle
+from gateway.process.lifecycle import Started, run_service, serve_until_stopped
+
+class Producer:
+    fatal = None
+
+async def start(telemetry, stack):
+    loop = asyncio.get_running_loop()
+    waits = {"nothing": lambda: asyncio.sleep(0), "log": lambda: asyncio.sleep(600)}
+    if sys.argv[1] == "thread":
+        loop.run_in_executor(None, time.sleep, 600)
+    stack.push_async_callback(waits.get(sys.argv[1], waits["nothing"]))
+    return Started(Producer(), "nowhere")
+
+logging.basicConfig(level=logging.INFO)
+lifecycle.STOP_MAX_S = 60.0 if sys.argv[1] == "nothing" else 1.0
+sys.exit(run_service(serve_until_stopped("127.0.0.1:1", "test", start)))
+"""
+
+
+def test_a_stop_is_told_when_it_is_done() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVICE, "nothing"], stderr=subprocess.PIPE, text=True
+    )
+    status, said = _stop(process)
+    assert status == 0
+    assert "gateway stopped after" in said
+
+
+@pytest.mark.parametrize("waits_for", ["log", "thread"])
+def test_a_stop_ends_in_time_whatever_it_waits_for(waits_for: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVICE, waits_for], stderr=subprocess.PIPE, text=True
+    )
+    status, said = _stop(process)
+    assert status == 1
+    assert "not stopped within 1 s: the process ends without waiting" in said
+
+
+def _stop(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Stop a service that is ready; return its status and its log."""
+    said = ""
+    with process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            said += line
+            if "gateway ready" in line:
+                process.send_signal(signal.SIGTERM)
+        return process.wait(60), said

@@ -1,0 +1,74 @@
+"""confluent_kafka's producer, with fatal errors that can be caught."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException
+
+from waylog.kafka.errors import not_stored_text
+
+_FORBIDDEN: Final = "authorization failed"
+_FATAL: Final = "Fatal error: "
+
+
+class LibrdkafkaProducer(confluent_kafka.Producer):
+    """A producer whose fatal error always is a KafkaException that says which one it is.
+
+    confluent_kafka sets an exception for it amid the callbacks of `poll` and `flush`, and calls the
+    others nevertheless. The first one that calls a function of C ends in a SystemError, in which
+    the reason may be lost. librdkafka also logs it, whatever `log_level` is, before that.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """Raises KafkaException for a wrong configuration."""
+        self._fatal: str | None = None
+        logger = logging.Logger("librdkafka")
+        logger.addFilter(self._logged)
+        super().__init__({**config, "logger": logger})
+
+    def _logged(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if _FATAL in text:
+            self._fatal = text.partition(_FATAL)[2]
+        return False  # what arrives as an error need not be logged
+
+    def poll(self, timeout: float = -1) -> int:
+        """Serve callbacks, see confluent_kafka.Producer; raises KafkaException."""
+        try:
+            return super().poll(timeout)
+        except SystemError as error:
+            raise self._fatal_error(error) from error
+
+    def flush(self, timeout: float = -1) -> int:
+        """Wait for deliveries, see confluent_kafka.Producer; raises KafkaException."""
+        try:
+            return super().flush(timeout)
+        except SystemError as error:
+            raise self._fatal_error(error) from error
+
+    def finish(self, timeout_s: float, topic: str) -> str | None:
+        """Wait until all records have been delivered or have failed; return why some still wait.
+
+        `topic` is the one that is named if it is forbidden.
+        """
+        try:
+            return "no answer" if self.flush(timeout_s) else None
+        except KafkaException as error:
+            return not_stored_text(error, topic)
+
+    def _fatal_error(self, raised: BaseException) -> KafkaException:
+        cause: BaseException | None = raised
+        while cause is not None:
+            if isinstance(cause, KafkaException):
+                return cause
+            if isinstance(cause, KafkaError):
+                return KafkaException(cause)
+            cause = cause.__cause__ or cause.__context__
+        text = self._fatal or "the producer has failed"
+        forbidden = _FORBIDDEN in text
+        code = KafkaError.CLUSTER_AUTHORIZATION_FAILED if forbidden else KafkaError._FATAL
+        return KafkaException(KafkaError(code, text, fatal=True))
