@@ -400,7 +400,7 @@ class _ShareFetch:
         share = groups.share(share_place, partition)
         if share is None:
             return b"", []
-        before = -1
+        before, start = -1, share.start_offset
         for _ in range(_READS_MAX):
             share.begin_at(partition.log.log_start_offset)
             offset = share.next_offset()
@@ -424,6 +424,9 @@ class _ShareFetch:
                     if header.last_offset >= first and header.base_offset <= last
                 ]
                 return data[wanted[0].position : wanted[-1].position + wanted[-1].size], acquired
+        if share.start_offset != start:
+            # Nobody will acknowledge what has been passed over, and it is no lag.
+            groups.passed_over(share_place)
         return b"", []
 
     def _read(

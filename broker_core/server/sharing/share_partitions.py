@@ -167,6 +167,10 @@ class SharePartitions:
         self._locked.add(place)
         self._watch()
 
+    def passed_over(self, place: SharePartitionKey) -> None:
+        """Store that a share partition starts behind offsets that no member gets."""
+        self._store(place, lambda code: None)
+
     def acknowledge(
         self,
         place: SharePartitionKey,
