@@ -22,7 +22,6 @@ from broker_core.security.failures import LoginFailures
 from broker_core.security.principal import Principal
 from broker_core.security.quotas import ClientQuotas
 from broker_core.server.authorization import authorize
-from broker_core.server.cluster.admin_operations import AdminOperations, Done
 from broker_core.server.cluster.broker_image import BrokerImageSync
 from broker_core.server.cluster.membership import Cluster
 from broker_core.server.cluster.producer_id_blocks import ProducerIdBlocks
@@ -44,6 +43,7 @@ from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.replica_sessions import ReplicaSessions
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.partitions.topics import Topic, TopicRegistry
+from broker_core.server.settings.admin_operations import AdminOperations, Done
 from broker_core.server.settings.dynamic_config import DynamicConfig
 from broker_core.server.settings.group_settings import GroupSettings
 from broker_core.server.sharing.share_coordinator import ShareCoordinator

@@ -27,7 +27,6 @@ from broker_core.quorum.roles import Leader
 from broker_core.security.principal import Principal
 from broker_core.server.authorization import authorize
 from broker_core.server.cluster import wire
-from broker_core.server.cluster.admin_operations import AdminOperations, Done
 from broker_core.server.cluster.adopted_files import AdoptedFiles
 from broker_core.server.cluster.channel import ControllerChannel
 from broker_core.server.cluster.controller_service import ControllerService
@@ -45,6 +44,7 @@ from broker_core.server.handlers import api_versions, sasl
 from broker_core.server.network.network import Network
 from broker_core.server.network.request import AnyRequest
 from broker_core.server.partitions.identity import load_cluster_id
+from broker_core.server.settings.admin_operations import AdminOperations, Done
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from broker_core import errors
-from broker_core.server.cluster.admin_operations import Done
+from broker_core.server.settings.admin_operations import Done
 
 if TYPE_CHECKING:
 

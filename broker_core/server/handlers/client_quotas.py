@@ -6,9 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker_core import errors
-from broker_core.server.cluster.admin_operations import AdminOperations
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.network.request import Request
+from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_core import errors
-from broker_core.server.cluster.admin_operations import AdminOperations
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.handlers.config_entries import (
     describe_all_brokers,
@@ -17,6 +16,7 @@ from broker_core.server.handlers.config_entries import (
 )
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.topics import Topic
+from broker_core.server.settings.admin_operations import AdminOperations
 from broker_core.server.settings.topic_settings import (
     BY_BROKER_PROPERTY,
     TOPIC_SETTINGS,

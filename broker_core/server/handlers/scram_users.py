@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from broker_core import errors
 from broker_core.security.scram import BY_NAME
-from broker_core.server.cluster.admin_operations import AdminOperations
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.network.request import Request
+from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.log.config import LogConfig
-from broker_core.server.cluster.admin_operations import AdminOperations
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.handlers.config_entries import describe_topic
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.topics import INTERNAL_TOPICS
+from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (

@@ -9,9 +9,9 @@ from broker_core import errors
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.coordinator.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
-from broker_core.server.cluster.admin_operations import AdminOperations
 from broker_core.server.partitions.topics import Topic
 from broker_core.server.runtime import Broker
+from broker_core.server.settings.admin_operations import AdminOperations
 
 
 def administer(broker: Broker, action: Callable[[AdminOperations], object]) -> None:
