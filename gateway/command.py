@@ -272,6 +272,8 @@ def _check_machine(arguments: argparse.Namespace, settings: GatewaySettings) -> 
     `waylog up` does not call it: it makes the users and holds the ports itself.
     """
     check_folder(settings.users.parent, "--users" if arguments.users else "--data")
+    if settings.users.is_dir():
+        raise ConfigError(f"--users {settings.users}: it is a folder; a file is expected")
     if settings.views is not None:
         check_folder(settings.views, "--views")
     listening = ListeningCheck()
@@ -366,5 +368,7 @@ def _metrics_access(arguments: argparse.Namespace) -> MetricsAccess:
         return MetricsAccess(arguments.metrics_access)
     try:
         return MetricsAccess(arguments.metrics_access, ensure_metrics_token(path))
-    except (OSError, ValueError) as error:
-        raise CommandError(f"--metrics-token-file: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"--metrics-token-file {describe_os_error(error)}") from None
+    except ValueError as error:
+        raise ConfigError(f"--metrics-token-file: {error}") from None

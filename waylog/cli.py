@@ -120,8 +120,9 @@ class _Parser(argparse.ArgumentParser):
         self.end(message)
 
     def end(self, message: str) -> NoReturn:
-        """Print the usage and a message, and end the process."""
-        super().error(message)
+        """Print one line, and end the process: a screen full of usage would hide the mistake."""
+        more = "" if "--help" in message else f"; see `{self.prog} --help`"
+        self.exit(EXIT_USAGE, f"{self.prog}: error: {message}{more}\n")
 
     def _quoted(self) -> str:
         """Return a hint on how to give an option a value that begins with a dash, if needed."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -168,6 +169,17 @@ def _metrics_access(text: str) -> str:
 
 def _setting(name: str, default: T, parse: Callable[[str], T], *, low: int | None = None) -> Any:
     return field(default=default, metadata={"property": name, "parse": parse, "low": low})
+
+
+def _may_meet(told: Endpoint, listens: Endpoint) -> bool:
+    """Return whether who connects to `told` may find a listener there, without asking a name."""
+    if listens.port and told.port != listens.port:
+        return False
+    try:
+        addresses = ip_address(told.host), ip_address(listens.host)
+    except ValueError:
+        return True  # a name, or all addresses of this machine
+    return addresses[0] == addresses[1] or addresses[1].is_unspecified
 
 
 @dataclass(frozen=True)
@@ -477,6 +489,11 @@ class BrokerConfig:
                 )
             # `process.roles=broker,controller` without voters: one node, as in Kafka's quick start.
             return
+        if not self.properties.get("node.id"):
+            raise ConfigError(
+                "node.id is missing: each node of a cluster has one of its own, and those that "
+                "vote are named in controller.quorum.voters"
+            )
         votes = self.node_id in dict(self.voters)
         if votes != self.is_controller:
             raise ConfigError(
@@ -486,6 +503,24 @@ class BrokerConfig:
         if self.is_controller and self.controller_listener is None:
             raise ConfigError(
                 "controller.listener.names: a controller needs one of the listeners for itself"
+            )
+
+    def contradictions(self) -> Iterator[str]:
+        """Yield what is allowed and can hardly be meant, a line each."""
+        voter = dict(self.voters).get(self.node_id)
+        if voter is not None and self.controller_listener is not None:
+            listens = self.controller_listener.endpoint
+            if not _may_meet(voter, listens):
+                yield (
+                    f"controller.quorum.voters has node {self.node_id} at {voter}, but its "
+                    f"listener {self.controller_listener.name} is at {listens}: the other "
+                    "controllers do not reach it unless something passes connections on"
+                )
+        in_sync = self.topic_defaults.get("min.insync.replicas", "")
+        if in_sync.isdecimal() and int(in_sync) > self.default_replication_factor:
+            yield (
+                f"min.insync.replicas={in_sync} is more than default.replication.factor="
+                f"{self.default_replication_factor}: new topics take no records with acks=all"
             )
 
     def describe(self) -> Iterator[tuple[str, str, bool]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from broker_core.security.certificate_check import ListenerCertificates, listener_certificates
 from broker_core.security.tls import server_context
 
 _FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
@@ -25,6 +26,8 @@ class ReloadableContext:
         self._stamps = self._look()
         self.context = self._newest = server_context(properties)
         self.context.sni_callback = self._choose
+        #: What clients are shown; None if it cannot be told.
+        self.certificates: ListenerCertificates | None = listener_certificates(properties)
 
     def _choose(
         self, connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, context: ssl.SSLContext
@@ -50,4 +53,5 @@ class ReloadableContext:
             return False
         self._stamps = stamps
         self._newest = server_context(self._properties)
+        self.certificates = listener_certificates(self._properties)
         return True

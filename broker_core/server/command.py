@@ -14,6 +14,7 @@ from broker_core.configuration.config import BrokerConfig
 from broker_core.errors import BrokerError, InvalidConfig
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import ConfigError, load_properties
+from waylog.folders import check_folder
 from waylog.observability.telemetry import configure_logging
 from waylog.os_errors import describe_os_error
 from waylog.process.background import end_on_failure
@@ -84,6 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise _of_file(arguments, error) from None
     for warning in config.warnings:
         logger.warning("%s: properties %s", arguments.config, warning)
+    for contradiction in config.contradictions():
+        logger.warning("%s: %s", arguments.config, contradiction)
+    try:
+        check_folder(config.log_dir, "log.dirs")
+    except ConfigError as error:
+        raise _of_file(arguments, error) from None
     if arguments.add_scram:
         return _add_users(config, arguments.add_scram)
     try:

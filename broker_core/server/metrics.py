@@ -127,6 +127,15 @@ class _Collector:
         yield CounterMetricFamily(
             _PREFIX + "failed_logins", "Logins that were refused.", value=broker.failed_logins
         )
+        expiries = GaugeMetricFamily(
+            _PREFIX + "certificate_expiry_seconds",
+            "When the certificates of a TLS listener expire, in seconds since 1970.",
+            labels=["listener"],
+        )
+        for network in broker.networks:
+            for name, moment_s in network.certificate_expiries().items():
+                expiries.add_metric([name], moment_s)
+        yield expiries
         yield GaugeMetricFamily(
             _PREFIX + "incomplete_request_bytes",
             "Memory of requests that have not arrived completely.",

@@ -175,10 +175,21 @@ class Broker:
             self.metrics_endpoint = await self.metrics_server.start(self.config.metrics_listener)
             logger.info("metrics at http://%s/metrics", self.metrics_endpoint)
 
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """The network of the clients' listeners, and that of the controllers' if there is one."""
+        return (self.network, *(() if self.cluster is None else self.cluster.networks))
+
     def problems(self) -> dict[str, str]:
         """Return what keeps this broker from serving, by part; empty if nothing does."""
         found = {
             "storage": self.storage.reason,
+            "certificate": "; ".join(
+                problem
+                for each in self.networks
+                if (problem := each.certificate_problem()) is not None
+            )
+            or None,
             "controller": self.cluster.lifecycle.trouble,
             "process": str(self.failed.exception()) if self.failed.done() else None,
         }

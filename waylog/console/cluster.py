@@ -13,6 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, CommandError
+from waylog.console.answers import find_lack
 from waylog.console.cluster_admin import (
     FAILURES,
     ClusterAdmin,
@@ -20,7 +21,7 @@ from waylog.console.cluster_admin import (
     cluster_admin,
     refusal,
 )
-from waylog.console.cluster_state import ClusterState
+from waylog.console.cluster_state import ClusterState, effective
 from waylog.console.common import add_bootstrap, add_json, connect, print_rows, say
 from waylog.console.placement import plan_moves
 from waylog.console.throttle import throttled
@@ -50,7 +51,6 @@ _EXAMPLES: Final = """examples:
 
 _POLL_S: Final = 0.5
 _GONE_S: Final = 10.0
-_CONNECT_S: Final = 3.0
 
 #: Seconds that `describe` asks; then it prints what it knows, and names what it does not know.
 _DESCRIBE_S: Final = 4.0
@@ -113,7 +113,8 @@ def run(arguments: argparse.Namespace) -> int:
             except (OSError, ClusterError) as error:
                 can_pass = isinstance(error, OSError) or error.retriable
                 if not can_pass or time.monotonic() >= deadline:
-                    raise CommandError(refusal(error)) from None
+                    lack = find_lack(arguments, ()).text() if can_pass else ""
+                    raise CommandError(lack or refusal(error)) from None
             except MalformedAnswer as error:
                 raise CommandError(refusal(error)) from None
             except KafkaException as error:
@@ -125,7 +126,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _connect(arguments: argparse.Namespace) -> Iterator[ClusterAdmin]:
     with ExitStack() as stack:
         try:
-            admin = stack.enter_context(cluster_admin(arguments, connect_s=_CONNECT_S))
+            admin = stack.enter_context(
+                cluster_admin(arguments, find_lack=lambda: find_lack(arguments, ()).text())
+            )
         except FAILURES as error:
             raise CommandError(
                 f"no Kafka broker answers at {arguments.bootstrap_servers}: {refusal(error)}"
@@ -141,8 +144,10 @@ def _describe(arguments: argparse.Namespace) -> int:
     state.learn(_DESCRIBE_S)
     cluster = state.cluster
     assert cluster is not None
-    partitions = state.partitions or {}
-    silent = {each for each, answers in state.answers.items() if not answers}
+    silent = state.silent
+    partitions = {
+        place: effective(each, silent) for place, each in (state.partitions or {}).items()
+    }
     behind = [
         {
             "topic": topic,
@@ -152,9 +157,7 @@ def _describe(arguments: argparse.Namespace) -> int:
             "in_sync": _ids(each.in_sync),
         }
         for (topic, index), each in partitions.items()
-        if len(each.in_sync) < len(each.replicas)
-        or each.leader < 0
-        or silent.intersection(each.replicas)
+        if len(each.in_sync) < len(each.replicas) or each.leader < 0
     ]
     if not arguments.json:
         counted = (
@@ -164,7 +167,7 @@ def _describe(arguments: argparse.Namespace) -> int:
         )
         print(
             f"cluster {cluster.cluster_id}: {len(cluster.brokers)} brokers, {counted}; "
-            f"the active controller is {cluster.controller}\n"
+            f"{_controller(state, cluster)}\n"
         )
     sections: list[tuple[str, Sequence[dict[str, Any]]]] = [
         ("brokers", _brokers(cluster, partitions, state.answers)),
@@ -181,13 +184,27 @@ def _describe(arguments: argparse.Namespace) -> int:
             print()
     if silent:
         who = "broker " + ", ".join(map(str, sorted(silent)))
-        print(f"no answer from {who}: what the metadata says of it is out of date", file=sys.stderr)
+        print(
+            f"no answer from {who}: it counts as no leader and as not in sync here, whatever the "
+            "metadata still says",
+            file=sys.stderr,
+        )
     if state.unknown:
         print(
             f"not known: {', '.join(state.unknown)} (nobody answered within {_DESCRIBE_S:.0f} s)",
             file=sys.stderr,
         )
     return EXIT_FAILED if state.unknown else EXIT_DONE
+
+
+def _controller(state: ClusterState, cluster: Members) -> str:
+    if "controllers" in state.unknown:
+        return "no active controller answers"
+    # Without the right to see the quorum there is only what the brokers' metadata says.
+    active = cluster.controller if state.quorum is None else state.quorum.leader
+    if active < 0 or active in state.silent:
+        return "no active controller answers"
+    return f"the active controller is {active}"
 
 
 def _brokers(
@@ -205,7 +222,8 @@ def _brokers(
                 "broker": broker_id,
                 "address": None if broker is None else "{}:{}".format(*broker.address),
                 "rack": None if broker is None else broker.rack,
-                "running": broker is not None,
+                # None: the metadata names it, but it does not answer.
+                "running": False if broker is None else answers.get(broker_id) or None,
                 "answers": answers.get(broker_id, False),
                 "leads": leads[broker_id],
                 "replicas": has[broker_id],

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
+from waylog.cli import CommandError
 from waylog.console.common import security
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
 from waylog.kafka.connection.properties import configured_properties
@@ -27,7 +28,12 @@ from waylog.kafka.protocol.requests import Broker, MalformedAnswer
 
 T = TypeVar("T")
 
-_REQUEST_S: Final = 30.0
+#: Seconds that a request may take in a cluster that lacks nothing.
+REQUEST_S: Final = 30.0
+#: Seconds after which it is asked whether the cluster lacks something.
+LATE_S: Final = 4.0
+#: Seconds for TCP, TLS and the login of each broker that is tried.
+_CONNECT_S: Final = 3.0
 _RETRIABLE: Final = frozenset(
     {
         ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE,
@@ -48,15 +54,21 @@ class ClusterError(Exception):
 class ClusterAdmin:
     """Sends requests to one broker and waits for each answer.
 
-    All methods raise OSError, ClusterError and MalformedAnswer.
+    All methods raise OSError, ClusterError and MalformedAnswer; CommandError if an answer is late
+    and the cluster lacks something.
     """
 
     def __init__(
-        self, runner: asyncio.Runner, connection: BrokerConnection, request_s: float
+        self,
+        runner: asyncio.Runner,
+        connection: BrokerConnection,
+        request_s: float,
+        find_lack: Callable[[], str],
     ) -> None:
         self._runner = runner
         self._connection = connection
         self._request_s = request_s
+        self._find_lack = find_lack
 
     @property
     def _timeout_ms(self) -> int:
@@ -133,7 +145,15 @@ class ClusterAdmin:
         )
 
     def _ask(self, api: int, parts: Sequence[bytes], read: Callable[[bytes], T]) -> T:
-        return read(self._runner.run(self._connection.ask(api, parts, self._request_s)))
+        return read(self._runner.run(self._answer(api, parts)))
+
+    async def _answer(self, api: int, parts: Sequence[bytes]) -> bytes:
+        asked = asyncio.ensure_future(self._connection.ask(api, parts, self._request_s))
+        done, _ = await asyncio.wait({asked}, timeout=LATE_S)
+        if not done and (lack := await asyncio.to_thread(self._find_lack)):
+            asked.cancel()
+            raise CommandError(lack)
+        return await asked
 
 
 def _value_of(answer: Answer[T]) -> T:
@@ -147,26 +167,28 @@ def cluster_admin(
     arguments: argparse.Namespace,
     *,
     brokers: Sequence[Broker] = (),
-    connect_s: float | None = None,
-    request_s: float = _REQUEST_S,
+    connect_s: float = _CONNECT_S,
+    request_s: float = REQUEST_S,
+    find_lack: Callable[[], str] = str,
 ) -> Iterator[ClusterAdmin]:
     """Connect with the command's options and the environment's settings.
 
     The first of `brokers`, or of the bootstrap servers, is asked that takes the connection within
-    `connect_s`. Raises OSError if none does, ConfigError.
+    `connect_s`. `find_lack` is called in a thread when an answer is late, and returns what the
+    cluster lacks, or nothing. Raises OSError if no broker takes the connection, ConfigError.
     """
     secured = connection_security(configured_properties() | security(arguments))
     wanted = brokers or addresses(arguments.bootstrap_servers)
     with asyncio.Runner() as runner:
         connection = runner.run(_connected(wanted, secured, connect_s))
         try:
-            yield ClusterAdmin(runner, connection, request_s)
+            yield ClusterAdmin(runner, connection, request_s, find_lack)
         finally:
             runner.run(_close(connection))
 
 
 async def _connected(
-    brokers: Sequence[Broker], secured: ConnectionSecurity, connect_s: float | None
+    brokers: Sequence[Broker], secured: ConnectionSecurity, connect_s: float
 ) -> BrokerConnection:
     failure: OSError = ConnectionError("no broker is named")
     for broker in brokers:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -50,14 +50,22 @@ class ClusterState:
         self._error: Exception | None = None
         self._refusal: CommandError | None = None
         self._deadline = 0.0
+        self._is_over = False
 
-    def learn(self, timeout_s: float) -> None:
+    def learn(self, timeout_s: float, *, late_s: float = _LATE_S) -> None:
         """Ask, and return when all is known or after `timeout_s`; later if nobody answers by then.
 
+        `late_s`: how long the first answer may take as long as no reason for its absence is known.
         Raises CommandError if nothing could be learnt.
         """
+        try:
+            self._learn(timeout_s, late_s)
+        finally:
+            self._is_over = True
+
+    def _learn(self, timeout_s: float, late_s: float) -> None:
         began = time.monotonic()
-        self._deadline = began + max(timeout_s, _LATE_S)
+        self._deadline = began + max(timeout_s, late_s)
         for broker in addresses(self._arguments.bootstrap_servers):
             self._beside(self._ask, broker)
         # This check gives the best reason why no broker answers.
@@ -82,6 +90,11 @@ class ClusterState:
                 self.answers.setdefault(node, False)
 
     @property
+    def silent(self) -> set[int]:
+        """The brokers that the metadata names and that have not answered."""
+        return {node for node, answers in self.answers.items() if not answers}
+
+    @property
     def unknown(self) -> list[str]:
         """Names of the parts that could not be learnt."""
         parts = {"partitions": self.partitions is not None, "controllers": self._knows_quorum}
@@ -96,7 +109,18 @@ class ClusterState:
 
     def _beside(self, work: Callable[..., None], *arguments: Any) -> None:
         # The command ends without waiting for threads that hang.
-        threading.Thread(target=work, args=arguments, daemon=True).start()
+        threading.Thread(target=self._attempt, args=(work, *arguments), daemon=True).start()
+
+    def _attempt(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Do a thread's work. Whatever it meets is an outcome, told as one line if need be.
+
+        A thread that outlives the command meets errors of the interpreter that ends: asyncio can
+        start no thread any more to look up a name (RuntimeError).
+        """
+        try:
+            work(*arguments)
+        except Exception as error:
+            self._error = error
 
     def _learnt(self, part: str, value: object) -> None:
         with self._changed:
@@ -112,19 +136,23 @@ class ClusterState:
             with self._changed:
                 self._refusal = error
                 self._changed.notify_all()
-        except Exception as error:
-            self._error = error
 
     def _ask(self, broker: Broker) -> None:
-        while time.monotonic() < self._deadline and (self.cluster is None or self.unknown):
+        while self._is_needed():
             try:
                 with self._admin(broker) as admin:
                     self._learnt("cluster", admin.members())
-                    self._learnt("quorum", _quorum(admin))
                     self._learnt("partitions", admin.partitions())
+                    # Last, since no answer comes where no majority of the controllers is left.
+                    self._learnt("quorum", _quorum(admin))
             except FAILURES as error:
                 self._error = error
             time.sleep(_PAUSE_S)
+
+    def _is_needed(self) -> bool:
+        if self._is_over or time.monotonic() >= self._deadline:
+            return False
+        return self.cluster is None or bool(self.unknown)
 
     def _probe(self, node: int, broker: Broker) -> None:
         answers = False
@@ -134,14 +162,28 @@ class ClusterState:
                 answers = True
         except FAILURES:
             pass
-        with self._changed:
-            self.answers[node] = answers
-            self._changed.notify_all()
+        finally:
+            with self._changed:
+                self.answers[node] = answers
+                self._changed.notify_all()
 
     def _admin(self, broker: Broker) -> AbstractContextManager[ClusterAdmin]:
         return cluster_admin(
             self._arguments, brokers=[broker], connect_s=_CONNECT_S, request_s=_REQUEST_S
         )
+
+
+def effective(state: PartitionState, silent: Collection[int]) -> PartitionState:
+    """Return a partition without the brokers that do not answer as leader or in sync.
+
+    The metadata may name them for some seconds, and for ever where no majority of the controllers
+    is left to take them out.
+    """
+    return PartitionState(
+        -1 if state.leader in silent else state.leader,
+        state.replicas,
+        [each for each in state.in_sync if each not in silent],
+    )
 
 
 def _quorum(admin: ClusterAdmin) -> Quorum | None:

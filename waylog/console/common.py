@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from waylog.cli import CommandError
@@ -22,13 +22,11 @@ from waylog.kafka.connection.properties import load_client_properties, sourced_p
 from waylog.kafka.errors import error_text
 from waylog.kafka.reach import connect_admin
 
+#: Seconds for metadata, which any broker knows.
 TIMEOUT_S: Final = 10.0
 _PIPE_COLUMNS: Final = 20_000
 _AGO: Final = re.compile(r"(\d+)(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-#: The digits an offset may have: thirteen are a time in milliseconds, and an offset that large
-#: would take centuries to reach.
-_OFFSET_DIGITS_MAX: Final = 12
 
 WHERE_HELP: Final = (
     "beginning, end, an offset, -N (N before the end), a time (ISO 8601, UTC without a zone, or "
@@ -121,22 +119,6 @@ def partitions_of(client: Any, topic: str) -> list[int]:
     if metadata.error is not None:
         raise CommandError(f"topic {topic}: {error_text(KafkaException(metadata.error))}")
     return sorted(metadata.partitions)
-
-
-def find_offset(consumer: Consumer, topic: str, partition: int, where: str) -> int:
-    """Return the offset for a text as in `WHERE_HELP`; raises CommandError."""
-    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
-    if where in {"beginning", "earliest"}:
-        return low
-    if where in {"end", "latest"}:
-        return high
-    if where.startswith("-") and where[1:].isdigit():
-        return max(low, high - int(where[1:]))
-    if where.isdigit() and len(where) <= _OFFSET_DIGITS_MAX:
-        return min(max(int(where), low), high)
-    asked = TopicPartition(topic, partition, parse_time(where))
-    found: int = consumer.offsets_for_times([asked], timeout=TIMEOUT_S)[0].offset
-    return found if found >= 0 else high
 
 
 def parse_time(text: str) -> int:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.config import ConfigError
+from waylog.console.answers import Silence, find_offset, is_offset, watermarks
 from waylog.console.common import (
     WHERE_HELP,
     add_bootstrap,
     connect,
     count,
-    find_offset,
     open_consumer,
     partitions_of,
 )
@@ -35,6 +35,8 @@ _FIRST: Final = {
     "end": "latest",
     "latest": "latest",
 }
+
+_NO_GROUP_RIGHT: Final = KafkaError.GROUP_AUTHORIZATION_FAILED
 
 _EXAMPLES: Final = """examples:
   waylog consume location                             what comes from now on
@@ -113,7 +115,13 @@ def run(arguments: argparse.Namespace) -> int:
             ends = _assign(consumer, arguments)
         _print_records(consumer, arguments, ends, line)
     except KafkaException as error:
-        raise CommandError(error_text(error)) from None
+        if error.args[0].code() == _NO_GROUP_RIGHT:
+            raise CommandError(
+                f"this user may not be a member of group {arguments.group}: the right READ on the "
+                "group is missing"
+            ) from None
+        where = error.where if isinstance(error, _Unreadable) else ""
+        raise CommandError(f"{where}{error_text(error)}") from None
     except KeyboardInterrupt:
         pass  # the usual way to end it
     finally:
@@ -174,15 +182,32 @@ def _assign(consumer: Consumer, arguments: argparse.Namespace) -> dict[int, int]
         raise CommandError(f"topic {topic} has no partition {min(unknown)}")
     assignment = []
     ends = {}
+    if arguments.start and is_offset(arguments.start):
+        _check_range(consumer, arguments, partitions)
     for number in partitions:
-        start = find_offset(consumer, topic, number, arguments.start or "end")
-        end = find_offset(consumer, topic, number, arguments.until or "end")
+        start = find_offset(arguments, consumer, topic, number, arguments.start or "end")
+        end = find_offset(arguments, consumer, topic, number, arguments.until or "end")
         if start < end:
             ends[number] = end
         if start < end or not arguments.until:
             assignment.append(TopicPartition(topic, number, start))
     consumer.assign(assignment)
     return ends if arguments.exit or arguments.until else None
+
+
+def _check_range(
+    consumer: Consumer, arguments: argparse.Namespace, partitions: Sequence[int]
+) -> None:
+    """Raise CommandError if the offset of --from is beyond the end of each partition."""
+    ends = {
+        number: watermarks(arguments, consumer, arguments.topic, number)[1] for number in partitions
+    }
+    if all(int(arguments.start) > end for end in ends.values()):
+        number, end = max(ends.items(), key=lambda item: item[1])
+        raise CommandError(
+            f"--from {arguments.start} is out of range: {arguments.topic}:{number} ends at offset "
+            f"{end}"
+        )
 
 
 def _print_records(
@@ -195,11 +220,20 @@ def _print_records(
     printed = 0
     opened = opener(arguments.bootstrap_servers) or list
     until = dict(ends or {})
+    silence = Silence(arguments)
     while ends is None or ends:
         messages = next_messages(consumer, 500, 0.2)
+        if messages:
+            silence.ended()
+        elif ends or not consumer.assignment():
+            # Without `ends` it is usual that nothing comes.
+            silence.check(brokers_matter=bool(ends))
         for message in opened(messages):
-            if message.error() is not None:
-                raise KafkaException(message.error())
+            if (error := message.error()) is not None:
+                if arguments.group is None and error.code() == _NO_GROUP_RIGHT:
+                    # librdkafka looks for the coordinator of a group even if it needs none.
+                    continue
+                raise _Unreadable(_where(message), error)
             if arguments.until and _offset(message) >= until.get(_partition(message), 0):
                 continue
             sys.stdout.buffer.write(line(message))
@@ -218,6 +252,22 @@ def _print_records(
             for position in consumer.position(positions):
                 if position.offset >= ends[position.partition]:
                     del ends[position.partition]
+
+
+class _Unreadable(KafkaException):
+    """The error that came instead of a record, and the record's place as far as it is known."""
+
+    def __init__(self, where: str, error: KafkaError) -> None:
+        super().__init__(error)
+        self.where = where
+
+
+def _where(message: Message) -> str:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    if topic is None or partition is None or partition < 0:
+        return ""
+    at = f" at offset {offset}" if offset is not None and offset >= 0 else ""
+    return f"{topic}:{partition}{at}: "
 
 
 def _offset(message: Message) -> int:

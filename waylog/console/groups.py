@@ -22,13 +22,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from waylog.cli import EXIT_DONE, CommandError
+from waylog.console.answers import answer_to, find_offset, result_of, watermarks
+from waylog.console.cluster_admin import REQUEST_S
 from waylog.console.common import (
-    TIMEOUT_S,
     WHERE_HELP,
     add_bootstrap,
     add_json,
     connect,
-    find_offset,
     open_consumer,
     partitions_of,
     print_rows,
@@ -99,12 +99,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    found = admin.list_consumer_groups().result()
-    types = {group.group_id: group.type for group in found.valid}
-    described = admin.describe_consumer_groups(list(types)) if types else {}
+    def ask(seconds: float) -> dict[str, Any]:
+        # Asked anew each time: librdkafka goes on asking a broker that has died meanwhile.
+        client = connect(arguments)
+        found = client.list_consumer_groups(request_timeout=seconds).result()
+        if found.errors:
+            error = found.errors[0]
+            raise error if isinstance(error, KafkaException) else KafkaException(error)
+        return {group.group_id: group.type for group in found.valid}
+
+    types = answer_to(arguments, ask)
+    described = (
+        admin.describe_consumer_groups(list(types), request_timeout=REQUEST_S) if types else {}
+    )
     rows: list[dict[str, Any]] = []
     for name, kind in types.items():
-        group = described[name].result()
+        group = result_of(arguments, described[name])
         rows.append(
             {
                 "group": name,
@@ -117,12 +127,19 @@ def _list(admin: AdminClient, arguments: argparse.Namespace) -> None:
         # No client library can ask for the number of members yet.
         rows.append({"group": name, "type": "share", "state": state, "members": None})
     rows.sort(key=lambda row: row["group"])
-    print_rows(rows, as_json=arguments.json)
+    if rows or arguments.json:
+        print_rows(rows, as_json=arguments.json)
+    else:
+        print(
+            "nothing to show; groups on which this user has no right DESCRIBE are left out",
+            file=sys.stderr,
+        )
 
 
-def _committed(admin: AdminClient, group: str) -> dict[_Place, int]:
+def _committed(admin: AdminClient, arguments: argparse.Namespace, group: str) -> dict[_Place, int]:
     asked = [ConsumerGroupTopicPartitions(group)]
-    answer = admin.list_consumer_group_offsets(asked)[group].result()
+    answers = admin.list_consumer_group_offsets(asked, request_timeout=REQUEST_S)
+    answer = result_of(arguments, answers[group])
     places = sorted(answer.topic_partitions, key=lambda each: (each.topic, each.partition))
     return {(each.topic, each.partition): each.offset for each in places}
 
@@ -131,13 +148,12 @@ def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
     if arguments.members:
         _describe_members(admin, arguments)
         return
-    _require_group(admin, arguments.group)
+    _require_group(admin, arguments)
     consumer = open_consumer(arguments)
     rows = []
     try:
-        for (topic, partition), offset in _committed(admin, arguments.group).items():
-            place = TopicPartition(topic, partition)
-            low, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+        for (topic, partition), offset in _committed(admin, arguments, arguments.group).items():
+            low, high = watermarks(arguments, consumer, topic, partition)
             rows.append(
                 {
                     "topic": topic,
@@ -154,7 +170,7 @@ def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
 
 
 def _describe_members(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    group = _require_group(admin, arguments.group)
+    group = _require_group(admin, arguments)
     rows = []
     for member in group.members:
         assigned: dict[str, list[int]] = {}
@@ -175,21 +191,27 @@ def _describe_members(admin: AdminClient, arguments: argparse.Namespace) -> None
     print_rows(rows, as_json=arguments.json)
 
 
-def _require_group(admin: AdminClient, name: str) -> ConsumerGroupDescription:
-    group = _find_group(admin, name)
+def _require_group(admin: AdminClient, arguments: argparse.Namespace) -> ConsumerGroupDescription:
+    name = arguments.group
+    group = _find_group(admin, arguments)
     # A group that has only offsets may be described as dead.
-    if group is None or (group.state == ConsumerGroupState.DEAD and not _committed(admin, name)):
+    if group is None or (
+        group.state == ConsumerGroupState.DEAD and not _committed(admin, arguments, name)
+    ):
         raise CommandError(f"there is no consumer group {name}; `waylog groups list` shows all")
     return group
 
 
-def _find_group(admin: AdminClient, name: str) -> ConsumerGroupDescription | None:
+def _find_group(
+    admin: AdminClient, arguments: argparse.Namespace
+) -> ConsumerGroupDescription | None:
     """Return the coordinator's description of a group, None if there is none.
 
     Raises KafkaException.
     """
     try:
-        group: ConsumerGroupDescription = admin.describe_consumer_groups([name])[name].result()
+        answers = admin.describe_consumer_groups([arguments.group], request_timeout=REQUEST_S)
+        group: ConsumerGroupDescription = result_of(arguments, answers[arguments.group])
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
             return None
@@ -198,16 +220,16 @@ def _find_group(admin: AdminClient, name: str) -> ConsumerGroupDescription | Non
 
 
 def _reset(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    group = _find_group(admin, arguments.group)
+    group = _find_group(admin, arguments)
     if group is not None and group.members and not arguments.dry_run:
         raise CommandError(
             f"group {arguments.group} is running, with {len(group.members)} members: stop them, "
             "then set its offsets"
         )
-    committed = _committed(admin, arguments.group)
+    committed = _committed(admin, arguments, arguments.group)
     if not committed and (group is None or group.state == ConsumerGroupState.DEAD):
         if arguments.all_topics and not arguments.topic:
-            _require_group(admin, arguments.group)
+            _require_group(admin, arguments)
         print(f"group {arguments.group} has no members and no offsets yet: new", file=sys.stderr)
     consumer = open_consumer(arguments)
     try:
@@ -219,7 +241,8 @@ def _reset(admin: AdminClient, arguments: argparse.Namespace) -> None:
     if not arguments.dry_run:
         offsets = [TopicPartition(*place, offset) for place, offset in targets.items()]
         wanted = [ConsumerGroupTopicPartitions(arguments.group, offsets)]
-        answer = admin.alter_consumer_group_offsets(wanted)[arguments.group].result()
+        answers = admin.alter_consumer_group_offsets(wanted, request_timeout=REQUEST_S)
+        answer = result_of(arguments, answers[arguments.group])
         for each in answer.topic_partitions:
             if each.error is not None:
                 raise CommandError(
@@ -246,7 +269,7 @@ def _targets(
         if arguments.topic or arguments.all_topics:
             raise CommandError("--file names the partitions: it goes without --topic, --all-topics")
         return {
-            place: find_offset(consumer, *place, str(offset))
+            place: find_offset(arguments, consumer, *place, str(offset))
             for place, offset in _read_file(arguments.file).items()
         }
     topics = list(arguments.topic or ())
@@ -262,10 +285,10 @@ def _targets(
     for topic in topics:
         for partition in partitions_of(consumer, topic):
             if shift is None:
-                offset = find_offset(consumer, topic, partition, where)
+                offset = find_offset(arguments, consumer, topic, partition, where)
             else:
                 moved = max(committed.get((topic, partition), 0), 0) + shift
-                offset = find_offset(consumer, topic, partition, str(max(moved, 0)))
+                offset = find_offset(arguments, consumer, topic, partition, str(max(moved, 0)))
             targets[topic, partition] = offset
     return targets
 
@@ -296,9 +319,10 @@ def _read_file(path: Path) -> dict[_Place, int]:
 
 
 def _delete(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    for name, future in admin.delete_consumer_groups(arguments.group).items():
+    answers = admin.delete_consumer_groups(arguments.group, request_timeout=REQUEST_S)
+    for name, future in answers.items():
         try:
-            future.result()
+            result_of(arguments, future)
         except KafkaException as error:
             raise CommandError(f"group {name}: {error_text(error)}") from None
     rows = [{"group": name} for name in arguments.group]

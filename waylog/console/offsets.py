@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from waylog.cli import EXIT_DONE, CommandError
+from waylog.console.answers import offset_at, watermarks
 from waylog.console.common import (
-    TIMEOUT_S,
     add_bootstrap,
     add_json,
     connect,
@@ -47,12 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     rows = []
     try:
         for number in partitions_of(consumer, topic):
-            partition = TopicPartition(topic, number)
-            low, high = consumer.get_watermark_offsets(partition, timeout=TIMEOUT_S)
+            low, high = watermarks(arguments, consumer, topic, number)
             row = {"partition": number, "first": low, "end": high, "records": high - low}
             if at_ms is not None:
-                asked = TopicPartition(topic, number, at_ms)
-                found = consumer.offsets_for_times([asked], timeout=TIMEOUT_S)[0].offset
+                found = offset_at(arguments, consumer, topic, number, at_ms)
                 row["at_time"] = found if found >= 0 else high
             rows.append(row)
     except KafkaException as error:

@@ -10,7 +10,9 @@ from typing import IO, Any, Final, NamedTuple
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from waylog.cli import EXIT_DONE, CommandError
+from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
+from waylog.console.answers import find_lack
+from waylog.console.cluster_admin import LATE_S
 from waylog.console.common import add_bootstrap, connect, pairs, parse_time, partitions_of, security
 from waylog.console.formats import add_formats, encoder
 from waylog.kafka.clients import producer_config
@@ -88,12 +90,12 @@ def run(arguments: argparse.Namespace) -> int:
     partitions = partitions_of(connect(arguments), arguments.topic)
     if arguments.partition >= 0 and arguments.partition not in partitions:
         raise CommandError(f"topic {arguments.topic} has no partition {arguments.partition}")
-    failures: list[str] = []
+    failures: list[KafkaError] = []
     count = 0
 
     def on_delivery(error: KafkaError | None, _message: Message) -> None:
         if error is not None:
-            failures.append(not_stored_text(error, arguments.topic))
+            failures.append(error)
 
     options = producer_config(
         arguments.bootstrap_servers,
@@ -109,13 +111,41 @@ def run(arguments: argparse.Namespace) -> int:
                 break
             count += 1
     finally:
-        failed = producer.finish(-1, arguments.topic)
+        lack = _flush(producer, arguments)
         # After a fatal error the reports of some records may be missing.
-        acknowledged = 0 if failed else count - len(failures)
+        acknowledged = 0 if producer.has_failed else count - len(failures)
         print(f"{acknowledged} of {count} records acknowledged", file=sys.stderr)
-    if failed or failures:
-        raise CommandError(failed or failures[0])
-    return EXIT_DONE
+    if failures and not lack:
+        lack = not_stored_text(failures[0], arguments.topic)
+        if failures[0].code() == KafkaError._MSG_TIMED_OUT:
+            # Too few replicas in sync, for one thing, are no error before time is up.
+            missing = find_lack(arguments, (arguments.topic,)).text(writes=True)
+            lack += f": {missing}" if missing else ""
+    if producer.has_failed and not lack:
+        lack = "an error ended the producer before all records were sent"
+    if lack:
+        print(f"waylog produce: {lack}", file=sys.stderr)
+    return EXIT_FAILED if lack else EXIT_DONE
+
+
+def _flush(producer: LibrdkafkaProducer, arguments: argparse.Namespace) -> str:
+    """Wait for all acknowledgements; return why none come any more, empty if all have come."""
+    left, late = len(producer), 0
+    while left:
+        try:
+            before, left = left, producer.flush(LATE_S)
+        except KafkaException as error:
+            return not_stored_text(error, arguments.topic)
+        if left < before:
+            late = 0
+            continue
+        late += 1
+        lack = find_lack(arguments, (arguments.topic,))
+        if lack.ends_wait(late):
+            producer.purge()
+            producer.flush(1)  # now each record has its error
+            return lack.text(writes=True)
+    return ""
 
 
 def _produce(

@@ -9,7 +9,8 @@ from typing import Any
 
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
-from waylog.console.cluster_admin import FAILURES, cluster_admin
+from waylog.console.answers import Silence
+from waylog.console.cluster_admin import FAILURES, REQUEST_S, cluster_admin
 from waylog.console.common import TIMEOUT_S, security
 from waylog.kafka.connection.properties import configured_properties
 
@@ -18,10 +19,10 @@ def list_share_groups(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the states of share groups by name, none if the cluster has no such groups."""
     found: dict[str, str] = {}
     try:
-        with cluster_admin(arguments, request_s=TIMEOUT_S) as admin:
+        with cluster_admin(arguments, request_s=REQUEST_S) as admin:
             brokers = [each.address for each in admin.members().brokers.values()]
         for broker in brokers:
-            with cluster_admin(arguments, brokers=[broker], request_s=TIMEOUT_S) as admin:
+            with cluster_admin(arguments, brokers=[broker], request_s=REQUEST_S) as admin:
                 found |= admin.share_groups()
     except FAILURES:
         return {}  # before Kafka 4
@@ -44,8 +45,14 @@ def consume_shared(arguments: argparse.Namespace, line: Callable[[Message], byte
     try:
         consumer.subscribe([arguments.topic])
         printed = 0
+        silence = Silence(arguments)
         while arguments.max is None or printed < arguments.max:
-            for message in consumer.poll(0.2) or ():
+            messages = consumer.poll(0.2) or ()
+            if messages:
+                silence.ended()
+            else:
+                silence.check(brokers_matter=False)
+            for message in messages:
                 if message.error() is not None:
                     raise KafkaException(message.error())
                 if arguments.max is not None and printed >= arguments.max:

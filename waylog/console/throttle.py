@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
-from waylog.console.common import TIMEOUT_S
+from waylog.console.cluster_admin import REQUEST_S
 
 _SIDES: Final = ("leader", "follower")
 
@@ -77,4 +77,4 @@ def _alter(admin: AdminClient, kind: Any, name: str, wanted: Mapping[str, str | 
     ]
     resource = ConfigResource(kind, name, incremental_configs=changes)
     # One at a time: settings of a broker go to that broker.
-    admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S)[resource].result()
+    admin.incremental_alter_configs([resource], request_timeout=REQUEST_S)[resource].result()

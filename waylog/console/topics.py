@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -19,6 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from waylog.cli import EXIT_DONE, CommandError
+from waylog.console.answers import result_of, watermarks
+from waylog.console.cluster_admin import REQUEST_S
 from waylog.console.common import (
     TIMEOUT_S,
     add_bootstrap,
@@ -107,7 +110,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _ensure(arguments: argparse.Namespace) -> int:
     connect(arguments)
     try:
-        created = ensure_topics(arguments.bootstrap_servers, security=security(arguments))
+        created = ensure_topics(
+            arguments.bootstrap_servers,
+            security=security(arguments),
+            result_of=partial(result_of, arguments),
+        )
     except LogUnreachable as error:
         raise CommandError(str(error)) from None
     except KafkaException as error:
@@ -123,9 +130,7 @@ def _watermarks(
     consumer = open_consumer(arguments)
     try:
         return {
-            (topic, number): consumer.get_watermark_offsets(
-                TopicPartition(topic, number), timeout=TIMEOUT_S
-            )
+            (topic, number): watermarks(arguments, consumer, topic, number)
             for topic, numbers in topics.items()
             for number in numbers
         }
@@ -154,9 +159,11 @@ def _create(admin: AdminClient, arguments: argparse.Namespace) -> None:
         )
         for name in arguments.topic
     ]
-    results = admin.create_topics(topics, validate_only=arguments.dry_run)
+    results = admin.create_topics(
+        topics, validate_only=arguments.dry_run, request_timeout=REQUEST_S
+    )
     created, refused = _sort(
-        results, KafkaError.TOPIC_ALREADY_EXISTS if arguments.if_not_exists else None
+        arguments, results, KafkaError.TOPIC_ALREADY_EXISTS if arguments.if_not_exists else None
     )
     verb = "could create" if arguments.dry_run else "created"
     _tell(created, refused, verb, "all topics were there", as_json=arguments.json)
@@ -178,13 +185,21 @@ def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
         for number, partition in sorted(partitions.items())
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    configs = admin.describe_configs([resource])[resource].result()
+    configs = _settings(admin, arguments, resource)
     settings = [
         {"setting": name, "value": entry.value, "default": entry.is_default}
         for name, entry in sorted(configs.items())
     ]
     print_rows(rows, as_json=arguments.json)
     print_rows(settings, as_json=arguments.json)
+
+
+def _settings(
+    admin: AdminClient, arguments: argparse.Namespace, resource: ConfigResource
+) -> Mapping[str, ConfigEntry]:
+    answers = admin.describe_configs([resource], request_timeout=REQUEST_S)
+    found: Mapping[str, ConfigEntry] = result_of(arguments, answers[resource])
+    return found
 
 
 def _alter(admin: AdminClient, arguments: argparse.Namespace) -> None:
@@ -200,38 +215,42 @@ def _alter(admin: AdminClient, arguments: argparse.Namespace) -> None:
     partitions_of(admin, arguments.topic)
     if arguments.delete_config:
         resource = ConfigResource(ResourceType.TOPIC, arguments.topic)
-        known = admin.describe_configs([resource])[resource].result()
+        known = _settings(admin, arguments, resource)
         for name in arguments.delete_config:
             if name not in known:
                 raise CommandError(f"unknown topic setting {name}")
     dry_run = arguments.dry_run
     if changes:
         resource = ConfigResource(ResourceType.TOPIC, arguments.topic, incremental_configs=changes)
-        answers = admin.incremental_alter_configs([resource], validate_only=dry_run)
-        answers[resource].result()
+        answers = admin.incremental_alter_configs(
+            [resource], validate_only=dry_run, request_timeout=REQUEST_S
+        )
+        result_of(arguments, answers[resource])
     if arguments.partitions is not None:
         wanted = NewPartitions(arguments.topic, arguments.partitions)
-        admin.create_partitions([wanted], validate_only=dry_run)[arguments.topic].result()
+        grown = admin.create_partitions([wanted], validate_only=dry_run, request_timeout=REQUEST_S)
+        result_of(arguments, grown[arguments.topic])
     verb = "could alter" if dry_run else "altered"
     say([{"topic": arguments.topic}], f"{verb} {arguments.topic}", as_json=arguments.json)
 
 
 def _delete(admin: AdminClient, arguments: argparse.Namespace) -> None:
     deleted, refused = _sort(
-        admin.delete_topics(arguments.topic),
+        arguments,
+        admin.delete_topics(arguments.topic, request_timeout=REQUEST_S),
         KafkaError.UNKNOWN_TOPIC_OR_PART if arguments.if_exists else None,
     )
     _tell(deleted, refused, "deleted", "no such topic was there", as_json=arguments.json)
 
 
 def _sort(
-    answers: Mapping[str, Future[None]], allowed_error: int | None
+    arguments: argparse.Namespace, answers: Mapping[str, Future[None]], allowed_error: int | None
 ) -> tuple[list[str], list[str]]:
     """Return the topics for which it succeeded, and a message for each that was refused."""
     done, refused = [], []
     for name, future in answers.items():
         try:
-            future.result()
+            result_of(arguments, future)
             done.append(name)
         except KafkaException as error:
             if error.args[0].code() != allowed_error:

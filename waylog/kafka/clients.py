@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -167,6 +168,7 @@ def ensure_topics(
     replication_factor: int = -1,
     timeout_s: float = 60.0,
     security: Mapping[str, str] | None = None,
+    result_of: Callable[[Future[None]], object] = Future.result,
 ) -> list[str]:
     """Create those of `topics` that are missing; return the names of those that were created.
 
@@ -174,7 +176,8 @@ def ensure_topics(
 
     Waits until the log can be reached. Raises LogUnreachable after `timeout_s`, LogForbidden for
     a missing right, KafkaException if the log refuses otherwise. `replication_factor` -1 is the
-    broker's default; `security` has the properties with which a client logs in.
+    broker's default; `security` has the properties with which a client logs in. `result_of` waits
+    for the result of a creation, and may raise what it likes if that is late.
     """
     admin = AdminClient(client_config(bootstrap_servers, "waylog-topics") | dict(security or {}))
     deadline = time.monotonic() + timeout_s
@@ -207,7 +210,7 @@ def ensure_topics(
     )
     for name, future in results.items():
         try:
-            future.result()
+            result_of(future)
             created.append(name)
         except KafkaException as error:
             # What a client may not see is missing for it, too.

@@ -23,7 +23,11 @@ def error_text(error: BaseException) -> str:
     """
     cause = error.args[0] if isinstance(error, KafkaException) and error.args else error
     if isinstance(cause, KafkaError):
-        return (cause.str() or cause.name()).removeprefix("Broker: ").removeprefix("Local: ")
+        text = cause.str() or cause.name()
+        if text.endswith(": "):
+            # librdkafka quotes a broker's message, which may be empty.
+            text += KafkaError(cause.code()).str()
+        return text.removeprefix("Broker: ").removeprefix("Local: ").replace(": Broker: ", ": ")
     return str(cause)
 
 

@@ -36,6 +36,11 @@ class LibrdkafkaProducer(confluent_kafka.Producer):
             self._fatal = text.partition(_FATAL)[2]
         return False  # what arrives as an error need not be logged
 
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether a fatal error has ended the producer."""
+        return self._fatal is not None
+
     def poll(self, timeout: float = -1) -> int:
         """Serve callbacks, see confluent_kafka.Producer; raises KafkaException."""
         try:

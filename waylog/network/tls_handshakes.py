@@ -22,6 +22,26 @@ _TURN_S: Final = 0.002
 _TOGETHER_MAX: Final = 8
 
 
+#: What a client has against our certificate, by the name of its alert (RFC 8446, section 6.2).
+_REFUSED_CERTIFICATES: Final = {
+    "CERTIFICATE_EXPIRED": "expired",
+    "UNKNOWN_CA": "unknown CA",
+    "CERTIFICATE_REVOKED": "revoked",
+    "BAD_CERTIFICATE": "it is for another host, not valid yet, or damaged",
+    "CERTIFICATE_UNKNOWN": "for a reason that the client does not tell",
+    "UNSUPPORTED_CERTIFICATE": "of an unsupported kind",
+}
+
+
+def _told(error: ssl.SSLError) -> str:
+    """Return why a handshake failed. An alert is what the client has sent, about the server."""
+    reason = error.reason or str(error)
+    refused = _REFUSED_CERTIFICATES.get(reason.partition("ALERT_")[2])
+    if refused is not None:
+        return f"the client does not accept this listener's certificate: {refused}"
+    return f"its TLS handshake failed: {reason.replace('_', ' ').lower()}"
+
+
 class PendingHandshake(Protocol):
     """The server's part of a connection that begins with TLS; one of its methods is called once."""
 
@@ -255,8 +275,7 @@ class TlsHandshake(asyncio.Transport, asyncio.Protocol):
         try:
             encrypted = None if starting.cancelled() else starting.result()
         except ssl.SSLError as error:
-            what = (error.reason or str(error)).replace("_", " ").lower()
-            self._reason = self._reason or f"its TLS handshake failed: {what}"
+            self._reason = self._reason or _told(error)
         except OSError:
             pass  # the client has gone
         finally:

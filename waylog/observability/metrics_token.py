@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import hmac
 import os
 import secrets
@@ -23,6 +24,8 @@ def ensure_metrics_token(path: Path) -> str:
 
     Several processes may do so at once. Raises OSError, and ValueError if the token is too short.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder; a file is expected", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         # Complete before it gets its name, since another process may read it at once.

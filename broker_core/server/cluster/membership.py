@@ -122,6 +122,11 @@ class Cluster:
         self._progress = asyncio.Event()
         self._has_joined = False
 
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """The network of the controllers' listener, if this node has one."""
+        return () if self._network is None else (self._network,)
+
     # -------------------------------------------------------------------------------- life
 
     async def start(self) -> None:

@@ -138,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
     def failed(self, reason: str | None) -> None:
         """See waylog.network.tls_handshakes.PendingHandshake."""
         if reason is not None:
-            self._listener.say_ending(self, logging.INFO, f"disconnected: {reason}")
+            self._listener.say_failed_handshake(self, reason)
         self.connection_lost(None)
 
     def _start(self, transport: asyncio.Transport) -> None:

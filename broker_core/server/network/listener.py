@@ -35,6 +35,8 @@ _SHARED_BYTES: Final = 256 * 1024
 
 _BACKLOG: Final = 1024
 _ENDINGS_SAID_PER_S: Final = 20.0
+#: Reasons for failed handshakes that are told apart.
+_REASONS_MAX: Final = 20
 
 
 class Listener:
@@ -74,6 +76,7 @@ class Listener:
         self._setup_s_max = setup_ms_max / 1000
         self._connections: OrderedSet[Connection] = OrderedSet()
         self._refusals = LogThrottle()
+        self._failed_handshakes: dict[str, LogThrottle] = {}
         self._endings = TokenBucket(_ENDINGS_SAID_PER_S, self.now, burst=_ENDINGS_SAID_PER_S)
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -172,6 +175,19 @@ class Listener:
         before = f" ({endings.refused} more were not logged)" if endings.refused else ""
         endings.refused = 0
         logger.log(level, "%s:%s is %s%s", *connection.peer[:2], reason, before)
+
+    def say_failed_handshake(self, connection: Connection, reason: str) -> None:
+        """Log why a TLS handshake failed, each reason once in a while.
+
+        A client whose library does not accept our certificate comes again several times a second.
+        """
+        throttles = self._failed_handshakes
+        # Reasons are texts of OpenSSL, of which a client could cause many.
+        known = reason if reason in throttles or len(throttles) < _REASONS_MAX else ""
+        unsaid = throttles.setdefault(known, LogThrottle()).count(self.now())
+        if unsaid is not None:
+            before = f" ({unsaid} more were before)" if unsaid else ""
+            logger.info("%s:%s is disconnected: %s%s", *connection.peer[:2], reason, before)
 
     def _decided(self, connection: Connection, admitted: bool) -> None:
         if admitted:

@@ -6,7 +6,9 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Final
 
 from broker_core.configuration.listeners import ListenerConfig
 from broker_core.security.access_tokens import TokenValidator, token_settings
@@ -17,17 +19,34 @@ from waylog.config import ConfigError
 
 logger = logging.getLogger(__name__)
 
+#: Seconds after which a certificate that is not valid is warned of again.
+_WARN_AGAIN_S: Final = 86_400.0
+#: Addresses to which nobody connects.
+_ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 compared with, not listened on
+
 
 class ListenerSecrets:
     """Secrets by listener name. Raises ConfigError for what cannot be read at the start."""
 
-    def __init__(self, listeners: Iterable[ListenerConfig], check_interval_ms: int) -> None:
+    def __init__(
+        self,
+        listeners: Iterable[ListenerConfig],
+        check_interval_ms: int,
+        host_of: Callable[[ListenerConfig], str],
+    ) -> None:
+        """`host_of` returns where others are told to connect to a listener."""
         self._check_interval_s = check_interval_ms / 1000
         self._contexts: dict[str, ReloadableContext] = {}
         self._validators: dict[str, TokenValidator] = {}
+        self._hosts: dict[str, str] = {}
+        # When each listener's certificate was last warned of.
+        self._warned_at: dict[str, float] = {}
         for each in listeners:
             if each.protocol.uses_tls:
                 self._contexts[each.name] = _context(each)
+                host = host_of(each)
+                is_verified = each.properties.get("ssl.endpoint.identification.algorithm", "https")
+                self._hosts[each.name] = host if is_verified and host not in _ANY_HOST else ""
             if OAUTHBEARER in each.sasl_mechanisms:
                 settings = token_settings(each.properties)
                 self._validators[each.name] = TokenValidator(settings, time.time)
@@ -48,8 +67,30 @@ class ListenerSecrets:
         self._sources = [KeySource(each) for each in self._validators.values()]
         for source in self._sources:
             await source.start()
+        for name in self._contexts:
+            self._warn_of_host(name)
         if self._contexts:
+            self._warn_of_dates()
             self._schedule()
+
+    def problem(self) -> str | None:
+        """Return which listeners' certificates are not valid now, None if all are."""
+        now = datetime.now(UTC)
+        found = [
+            f"listener {name}: {trouble}"
+            for name, context in self._contexts.items()
+            if context.certificates is not None
+            and (trouble := context.certificates.dates.trouble(now)) is not None
+        ]
+        return "; ".join(found) or None
+
+    def expiries(self) -> dict[str, float]:
+        """Return when the certificates of each listener expire, in seconds since 1970."""
+        return {
+            name: context.certificates.dates.not_after.timestamp()
+            for name, context in self._contexts.items()
+            if context.certificates is not None
+        }
 
     async def close(self) -> None:
         """Stop the checks."""
@@ -67,9 +108,42 @@ class ListenerSecrets:
             try:
                 if context.reload_if_changed():
                     logger.info("listener %s: new certificates for new connections", name)
+                    self._warned_at.pop(name, None)
+                    self._warn_of_host(name)
             except ConfigError as error:
                 logger.error("listener %s keeps its certificates: %s", name, error)
+        self._warn_of_dates()
         self._schedule()
+
+    def _warn_of_dates(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        for name, context in self._contexts.items():
+            shown = context.certificates
+            trouble = None if shown is None else shown.dates.trouble(datetime.now(UTC))
+            if shown is None or trouble is None:
+                self._warned_at.pop(name, None)
+                continue
+            said_at = self._warned_at.get(name)
+            if said_at is None or now_s - said_at >= _WARN_AGAIN_S:
+                self._warned_at[name] = now_s
+                logger.warning(
+                    "listener %s: %s: %s; clients that verify it do not connect",
+                    name,
+                    shown.source,
+                    trouble,
+                )
+
+    def _warn_of_host(self, name: str) -> None:
+        shown, host = self._contexts[name].certificates, self._hosts[name]
+        if shown is not None and host and not shown.names(host):
+            logger.warning(
+                "listener %s: %s: the certificate is not for %s, where others are told to "
+                "connect, but for %s",
+                name,
+                shown.source,
+                host,
+                ", ".join(sorted(shown.hosts)) or "no host",
+            )
 
 
 def _context(listener: ListenerConfig) -> ReloadableContext:

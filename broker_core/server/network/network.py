@@ -61,7 +61,9 @@ class Network:
             pool=connections,
         )
         self.metrics = RequestMetrics() if config.metrics_listener is not None else None
-        self._secrets = ListenerSecrets(self._configs, config.ssl_store_check_interval_ms)
+        self._secrets = ListenerSecrets(
+            self._configs, config.ssl_store_check_interval_ms, self._host_of
+        )
         self._local_peers: LocalPeers | None = None
         # Shared by all listeners, which run on one event loop.
         self._handshakes: HandshakeScheduler | None = None
@@ -69,6 +71,16 @@ class Network:
         self.listeners: dict[str, Listener] = {}
         #: Actual address of each listener: port 0 is replaced by the port that the system chose.
         self.endpoints: dict[str, Endpoint] = {}
+
+    def _host_of(self, listener: ListenerConfig) -> str:
+        config = self._config
+        if (
+            config.controller_listener is not None
+            and listener.name == config.controller_listener.name
+        ):
+            voter = dict(config.voters).get(config.node_id)
+            return "" if voter is None else voter.host
+        return (listener.advertised or listener.endpoint).host
 
     async def bind(self) -> None:
         """Bind the addresses of all listeners; raises ConfigError, OSError."""
@@ -150,6 +162,14 @@ class Network:
     def first_security(self) -> ListenerSecurity:
         """The security settings of the first listener."""
         return self.listeners[self._configs[0].name].security
+
+    def certificate_problem(self) -> str | None:
+        """Return which listeners' certificates are not valid now, None if all are."""
+        return self._secrets.problem()
+
+    def certificate_expiries(self) -> dict[str, float]:
+        """Return when the certificates of each listener expire, in seconds since 1970."""
+        return self._secrets.expiries()
 
     async def close(self) -> None:
         """Close all listeners and their connections."""

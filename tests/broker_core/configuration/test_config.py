@@ -203,3 +203,48 @@ def test_local_accounts_hold_for_each_listener_unless_it_has_its_own() -> None:
     assert ("local.accounts", "4711", True) in set(config.describe())
     (everybodys,) = BrokerConfig.from_properties({}).listeners
     assert everybodys.local_accounts is None
+
+
+_MEMBER = {
+    "node.id": "2",
+    "process.roles": "broker,controller",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://10.0.0.2:9093",
+    "advertised.listeners": "PLAINTEXT://10.0.0.2:9092",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@10.0.0.1:9093,2@10.0.0.2:9093,3@10.0.0.3:9093",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+}
+
+
+def test_a_node_of_a_cluster_without_an_id_is_told_so() -> None:
+    nameless = {name: value for name, value in _MEMBER.items() if name != "node.id"}
+    with pytest.raises(ConfigError, match=r"^node\.id is missing: each node of a cluster"):
+        BrokerConfig.from_properties(nameless)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, ""),
+        ({"controller.quorum.voters": "1@10.0.0.1:9093,2@kafka2:9093,3@10.0.0.3:9093"}, ""),
+        ({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}, ""),
+        ({"listeners": "PLAINTEXT://:9092,CONTROLLER://0.0.0.0:9093"}, ""),
+        (
+            {"listeners": "PLAINTEXT://:9092,CONTROLLER://10.0.0.2:9094"},
+            "has node 2 at 10.0.0.2:9093, but its listener CONTROLLER is at 10.0.0.2:9094",
+        ),
+        (
+            {"listeners": "PLAINTEXT://:9092,CONTROLLER://10.0.0.7:9093"},
+            "has node 2 at 10.0.0.2:9093, but its listener CONTROLLER is at 10.0.0.7:9093",
+        ),
+        (
+            {"min.insync.replicas": "4"},
+            "min.insync.replicas=4 is more than default.replication.factor=3: new topics take no",
+        ),
+    ],
+)
+def test_what_can_hardly_be_meant_is_warned_of(changed: dict[str, str], said: str) -> None:
+    warned = list(BrokerConfig.from_properties(_MEMBER | changed).contradictions())
+    assert len(warned) == bool(said)
+    assert all(said in each for each in warned)

@@ -381,3 +381,32 @@ def test_a_table_for_a_program_has_whole_lines(terminal: Terminal) -> None:
         terminal.run("topics", "delete", name)
     assert lines[0].split() == ["topic", "partitions", "records"]
     assert any(line.split()[0] == name and len(line.split()) == 3 for line in lines)
+
+
+def test_an_offset_that_is_out_of_range_is_told(terminal: Terminal, topic: str) -> None:
+    terminal.run("produce", topic, "--partition", "1", stdin="a\nb\n")
+    said = terminal.run("consume", topic, "--from", "99999999", "--exit", status=1)
+    assert said == (
+        f"waylog consume: --from 99999999 is out of range: {topic}:1 ends at offset 2\n"
+    )
+    assert terminal.run("consume", topic, "--from", "2", "--exit") == ""
+    assert terminal.run("consume", topic, "--from", "1", "--exit") == "b\n"
+
+
+def test_a_damaged_record_is_told_with_its_place(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    try:
+        terminal = Terminal(broker.start())
+        terminal.run("topics", "create", "trips", "--partitions", "1")
+        terminal.run("produce", "trips", "--compression", "none", stdin="first\n")
+        terminal.run("produce", "trips", "--compression", "gzip", stdin=f"{'abc' * 900}\n")
+        broker.stop()
+        (segment,) = (tmp_path / "logs" / "trips-0").glob("*.log")
+        data = bytearray(segment.read_bytes())
+        data[-30:-10] = b"\xff" * 20
+        segment.write_bytes(data)
+        broker.start()
+        said = terminal.run("consume", "trips", "--from", "beginning", "--exit", status=1)
+        assert said.startswith("first\nwaylog consume: trips:0 at offset 1: ")
+    finally:
+        broker.stop()

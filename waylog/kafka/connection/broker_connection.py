@@ -142,7 +142,12 @@ class BrokerConnection(asyncio.Protocol):
     ) -> BrokerConnection:
         """Try each address of the broker's name; raise the error that tells most."""
         failures: list[OSError] = []
-        for *_, address in await loop.getaddrinfo(*broker, type=socket.SOCK_STREAM):
+        try:
+            found = await loop.getaddrinfo(*broker, type=socket.SOCK_STREAM)
+        except UnicodeError:
+            # An empty label, or one that is too long; other names that are none end likewise.
+            raise socket.gaierror(socket.EAI_NONAME, "no name of a host") from None
+        for *_, address in found:
             try:
                 _, connection = await loop.create_connection(
                     lambda: cls(loop, broker, client_id, security),

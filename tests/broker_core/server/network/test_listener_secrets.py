@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
+import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -16,10 +19,12 @@ import pytest
 from cryptography import x509
 
 from broker_core.protocol.definitions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from broker_core.server.network import listener_secrets
 from broker_core.server.runtime import Broker
 from tests.broker_core.security.tokens import TokenMint, first_message
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import RawClient
+from tests.ports import reserved_ports
 from waylog.config import Endpoint
 
 Start = Callable[..., Awaitable[Broker]]
@@ -82,6 +87,150 @@ async def test_a_new_certificate_is_shown_and_open_connections_stay(
     answer = await stays.call(API_VERSIONS, 3, {})
     assert answer["api_keys"]
     await stays.close()
+
+
+async def start_with(start: Start, store: Path) -> Broker:
+    return await start(
+        listeners="SSL://127.0.0.1:0",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(store),
+        ssl_store_check_interval_ms="50",
+        metrics_listener="127.0.0.1:0",
+    )
+
+
+async def health_of(broker: Broker) -> str:
+    endpoint = broker.metrics_endpoint
+    assert endpoint is not None
+    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    return answer.decode()
+
+
+@pytest.mark.parametrize(
+    ("days", "trouble"),
+    [
+        ((-20, -10), "the certificate has expired on"),
+        ((10, 20), "the certificate is not valid before"),
+    ],
+)
+async def test_a_certificate_that_is_not_valid_is_warned_of_and_named_by_the_health(
+    start: Start,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    days: tuple[int, int],
+    trouble: str,
+) -> None:
+    now = datetime.now(UTC)
+    first, last = (now + timedelta(days=each) for each in days)
+    certificates = Certificates(tmp_path / "certificates")
+    bad = certificates.make("127.0.0.1", common_name="bad", valid=(first, last))
+    store = tmp_path / "broker.pem"
+    shutil.copy(bad, store)
+    broker = await start_with(start, store)
+    moment = last if last < now else first
+    said = f"{trouble} {moment:%Y-%m-%d %H:%M UTC}"
+    health = await health_of(broker)
+    assert " 503 " in health.splitlines()[0]
+    assert f"certificate: listener SSL: {said}" in health
+    assert str(store) not in health
+    assert broker.network.certificate_expiries()["SSL"] == pytest.approx(last.timestamp(), abs=1)
+    await asyncio.sleep(0.3)  # several checks
+    (warned,) = (each for each in caplog.messages if trouble in each)
+    assert warned == (
+        f"listener SSL: ssl.keystore.location={store}: {said}; clients that verify it do not "
+        "connect"
+    )
+    shutil.copy(certificates.broker, store)
+
+    async def is_well() -> bool:
+        return " 200 " in (await health_of(broker)).splitlines()[0]
+
+    await until(is_well)
+
+
+async def test_a_certificate_that_stays_expired_is_warned_of_again(
+    start: Start,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener_secrets, "_WARN_AGAIN_S", 0.1)
+    last = datetime.now(UTC) - timedelta(days=1)
+    certificates = Certificates(tmp_path / "certificates")
+    valid = (last - timedelta(days=9), last)
+    await start_with(start, certificates.make("127.0.0.1", common_name="old", valid=valid))
+
+    async def is_said_again() -> bool:
+        return len([each for each in caplog.messages if "has expired on" in each]) >= 3
+
+    await until(is_said_again)
+
+
+async def test_a_certificate_for_another_host_is_warned_of(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificates = Certificates(tmp_path / "certificates")
+    other = certificates.make("kafka9.example", "*.log.example", common_name="other")
+    await start_with(start, other)
+    (warned,) = (each for each in caplog.messages if "the certificate is not for" in each)
+    assert "not for 127.0.0.1, where others are told to connect, " in warned
+    assert warned.endswith("but for *.log.example, kafka9.example")
+
+
+async def test_a_controllers_certificate_is_for_the_address_of_the_voter(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificates = Certificates(tmp_path / "certificates")
+    clients, controllers = reserved_ports(2)
+    broker = await start(
+        node_id="1",
+        process_roles="broker,controller",
+        listeners=f"SSL://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controllers}",
+        listener_security_protocol_map="SSL:SSL,CONTROLLER:SSL",
+        controller_listener_names="CONTROLLER",
+        controller_quorum_voters=f"1@127.0.0.1:{controllers}",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(certificates.broker),
+        ssl_truststore_type="PEM",
+        ssl_truststore_location=str(certificates.authority),
+    )
+    assert not [each for each in caplog.messages if "the certificate is not for" in each]
+    expiries = [each.certificate_expiries() for each in broker.networks]
+    assert [list(each) for each in expiries] == [["SSL"], ["CONTROLLER"]]
+
+
+async def test_a_certificate_that_clients_refuse_is_said_to_be_the_listeners_once(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    certificates = Certificates(tmp_path / "certificates")
+    last = datetime.now(UTC) - timedelta(days=1)
+    valid = (last - timedelta(days=9), last)
+    broker = await start_with(start, certificates.make("127.0.0.1", common_name="old", valid=valid))
+
+    def distrust(authority: Path) -> None:
+        context = ssl.create_default_context(cafile=str(authority))
+        with (
+            socket.create_connection((broker.endpoint.host, broker.endpoint.port)) as plain,
+            pytest.raises(ssl.SSLCertVerificationError),
+        ):
+            context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+    for _ in range(5):
+        await asyncio.to_thread(distrust, certificates.authority)
+    for _ in range(2):  # another reason is said too
+        await asyncio.to_thread(distrust, Certificates(tmp_path / "others").authority)
+
+    async def are_said() -> bool:
+        return len([each for each in caplog.messages if "is disconnected" in each]) >= 2
+
+    await until(are_said)
+    said = [each.partition(" is ")[2] for each in caplog.messages if "is disconnected" in each]
+    refused = "disconnected: the client does not accept this listener's certificate: "
+    assert said == [f"{refused}expired", f"{refused}unknown CA"]
 
 
 async def test_a_new_authority_is_believed_and_the_old_one_is_not(
