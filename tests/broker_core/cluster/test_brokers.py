@@ -4,6 +4,7 @@ from typing import Any
 
 from broker_core import errors
 from broker_core.cluster.records import NO_LEADER
+from broker_core.cluster.settings import ControllerSettings
 from tests.broker_core.cluster.conftest import Bench
 
 
@@ -25,6 +26,22 @@ def test_a_silent_broker_is_fenced_when_its_session_ends(bench: Bench) -> None:
     assert not bench.image.brokers[2].fenced
     partition = bench.partition("t")
     assert (partition.leader, partition.isr, partition.leader_epoch) == (2, (2,), 1)
+
+
+def test_silence_of_the_broker_in_the_controllers_own_process_means_nothing() -> None:
+    bench = Bench(ControllerSettings(session_timeout=9.0, local_broker=1))
+    bench.run(1, 2)
+    bench.create("t", [1, 2])
+    # The process stood still, and the controller runs before any heartbeat.
+    bench.now += 30
+    bench.controller.tick(bench.now)
+    assert not bench.image.brokers[1].fenced
+    assert bench.image.brokers[2].fenced
+    assert bench.controller.next_deadline() > bench.now + 200
+    # A former process of this node, of which only the metadata knows, is another thing.
+    bench.controller.brokers.disconnected(1)
+    bench.controller.tick(bench.now)
+    assert bench.image.brokers[1].fenced
 
 
 def test_a_second_process_with_the_same_id_is_refused_while_the_first_lives(bench: Bench) -> None:
