@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+#: Seconds of a turn of the event loop after which others run.
 TURN_S: Final = 0.001
 
 

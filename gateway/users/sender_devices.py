@@ -85,36 +85,16 @@ class SenderDevices:
 
         If the file cannot be read, every device is known.
         """
-        today = self._today()
-        pair = self._hash(user), self._hash(device)
-        if self._remembered.get(pair) == today:
-            return True
-        try:
-            if not self._has_sent(pair, today):
-                return False
-        except sqlite3.Error as error:
-            logger.error("the devices of senders cannot be counted: %s", error)
-            return True
-        self._remember(pair, today)
-        return True
+        return self._is_remembered_or(user, device, self._has_sent)
 
     def admits(self, user: str, device: str, devices_max: int) -> bool:
         """Tell whether a device is within a user's limit; if so, count it from now on.
 
         If the file cannot be written, every device is admitted.
         """
-        today = self._today()
-        pair = self._hash(user), self._hash(device)
-        if self._remembered.get(pair) == today:
-            return True
-        try:
-            if not self._noted(pair, today, devices_max):
-                return False
-        except sqlite3.Error as error:
-            logger.error("the devices of senders cannot be counted: %s", error)
-            return True
-        self._remember(pair, today)
-        return True
+        return self._is_remembered_or(
+            user, device, lambda pair, today: self._noted(pair, today, devices_max)
+        )
 
     def forget(self, device: str) -> None:
         """Forget an erased device, which frees its place."""
@@ -129,10 +109,27 @@ class SenderDevices:
         for (user,) in users:
             self._remembered.pop((user, hashed), None)
 
-    def _remember(self, pair: tuple[bytes, bytes], today: int) -> None:
+    def _is_remembered_or(
+        self, user: str, device: str, ask: Callable[[tuple[bytes, bytes], int], bool]
+    ) -> bool:
+        """Ask the file about a device that was not counted today as far as this process knows.
+
+        What it confirms is remembered; where it fails the answer is True.
+        """
+        today = self._today()
+        pair = self._hash(user), self._hash(device)
+        if self._remembered.get(pair) == today:
+            return True
+        try:
+            if not ask(pair, today):
+                return False
+        except sqlite3.Error as error:
+            logger.error("the devices of senders cannot be counted: %s", error)
+            return True
         self._remembered[pair] = today
         if len(self._remembered) > _REMEMBERED_MAX:
             self._remembered.popitem(last=False)
+        return True
 
     def _has_sent(self, pair: tuple[bytes, bytes], today: int) -> bool:
         found = self._connection.execute(

@@ -54,8 +54,8 @@ async def listening(folder: Path) -> AsyncIterator[tuple[Endpoint, Turns]]:
             await server.close()
 
 
-def flood(endpoint: Endpoint, path: str, frames: bytes, handshaken: Callable[[], None]) -> bytes:
-    """Open a WebSocket, send all frames without reading, then read what is there; return it."""
+def flood(endpoint: Endpoint, path: str, frames: bytes, handshaken: Callable[[], None]) -> None:
+    """Open a WebSocket and send all frames, as fast as they are taken; discard the answers."""
     with socket.create_connection((endpoint.host, endpoint.port), timeout=60) as client:
         client.sendall(
             f"GET {path} HTTP/1.1\r\nHost: {endpoint}\r\nUpgrade: websocket\r\n"
@@ -64,7 +64,6 @@ def flood(endpoint: Endpoint, path: str, frames: bytes, handshaken: Callable[[],
         )
         assert client.recv(4096).startswith(b"HTTP/1.1 101")
         handshaken()
-        answers = b""
         sent = 0
         client.setblocking(False)
         # Without reading at all, the connection would be cut before all frames are parsed.
@@ -76,14 +75,11 @@ def flood(endpoint: Endpoint, path: str, frames: bytes, handshaken: Callable[[],
             except ConnectionError:
                 break
             try:
-                answers = client.recv(1 << 20)[-64:]
+                client.recv(1 << 20)
             except BlockingIOError:
                 os.sched_yield()
             except ConnectionError:
                 break
-            if not answers:
-                pass
-        return answers
 
 
 @pytest.mark.parametrize(("path", "frames"), FLOODS.values(), ids=FLOODS)

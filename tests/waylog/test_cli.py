@@ -51,7 +51,9 @@ def test_a_wrong_address_is_a_usage_error(tmp_path: object) -> None:
 
 #: Says so once the command's modules begin to be loaded, and is slow then.
 SLOW_IMPORT = """
-import builtins, os, sys, time
+import builtins, os, signal, sys, time
+# A shell without job control starts what it starts in the background with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 ordinary = builtins.__import__
 def slow(name, *words):
     if name == "confluent_kafka":

@@ -172,7 +172,7 @@ def _produce(
             producer.poll(0.1)
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:
-                return False  # an earlier error, which `finish` or a report tells
+                return False  # an earlier error, which `_flush` or a report tells
             raise CommandError(not_stored_text(error, topic)) from None
 
 

@@ -12,7 +12,8 @@ import re
 import socket
 from collections.abc import Iterable
 
-_WILDCARDS = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 compared with, not listened on
+#: Addresses on which a server listens, and to which nobody connects.
+WILDCARDS = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 compared with, not listened on
 
 # RFC 9110, section 7.2: a host and perhaps a port. Names in other letters than ASCII are tolerated.
 _FORBIDDEN = r"\s/?#@\\\[\]\x00-\x1f\x7f"
@@ -40,7 +41,7 @@ class ServedHosts:
 
     def __init__(self, listening: str = "127.0.0.1", more: Iterable[str] = ()) -> None:
         """`more` are NAME or NAME:PORT. Raises ValueError for anything else."""
-        self._any_address = listening in _WILDCARDS
+        self._any_address = listening in WILDCARDS
         self._authorities = frozenset(each.lower() for each in more)
         for each in self._authorities:
             if not each or any(character in each for character in "/@ \t") or not host_of(each):

@@ -16,13 +16,12 @@ from broker_core.security.oauthbearer import OAUTHBEARER
 from broker_core.security.tls_reload import ReloadableContext
 from broker_core.server.network.key_source import KeySource
 from waylog.config import ConfigError
+from waylog.network.served_hosts import WILDCARDS
 
 logger = logging.getLogger(__name__)
 
 #: Seconds after which a certificate that is not valid is warned of again.
 _WARN_AGAIN_S: Final = 86_400.0
-#: Addresses to which nobody connects.
-_ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 compared with, not listened on
 
 
 class ListenerSecrets:
@@ -46,7 +45,7 @@ class ListenerSecrets:
                 self._contexts[each.name] = _context(each)
                 host = host_of(each)
                 is_verified = each.properties.get("ssl.endpoint.identification.algorithm", "https")
-                self._hosts[each.name] = host if is_verified and host not in _ANY_HOST else ""
+                self._hosts[each.name] = host if is_verified and host not in WILDCARDS else ""
             if OAUTHBEARER in each.sasl_mechanisms:
                 settings = token_settings(each.properties)
                 self._validators[each.name] = TokenValidator(settings, time.time)

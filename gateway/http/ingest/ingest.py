@@ -39,6 +39,7 @@ from gateway.http.requests.responses import Refused, raw_json_answer, unavailabl
 from gateway.http.requests.services import Services
 from gateway.limits.bounds import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_WAY
 from gateway.limits.pools import Hold, ShareExceeded, Shares
+from gateway.limits.turn_clock import TURN_S
 from gateway.users.admission import Admission, QuotaExceeded, SendingNotAllowed
 from gateway.users.auth import Identity
 from gateway.users.permissions import may_send
@@ -53,7 +54,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _SMALL_BODY_BYTES: Final = 64 * 1024
 
 _SUBMITTED_AT_ONCE: Final = 100
-_TURN_S: Final = 0.001
 
 
 class Ingest:
@@ -300,7 +300,7 @@ async def _collected(request: web.Request, bytes_max: int) -> Body:
 def _of_a_turn(receipts: Iterator[Receipt]) -> tuple[list[Receipt], bool]:
     """Submit some records, fewer if they are large. Return them, and whether there may be more."""
     part: list[Receipt] = []
-    until = time.monotonic() + _TURN_S
+    until = time.monotonic() + TURN_S
     for receipt in receipts:
         part.append(receipt)
         if len(part) == _SUBMITTED_AT_ONCE or time.monotonic() > until:

@@ -55,6 +55,7 @@ from gateway.http.routes.stream import (
     viewing,
 )
 from gateway.limits.bounds import RECORD_BYTES
+from gateway.limits.turn_clock import TURN_S
 from gateway.users.admission import NotAdmitted
 from gateway.users.auth import ANONYMOUS, Identity
 from gateway.users.permissions import may_send
@@ -78,7 +79,6 @@ _ANSWERS_MAX: Final = 10_000
 _STEP_FIXES: Final = 50
 #: Messages sent to one client between two looks at the clock.
 _LOOKS: Final = 16
-_TURN_S: Final = 0.001
 _DEVICES_MAX: Final = 1_000
 
 _FIX_START: Final = b'{"type":"fix",'
@@ -416,13 +416,13 @@ class _Connection:
         try:
             async with asyncio.timeout(self._services.limits.stalled_viewer_timeout_s):
                 loop = asyncio.get_running_loop()
-                until = loop.time() + _TURN_S
+                until = loop.time() + TURN_S
                 for number, message in enumerate(messages, 1):
                     # Blocks while the client does not read; new events are coalesced meanwhile.
                     await self._socket.send_frame(message, WSMsgType.TEXT)
                     if not number % _LOOKS and loop.time() > until:
                         await asyncio.sleep(0)
-                        until = loop.time() + _TURN_S
+                        until = loop.time() + TURN_S
         except TimeoutError:
             self._end_stalled()
             raise ConnectionResetError("the client does not read") from None

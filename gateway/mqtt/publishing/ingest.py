@@ -221,8 +221,8 @@ class Ingest:
         beyond = before - len(parsed.fixes)
         submitter = self.submitter
         rejections = parsed.rejected
-        # Who may publish for others has it kept at its own expense. An administrator's messages,
-        # as those of another cluster, count for the user that they name.
+        # A user who may publish for others pays for what is kept of it. An administrator's
+        # messages, as those of another cluster, count for the user that they name.
         payer = None if identity.admin else identity.user
         if rejections:
             self._counters["publishes_rejected"] += 1
