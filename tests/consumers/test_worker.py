@@ -13,18 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from geoservice.reverse.geocoder import Geocoder
 from tests.consumers.running import Broker, Process, await_condition
+from tests.contract.refusing_topic import ClusterWithRefusingTopic
 from waylog.kafka.clients import client_config, consumer_config, ensure_topics, producer_config
-from waylog.kafka.topics import ADDRESS, ERROR, LOCATION, Topic
+from waylog.kafka.topics import ADDRESS, ERROR, LOCATION, TOPICS, Topic
 from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
 
 StartResolver = Callable[..., Process]
@@ -33,12 +27,12 @@ StartResolver = Callable[..., Process]
 class Devices:
     """Sends fixes of some devices and remembers the newest of each."""
 
-    def __init__(self, broker: Broker, count: int = 200) -> None:
+    def __init__(self, servers: str, count: int = 200) -> None:
         self.newest: dict[str, Fix] = {}
         self.sent = 0
         self._random = random.Random(4)
         self._names = [f"user{number}/phone" for number in range(count)]
-        self._producer = Producer(producer_config(broker.address, "devices"))
+        self._producer = Producer(producer_config(servers, "devices"))
 
     def send(self, rounds: int, *, late: float = 0.1) -> None:
         """Send `rounds` fixes of every device, some late; wait until all are acknowledged."""
@@ -117,9 +111,9 @@ class Addresses:
         await_condition(current, timeout_s, "every device has the address of its newest fix")
 
 
-def committed(broker: Broker, group: str = "resolver") -> int:
+def committed(servers: str, group: str = "resolver") -> int:
     """Return the number of records that the group has committed, over all partitions."""
-    consumer = Consumer(consumer_config(broker.address, "asking", group))
+    consumer = Consumer(consumer_config(servers, "asking", group))
     try:
         partitions = consumer.list_topics(LOCATION, timeout=10).topics[LOCATION].partitions
         asked = [TopicPartition(LOCATION, number) for number in partitions]
@@ -140,7 +134,7 @@ def check_places(addresses: Iterable[Address]) -> None:
 
 @pytest.fixture
 def devices(broker: Broker) -> Devices:
-    return Devices(broker)
+    return Devices(broker.address)
 
 
 @pytest.fixture
@@ -161,7 +155,7 @@ def test_every_device_gets_the_address_of_its_newest_fix(
     check_places(addresses.last.values())
     assert resolver.stop() == 0
     # After a clean stop nothing has to be processed again.
-    assert committed(broker) == devices.sent
+    assert committed(broker.address) == devices.sent
 
 
 @pytest.mark.long
@@ -180,7 +174,7 @@ def test_two_resolvers_lose_and_disorder_nothing_when_one_is_killed(
     assert not addresses.disordered
     check_places(addresses.last.values())
     assert second.stop() == 0
-    assert committed(broker) == devices.sent
+    assert committed(broker.address) == devices.sent
 
 
 def test_late_fixes_after_a_restart_change_nothing(
@@ -213,7 +207,7 @@ def test_a_broker_that_is_killed_and_started_again_costs_nothing(
     addresses.await_newest_of(devices, 60)
     assert not addresses.disordered
     assert resolver.stop() == 0
-    assert committed(broker) == devices.sent
+    assert committed(broker.address) == devices.sent
 
 
 def test_bad_records_go_to_topic_error_and_traces_go_on(
@@ -273,7 +267,7 @@ def test_without_an_index_the_resolver_says_what_to_do(tmp_path: Any) -> None:
 def test_a_resolver_stays_small(
     start_resolver: StartResolver, broker: Broker, addresses: Addresses
 ) -> None:
-    devices = Devices(broker, 20_000)
+    devices = Devices(broker.address, 20_000)
     resolver = start_resolver()
     devices.send(4)
     addresses.await_newest_of(devices)
@@ -288,7 +282,7 @@ def test_a_resolver_stays_small(
 def test_a_resolver_that_is_stopped_does_not_wait_for_a_log_that_is_silent(
     broker: Broker, start_resolver: StartResolver, is_busy: bool
 ) -> None:
-    devices = Devices(broker, 500)
+    devices = Devices(broker.address, 500)
     resolver = start_resolver()
     resolver.wait_for("restored partition 3")
     if is_busy:
@@ -315,39 +309,36 @@ def test_a_resolver_whose_broker_hangs_says_so_and_goes_on(
         os.kill(broker.process.pid, signal.SIGCONT)
 
 
-def require_two_replicas(broker: Broker, topic: str) -> None:
-    """Have a single broker refuse all that is produced to a topic."""
-    entry = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient(client_config(broker.address, "admin"))
-    [altered] = admin.incremental_alter_configs([resource]).values()
-    altered.result(30)
-
-
 def test_a_resolver_that_waits_for_the_log_is_not_taken_for_one_that_hangs(
-    broker: Broker,
-    start_resolver: StartResolver,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     supervisor.bind(str(tmp_path / "notify"))
     supervisor.settimeout(30)
+    topic = next(topic for topic in TOPICS if topic.name == ADDRESS)
+    cluster = ClusterWithRefusingTopic(tmp_path, topic)
+    servers = cluster.start()
+    # Only the resolver is under a supervisor.
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
     monkeypatch.setenv("WATCHDOG_USEC", str(1_500_000))
-    require_two_replicas(broker, ADDRESS)
-    devices = Devices(broker, 1)
-    with supervisor:
-        resolver = start_resolver()
-        resolver.wait_for("restored partition 3")
-        devices.send(1)
-        supervisor.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            while True:
-                supervisor.recv(1000)
-        supervisor.settimeout(30)
-        # The first ones may be of the moments before it waited.
-        for _ in range(8):
-            while supervisor.recv(1000) != b"WATCHDOG=1":
-                pass
-    assert committed(broker) == 0
+    try:
+        resolver = Process("resolver", "--bootstrap-servers", servers)
+        resolver.wait_for(f"restored partition {topic.partitions - 1}")
+        cluster.refuse()
+        Devices(servers, 1).send(1)
+        with supervisor:
+            supervisor.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                while True:
+                    supervisor.recv(1000)
+            supervisor.settimeout(30)
+            # The first ones may be of the moments before it waited.
+            for _ in range(8):
+                while supervisor.recv(1000) != b"WATCHDOG=1":
+                    pass
+        assert committed(servers) == 0
+        cluster.accept()
+        await_condition(lambda: committed(servers) == 1, 60, "the address is stored")
+    finally:
+        resolver.stop(signal.SIGKILL)
+        cluster.stop()

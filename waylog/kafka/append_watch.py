@@ -54,7 +54,8 @@ def shortfall(
     missing: set[int] = set()
     for place, state in partitions.items():
         in_sync = [each for each in state.in_sync if each in running]
-        wanted = min_in_sync.get(place[0], 1)
+        # As leaders do: more than there are replicas are never asked for.
+        wanted = min(min_in_sync.get(place[0], 1), len(state.replicas))
         if state.leader not in answering:
             short.append((place, "no leader that answers"))
             missing.update({state.leader} - {_NOBODY})

@@ -67,7 +67,7 @@ class CoordinatorShards:
     async def _wait_and_run(self, partition: Partition) -> None:
         while True:
             try:
-                partition.check_can_commit()
+                partition.check_in_sync()
                 break
             except errors.BrokerError:
                 await asyncio.sleep(_PAUSE_S)

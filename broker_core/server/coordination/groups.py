@@ -235,7 +235,7 @@ class Groups:
             if not rows:
                 self._wait_for_former(partition, effect)
                 return
-            partition.check_can_commit()
+            partition.check_in_sync()
             if effect.producer is None:
                 result = partition.append(records.build_batch(rows), now.wall_ms)
             else:
@@ -253,10 +253,6 @@ class Groups:
             if not effect.is_awaited:
                 self._loop.call_soon(self._read_again, effect.group_id)
             return
-        if partition.commits_on_append:
-            partition.advance()
-            self.coordinator.appended(effect, now)
-            return
         self._flusher.wait_durable(partition, _AppendWait(self, effect), result.last_offset + 1)
 
     def append_beside(
@@ -266,7 +262,7 @@ class Groups:
         now_ms = self.moment().wall_ms
         try:
             partition = self._topic.partition_of(group_id)
-            partition.check_can_commit()
+            partition.check_in_sync()
             result = partition.append(
                 records.build_batch([(now_ms, key, value, ()) for key, value in rows]), now_ms
             )

@@ -319,7 +319,7 @@ class Transactions:
         row = (now.wall_ms, encode_transaction_key(effect.transactional_id), value, ())
         try:
             partition = self._topic.partition_of(effect.transactional_id)
-            partition.check_can_commit()
+            partition.check_in_sync()
             result = partition.append(records.build_batch([row]), now.wall_ms)
         except errors.BrokerError as error:
             logger.error("transaction of %s cannot be stored: %s", effect.transactional_id, error)
@@ -422,7 +422,7 @@ class Transactions:
                 continue
             now_ms = self.moment().wall_ms
             try:
-                partition.check_can_commit()
+                partition.check_in_sync()
                 result = partition.append_from_coordinator(
                     build_end_marker(*producer, marker, now_ms), now_ms, marker
                 )

@@ -311,7 +311,7 @@ class _Produce:
         result["base_offset"] = appended.base_offset
         result["log_append_time_ms"] = appended.log_append_time_ms
         result["log_start_offset"] = appended.log_start_offset
-        if self._acks == _ACKS_ALL and not partition.commits_on_append:
+        if self._acks == _ACKS_ALL:
             self._acknowledgement.expect(partition, result, appended.last_offset + 1)
         if partition.acknowledges_after_flush:
             broker.flusher.request(partition)

@@ -47,10 +47,6 @@ class Flusher:
 
     def wait_durable(self, partition: Partition, waiter: AppendWaiter, end_offset: int) -> None:
         """Tell a coordinator's waiter when its append is committed, perhaps at once."""
-        if partition.commits_on_append:
-            partition.advance()
-            waiter.durable()
-            return
         partition.wait_durable(waiter, end_offset)
         if partition.acknowledges_after_flush:
             self.request(partition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Protocol
 
@@ -9,7 +10,6 @@ from broker_core.environment import FileSlice
 from broker_core.errors import (
     FencedLeaderEpoch,
     InvalidTxnState,
-    NotEnoughReplicas,
     UnknownLeaderEpoch,
 )
 from broker_core.log.aborted_transactions import AbortedTransaction
@@ -60,7 +60,7 @@ class Verification:
         return InvalidTxnState.code if self.is_outdated and not code else code
 
 
-class Partition:
+class Partition(ABC):
     """A log with its waiters.
 
     Consumers see records below `high_watermark`. Where the broker acknowledges after fdatasync,
@@ -71,7 +71,6 @@ class Partition:
     __slots__ = (
         "_appended_bytes",
         "_appends",
-        "_first_end_offset",
         "_verifications",
         "acknowledges_after_flush",
         "bytes_in",
@@ -102,15 +101,14 @@ class Partition:
         self._appends: deque[tuple[int, AppendWaiter]] = deque()
         # Bytes appended since the high watermark last moved.
         self._appended_bytes = 0
-        self._first_end_offset = log.log_end_offset
         #: Bytes appended and bytes read since the log was opened.
         self.bytes_in = 0
         self.bytes_out = 0
 
     @property
+    @abstractmethod
     def messages_in(self) -> int:
-        """Records appended since the log was opened."""
-        return self.log.log_end_offset - self._first_end_offset
+        """Records appended here, as leader, since the log was opened."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -127,12 +125,15 @@ class Partition:
         if 0 <= epoch < self.leader_epoch:
             raise FencedLeaderEpoch()
 
+    @abstractmethod
     def check_is_led(self) -> None:
         """Raise NotLeaderOrFollower if another broker leads."""
 
+    @abstractmethod
     def check_is_readable(self, *, from_follower: bool) -> None:
         """Raise NotLeaderOrFollower if consumers have to read from another broker."""
 
+    @abstractmethod
     def check_offsets_are_known(self) -> None:
         """Raise OffsetNotAvailable while a new leader does not know yet what is committed."""
 
@@ -151,24 +152,17 @@ class Partition:
             return -1, -1
         return log.leader_epochs.end_offset(epoch, log.log_end_offset)
 
+    @abstractmethod
     def check_in_sync(self) -> None:
-        """Raise NotEnoughReplicas if too few replicas are in sync for an append with acks=all."""
-        needed = self.log.config.min_insync_replicas
-        if needed > 1:
-            raise NotEnoughReplicas(f"min.insync.replicas={needed}, but there is one broker")
+        """Raise an error if an append could not be committed now.
 
-    def check_can_commit(self) -> None:
-        """Raise NotLeaderOrFollower or NotEnoughReplicas if coordinators cannot append here."""
+        NotLeaderOrFollower if another broker leads, NotEnoughReplicas if too few are in sync.
+        """
 
     @property
+    @abstractmethod
     def waits_for_others(self) -> bool:
         """Return whether an append must reach other brokers before it is committed."""
-        return False
-
-    @property
-    def commits_on_append(self) -> bool:
-        """Return whether an append is committed at once, without a flush or other replicas."""
-        return not self.acknowledges_after_flush
 
     def append(
         self, records: bytearray | memoryview, now_ms: int, *, verified: bool = True
@@ -213,32 +207,13 @@ class Partition:
         for verification in self._verifications.pop(producer_id, ()):
             verification.is_outdated = True
 
+    @abstractmethod
     def wait_durable(self, waiter: AppendWaiter, end_offset: int) -> None:
-        """Tell the waiter when everything before `end_offset` is durable."""
-        if end_offset <= self.log.recovery_point:
-            waiter.durable()
-        else:
-            self._appends.append((end_offset, waiter))
+        """Tell the waiter when everything before `end_offset` is committed."""
 
+    @abstractmethod
     def advance(self) -> None:
         """Move the high watermark, and tell the requests that waited for that."""
-        log = self.log
-        appends = self._appends
-        if self.acknowledges_after_flush:
-            visible = min(log.recovery_point, log.log_end_offset)
-            while appends and appends[0][0] <= visible:
-                appends.popleft()[1].durable()
-        else:
-            visible = log.log_end_offset
-            while appends:
-                appends.popleft()[1].durable()
-        if visible > self.high_watermark:
-            self.high_watermark = visible
-            log.high_watermark = visible
-            grown, self._appended_bytes = self._appended_bytes, 0
-            self.bytes_in += grown
-            for fetch in tuple(self.fetches):
-                fetch.grew(grown)
 
     def fail(self, code: int) -> None:
         """Fail the waiting appends with `code`, and outdate all pending verifications.

@@ -215,19 +215,10 @@ class ReplicatedPartition(Partition):
                 f"{self}: in sync are {list(leader.image.isr)}, {needed} are needed"
             )
 
-    def check_can_commit(self) -> None:
-        """See Partition."""
-        self.check_in_sync()
-
     @property
     def waits_for_others(self) -> bool:
         """See Partition."""
         return len(self.image.replicas) > 1
-
-    @property
-    def commits_on_append(self) -> bool:
-        """See Partition."""
-        return False
 
     # ------------------------------------------------------------------------------------- leading
 

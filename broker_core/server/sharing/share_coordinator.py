@@ -154,7 +154,7 @@ class ShareCoordinator:
         value = None if state is None else encode_value(state, now_ms)
         try:
             partition = self._topic.partition_of(_key(place))
-            partition.check_can_commit()
+            partition.check_in_sync()
             result = partition.append(
                 records.build_batch([(now_ms, encode_key(place), value, ())]), now_ms
             )

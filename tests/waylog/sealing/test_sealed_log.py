@@ -7,21 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
 
 from gateway.fixes.receipts import Receipt
+from tests.contract.refusing_topic import ClusterWithRefusingTopic
 from tests.spark.running import start_broker
 from waylog.config import ConfigError
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import AppendError, ensure_topics
 from waylog.kafka.fetched_records import FetchedRecord
-from waylog.kafka.topics import LOCATION, LOG, VALUE_KEY
+from waylog.kafka.topics import LOCATION, LOG, VALUE_KEY_TOPIC
 from waylog.sealing.sealed_log import SealedLog
 from waylog.sealing.sealing import MAGIC
 from waylog.sealing.value_keys import KeyRing, destroy_keys
@@ -95,43 +90,38 @@ async def test_two_that_make_a_key_at_once_are_both_read_in_order(servers: str) 
         ring.close()
 
 
-def ask_for_replicas(servers: str, count: int) -> None:
-    """Set how many replicas in sync the topic of the keys needs; the one broker is one."""
-    entry = ConfigEntry(
-        "min.insync.replicas", str(count), incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ConfigResource.Type.TOPIC, VALUE_KEY, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.incremental_alter_configs([resource])[resource].result(30)
-
-
-async def test_values_whose_key_cannot_be_stored_fail_as_others_do(servers: str) -> None:
+async def test_values_whose_key_cannot_be_stored_fail_as_others_do(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
+    cluster = ClusterWithRefusingTopic(tmp_path, VALUE_KEY_TOPIC)
+    servers = await asyncio.to_thread(cluster.start)
     ring = KeyRing(servers, MASTER)
     log = SealedLog(BatchProducer(servers, "test", loop, delivery_timeout_ms=3000), ring, loop)
-    await log.append(LOCATION, b"before", b"bob/phone")
-    await asyncio.to_thread(ask_for_replicas, servers, 2)
-    waiting = [log.append(LOCATION, b"%d" % number, b"ada/phone") for number in range(3)]
-    receipt = Receipt()
-    log.send(LOCATION, b"a fix", b"ada/phone", None, receipt)
-    async with asyncio.timeout(60):
-        for each in waiting:
-            with pytest.raises(AppendError, match=r"the key.*: .*fewer replicas are in sync"):
-                await each
-        # A device that has a key needs no other one.
-        await log.append(LOCATION, b"meanwhile", b"bob/phone")
-    assert receipt.done()
-    assert "fewer replicas are in sync" in str(receipt.exception())
-    assert len(log) == 0
-    await asyncio.to_thread(ask_for_replicas, servers, 1)
-    async with asyncio.timeout(60):
-        await log.append(LOCATION, b"after", b"ada/phone")
-    assert await values_of(servers, LOCATION, ring) == {
-        b"bob/phone": [b"before", b"meanwhile"],
-        b"ada/phone": [b"after"],
-    }
-    assert await log.close() == 0
-    ring.close()
+    try:
+        await log.append(LOCATION, b"before", b"bob/phone")
+        await asyncio.to_thread(cluster.refuse)
+        waiting = [log.append(LOCATION, b"%d" % number, b"ada/phone") for number in range(3)]
+        receipt = Receipt()
+        log.send(LOCATION, b"a fix", b"ada/phone", None, receipt)
+        async with asyncio.timeout(60):
+            for each in waiting:
+                with pytest.raises(AppendError, match=r"the key.*: .*fewer replicas are in sync"):
+                    await each
+            # A device that has a key needs no other one.
+            await log.append(LOCATION, b"meanwhile", b"bob/phone")
+        assert receipt.done()
+        assert "fewer replicas are in sync" in str(receipt.exception())
+        assert len(log) == 0
+        await asyncio.to_thread(cluster.accept)
+        async with asyncio.timeout(60):
+            await log.append(LOCATION, b"after", b"ada/phone")
+        assert await values_of(servers, LOCATION, ring) == {
+            b"bob/phone": [b"before", b"meanwhile"],
+            b"ada/phone": [b"after"],
+        }
+        assert await log.close() == 0
+        ring.close()
+    finally:
+        await asyncio.to_thread(cluster.stop)
 
 
 async def test_a_value_that_is_too_large_does_not_hold_up_those_behind_it(servers: str) -> None:
