@@ -30,7 +30,12 @@ from gateway.limits.failed_logins import open_guesses
 from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.listening.options import MqttOptions, within_machine
 from gateway.mqtt.listening.scram import mechanisms_over
-from gateway.mqtt.workers.membership import DeduplicatingSubmitter, LocalChannel, join
+from gateway.mqtt.workers.membership import (
+    DeduplicatingSubmitter,
+    LocalChannel,
+    about_fixes,
+    join,
+)
 from gateway.mqtt.workers.worker_hub import WorkerHub
 from gateway.notices.arrivals import Arrival
 from gateway.notices.notices import MachineLock, Notices, event_of
@@ -239,7 +244,7 @@ class _Gateway:
                 known_fixes=known_fixes,
                 metrics=self.metrics,
                 error_bytes=self.admission.error_bytes,
-                is_stored=partial(self.channel.request, "known"),
+                is_stored=about_fixes(self.channel, "known"),
             )
         self.archive = Archive(settings.history, settings.places)
         stack.push_async_callback(self.archive.close)
