@@ -17,6 +17,7 @@ from gateway.limits.error_bytes import ERROR_BYTES_PER_MINUTE
 from gateway.mqtt.listening import options as mqtt_options
 from gateway.observability.metrics_access import AUDIENCES, MetricsAccess
 from gateway.users.admission import DEVICES_PER_USER
+from gateway.users.database_place import check_users
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -272,8 +273,8 @@ def _check_machine(arguments: argparse.Namespace, settings: GatewaySettings) -> 
     `waylog up` does not call it: it makes the users and holds the ports itself.
     """
     check_folder(settings.users.parent, "--users" if arguments.users else "--data")
-    if settings.users.is_dir():
-        raise ConfigError(f"--users {settings.users}: it is a folder; a file is expected")
+    if arguments.users is not None:
+        check_users(arguments.users)
     if settings.views is not None:
         check_folder(settings.views, "--views")
     listening = ListeningCheck()
