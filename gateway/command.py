@@ -32,6 +32,7 @@ from waylog.config import (
 )
 from waylog.folders import check_folder
 from waylog.history.storage_url import check_storage_url
+from waylog.network.certificate_dates import read_dates
 from waylog.network.served_hosts import ServedHosts
 from waylog.observability.metrics_token import ensure_metrics_token
 from waylog.observability.telemetry import configure_logging
@@ -299,14 +300,10 @@ def _say_what_is_missing(arguments: argparse.Namespace) -> None:
             arguments.edge,
         )
     if arguments.mqtts and arguments.tls_certificate:
-        from gateway.mqtt.listening.certificates import certificate_trouble
-
-        trouble = certificate_trouble(arguments.tls_certificate, datetime.now(UTC))
-        if trouble is not None:
-            logger.warning(
-                "--tls-certificate %s: %s; clients that check it do not connect",
-                *(arguments.tls_certificate, trouble),
-            )
+        dates = read_dates(arguments.tls_certificate)
+        warning = None if dates is None else dates.warning(datetime.now(UTC))
+        if warning is not None:
+            logger.warning("--tls-certificate %s: %s", arguments.tls_certificate, warning)
 
 
 def run(arguments: argparse.Namespace) -> int:
