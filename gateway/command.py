@@ -17,6 +17,7 @@ from gateway.limits.error_bytes import ERROR_BYTES_PER_MINUTE
 from gateway.mqtt.listening import options as mqtt_options
 from gateway.observability.metrics_access import AUDIENCES, MetricsAccess
 from gateway.users.admission import DEVICES_PER_USER
+from gateway.users.database_place import check_users
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -31,6 +32,7 @@ from waylog.config import (
 )
 from waylog.folders import check_folder
 from waylog.history.storage_url import check_storage_url
+from waylog.network.certificate_dates import read_dates
 from waylog.network.served_hosts import ServedHosts
 from waylog.observability.metrics_token import ensure_metrics_token
 from waylog.observability.telemetry import configure_logging
@@ -272,8 +274,8 @@ def _check_machine(arguments: argparse.Namespace, settings: GatewaySettings) -> 
     `waylog up` does not call it: it makes the users and holds the ports itself.
     """
     check_folder(settings.users.parent, "--users" if arguments.users else "--data")
-    if settings.users.is_dir():
-        raise ConfigError(f"--users {settings.users}: it is a folder; a file is expected")
+    if arguments.users is not None:
+        check_users(arguments.users)
     if settings.views is not None:
         check_folder(settings.views, "--views")
     listening = ListeningCheck()
@@ -298,14 +300,10 @@ def _say_what_is_missing(arguments: argparse.Namespace) -> None:
             arguments.edge,
         )
     if arguments.mqtts and arguments.tls_certificate:
-        from gateway.mqtt.listening.certificates import certificate_trouble
-
-        trouble = certificate_trouble(arguments.tls_certificate, datetime.now(UTC))
-        if trouble is not None:
-            logger.warning(
-                "--tls-certificate %s: %s; clients that check it do not connect",
-                *(arguments.tls_certificate, trouble),
-            )
+        dates = read_dates(arguments.tls_certificate)
+        warning = None if dates is None else dates.warning(datetime.now(UTC))
+        if warning is not None:
+            logger.warning("--tls-certificate %s: %s", arguments.tls_certificate, warning)
 
 
 def run(arguments: argparse.Namespace) -> int:

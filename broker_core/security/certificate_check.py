@@ -1,34 +1,16 @@
-"""What is wrong with a listener's own certificates, as its clients would judge them.
-
-A broker with a certificate that nobody accepts starts, as Kafka does: clients may be told not to
-verify it. But its operator should hear of it from the broker, not from its clients.
-"""
+"""A listener's own certificates, as its clients would judge them."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from waylog.network.certificate_dates import CertificateDates
+
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
-
-
-class CertificateDates(NamedTuple):
-    """When a listener's certificates hold: the latest beginning and the earliest end, in UTC."""
-
-    not_before: datetime
-    not_after: datetime
-
-    def trouble(self, now: datetime) -> str | None:
-        """Return why the certificates are not valid at a time, None if they are."""
-        if now > self.not_after:
-            return f"the certificate has expired on {_text(self.not_after)}"
-        if now < self.not_before:
-            return f"the certificate is not valid before {_text(self.not_before)}"
-        return None
 
 
 class ListenerCertificates(NamedTuple):
@@ -61,10 +43,7 @@ def listener_certificates(properties: Mapping[str, str]) -> ListenerCertificates
         chain = load_pem_x509_certificates(pem)
         return ListenerCertificates(
             source,
-            CertificateDates(
-                max(each.not_valid_before_utc for each in chain),
-                min(each.not_valid_after_utc for each in chain),
-            ),
+            CertificateDates.of(chain),
             _hosts(chain[0]),
         )
     except (OSError, ValueError):
@@ -88,7 +67,3 @@ def _normal(host: str) -> str:
         return str(ipaddress.ip_address(host))
     except ValueError:
         return host.lower().rstrip(".")
-
-
-def _text(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

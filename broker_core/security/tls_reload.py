@@ -9,12 +9,9 @@ from typing import Final
 
 from broker_core.security.certificate_check import ListenerCertificates, listener_certificates
 from broker_core.security.tls import server_context
+from waylog.network.certificate_dates import FileStamp, file_stamp
 
 _FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
-
-#: Identifies a version of a file: a certificate can be replaced by a rename, by writing over it, or
-#: by a link that is changed to another folder.
-_Stamp = tuple[int, int, int] | None
 
 
 class ReloadableContext:
@@ -35,16 +32,9 @@ class ReloadableContext:
         # Called for each client hello, also without a server name.
         connection.context = self._newest
 
-    def _look(self) -> list[_Stamp]:
-        stamps: list[_Stamp] = []
-        for name in _FILES:
-            path = self._properties.get(name)
-            try:
-                status = Path(path).stat() if path else None
-            except OSError:
-                status = None
-            stamps.append(status and (status.st_mtime_ns, status.st_ino, status.st_size))
-        return stamps
+    def _look(self) -> list[FileStamp]:
+        paths = (self._properties.get(name) for name in _FILES)
+        return [file_stamp(Path(path)) if path else None for path in paths]
 
     def reload_if_changed(self) -> bool:
         """Return True if certificates were reloaded. Raises ConfigError and keeps the old ones."""

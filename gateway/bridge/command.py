@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from gateway.mqtt.packets.topics import filter_is_valid
 from gateway.mqtt.settings import Settings
+from gateway.users.database_place import check_users
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -139,8 +140,10 @@ def check(arguments: argparse.Namespace) -> None:
     check_bootstrap_servers(arguments.bootstrap_servers)
     if not 0 < arguments.in_flight <= 0xFFFF:
         raise ConfigError("--in-flight must be 1 to 65535")
-    if arguments.users is not None and not arguments.users.is_file():
-        raise ConfigError(f"--users: there is no {arguments.users}")
+    if arguments.users is not None:
+        check_users(arguments.users)
+        if not arguments.users.exists():
+            raise ConfigError(f"--users: there is no {arguments.users}")
     if not parse_endpoint(arguments.mqtt).port:
         raise ConfigError(f"--mqtt {arguments.mqtt}: the port of the cluster is expected")
     for topic_filter in arguments.filter or ():

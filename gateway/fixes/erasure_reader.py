@@ -9,7 +9,7 @@ from typing import Protocol
 
 from confluent_kafka import KafkaException
 
-from gateway.fixes.log_topics import await_topics
+from gateway.fixes.log_topics import Waiting, await_topics, tell_nobody
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.errors import error_text
@@ -47,12 +47,17 @@ class ErasureReader:
 
 
 @asynccontextmanager
-async def open_erasures(bootstrap_servers: str, client_id: str) -> AsyncIterator[ErasureReader]:
-    """Open a reader that has read the whole topic and keeps reading; raises OSError."""
+async def open_erasures(
+    bootstrap_servers: str, client_id: str, waiting: Waiting = tell_nobody
+) -> AsyncIterator[ErasureReader]:
+    """Open a reader that has read the whole topic and keeps reading; raises OSError.
+
+    `waiting` is called with the reason while the log cannot be reached.
+    """
     # A log that an earlier version has set up lacks this topic.
     own = [topic for topic in TOPICS if topic.name == ERASURE]
     try:
-        await await_topics(bootstrap_servers, own)
+        await await_topics(bootstrap_servers, own, waiting)
     except (KafkaException, LogUnreachable) as error:
         raise OSError(f"topic {ERASURE} could not be created: {error_text(error)}") from error
     erasures = ErasureReader()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from waylog.kafka.clients import LogUnreachable, ensure_topics
@@ -16,20 +16,29 @@ from waylog.process.notify import notify
 
 logger = logging.getLogger(__name__)
 
-#: Seconds to wait for the log.
-_WAIT_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 
 
-async def await_topics(bootstrap_servers: str, topics: Sequence[Topic]) -> None:
-    """Create missing topics as soon as the log answers; raises LogUnreachable, KafkaException.
+#: Called with the reason for which the log cannot be reached.
+Waiting = Callable[[str], object]
+
+
+def tell_nobody(_: str) -> None:
+    """Tell nobody."""
+
+
+async def await_topics(
+    bootstrap_servers: str,
+    topics: Sequence[Topic],
+    waiting: Waiting = tell_nobody,
+) -> None:
+    """Create missing topics as soon as the log answers, whenever that is; raises KafkaException.
 
     Each attempt is short and repeated: a thread cannot be cancelled, and a process that is to end
-    while it waits for its brokers would have to wait for the thread. Meanwhile the log file and the
-    supervisor hear why the log cannot be reached.
+    while it waits for its brokers would have to wait for the thread. Meanwhile the log file, the
+    supervisor and `waiting` hear why the log cannot be reached.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + _WAIT_S
     security = configured_security()
     throttle = LogThrottle()
     while True:
@@ -39,8 +48,7 @@ async def await_topics(bootstrap_servers: str, topics: Sequence[Topic]) -> None:
                 raise LogUnreachable(why)
             await asyncio.to_thread(ensure_topics, bootstrap_servers, topics, timeout_s=0.0)
         except LogUnreachable as error:
-            if loop.time() > deadline:
-                raise
+            waiting(str(error))
             if throttle.count(loop.time()) is not None:
                 logger.warning("waiting for the log: %s", error)
                 notify(f"STATUS=not ready: {error}")

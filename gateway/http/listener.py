@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, cast
@@ -45,13 +44,12 @@ from gateway.http.routes.push_routes import PushRoutes
 from gateway.http.routes.session_routes import SessionRoutes
 from gateway.http.routes.stream import serve_stream
 from gateway.http.routes.websocket import serve_websocket
+from gateway.http.starting import StartingServer, listen
 from gateway.observability.exposition import exposition
 from gateway.viewers.log_range import LogRanges
 from waylog.config import Endpoint
-from waylog.network.bind_addresses import bind_addresses
 from waylog.network.chunked_requests import end_connections_after_chunks
 from waylog.network.stop_accepting import stop_accepting
-from waylog.supervision.reserved_ports import is_held
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +72,6 @@ _ANSWER_ANYBODY: Final = frozenset(
     )
 )
 
-_BACKLOG: Final = 1024
 _SHUTDOWN_S: Final = 5.0
 _LINGER_S: Final = 2.0
 
@@ -262,9 +259,14 @@ class HttpServer:
 
 
 async def start_http(
-    endpoint: Endpoint, services: Services, client_id: str, *, reuse_port: bool = False
+    endpoint: Endpoint,
+    services: Services,
+    client_id: str,
+    *,
+    reuse_port: bool = False,
+    starting: StartingServer | None = None,
 ) -> HttpServer:
-    """Listen. Raises OSError if the address cannot be bound."""
+    """Listen, or take over what `starting` has. Raises OSError if the address cannot be bound."""
     limits = services.limits
     runner = web.AppRunner(
         build_application(services, client_id),
@@ -291,15 +293,12 @@ async def start_http(
     services.metrics.gauge(
         "http_connections", "Open HTTP connections.", lambda: len(plain.connections)
     )
+    if starting is not None:
+        port = starting.port
+        server = starting.take_over(plain.connection)
+        return HttpServer(runner, plain, server, Endpoint(endpoint.host, port))
     try:
-        server = await asyncio.get_running_loop().create_server(
-            plain.connection,
-            bind_addresses(endpoint),
-            endpoint.port,
-            backlog=_BACKLOG,
-            reuse_port=reuse_port or is_held(endpoint) or None,
-            family=socket.AF_UNSPEC,
-        )
+        server = await listen(endpoint, plain.connection, reuse_port=reuse_port)
     except OSError:
         await plain.close(0)
         await runner.cleanup()

@@ -22,6 +22,7 @@ from gateway.friends.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
 from gateway.http.listener import HttpServer, start_http
 from gateway.http.requests.device_endpoints import DeviceEndpoints
 from gateway.http.requests.services import Services
+from gateway.http.starting import StartingServer
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
 from gateway.limits.error_bytes import ERROR_BYTES_PER_MINUTE
@@ -29,7 +30,12 @@ from gateway.limits.failed_logins import open_guesses
 from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.listening.options import MqttOptions, within_machine
 from gateway.mqtt.listening.scram import mechanisms_over
-from gateway.mqtt.workers.membership import DeduplicatingSubmitter, LocalChannel, join
+from gateway.mqtt.workers.membership import (
+    DeduplicatingSubmitter,
+    LocalChannel,
+    about_fixes,
+    join,
+)
 from gateway.mqtt.workers.worker_hub import WorkerHub
 from gateway.notices.arrivals import Arrival
 from gateway.notices.notices import MachineLock, Notices, event_of
@@ -56,6 +62,7 @@ from waylog.kafka.append_watch import AppendWatch
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.topics import EVENT, LOCATION
 from waylog.network.connection_pool import ConnectionPool
+from waylog.network.listeners import listener_of
 from waylog.network.peer_parties import ClientIdentifier
 from waylog.network.served_hosts import ServedHosts
 from waylog.observability.telemetry import KafkaTelemetry, now_ms
@@ -179,6 +186,8 @@ class _Gateway:
         # Before the first key is computed: keys in the snapshot must be valid in the next process.
         use_secret(store.rights.secret(_KEYS_SECRET, KEY_BYTES))
         self.readiness = Readiness()
+        #: What the start waits for.
+        self._waits_for = f"waits for the log at {settings.bootstrap_servers}"
         watch = AppendWatch(
             settings.bootstrap_servers,
             settings.client_id,
@@ -235,7 +244,7 @@ class _Gateway:
                 known_fixes=known_fixes,
                 metrics=self.metrics,
                 error_bytes=self.admission.error_bytes,
-                is_stored=partial(self.channel.request, "known"),
+                is_stored=about_fixes(self.channel, "known"),
             )
         self.archive = Archive(settings.history, settings.places)
         stack.push_async_callback(self.archive.close)
@@ -253,17 +262,20 @@ class _Gateway:
         stack.push_async_callback(self.pipeline.close)
 
     async def start(self) -> None:
-        """Start to listen once the views have loaded their snapshot and the records after it.
+        """Serve once the views have loaded their snapshot and the records after it.
 
-        Before that a repeated fix could not be distinguished from a new one.
+        Before that a repeated fix could not be distinguished from a new one, so over HTTP only
+        probes are answered.
         """
+        starting = await self._listen_early()
         # Friends are shown no positions before homes are loaded.
         looking = spawn(self.places.look_up(), "looking for places")
         self._stack.callback(looking.cancel)
         settings = self._settings
         self.erasures = await self._stack.enter_async_context(
-            open_erasures(settings.bootstrap_servers, settings.client_id)
+            open_erasures(settings.bootstrap_servers, settings.client_id, self._waits)
         )
+        self._waits_for = "reads what the log has"
         self.erasures.subscribe(self.submitter.on_erasures)
         keeper = self.keeper = ViewKeeper(
             self._settings.bootstrap_servers,
@@ -292,14 +304,34 @@ class _Gateway:
         self._beside(self.places.watch(), "looking for new places")
         self._beside(self.viewers.tell_withheld(), "telling friends what was withheld")
         await self._start_mqtt()
-        server = await self._start_http()
+        server = await self._start_http(starting)
         self.http_endpoint = server.endpoint
         self._stack.push_async_callback(server.close)
 
     def _beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._stack.callback(spawn(work, name).cancel)
 
-    async def _start_http(self) -> HttpServer:
+    def _waits(self, why: str) -> None:
+        self._waits_for = f"waits for the log at {self._settings.bootstrap_servers}: {why}"
+
+    async def _listen_early(self) -> StartingServer | None:
+        """Answer probes over HTTP during the start, if no other gateway does that at the port.
+
+        One that shares the port and serves already would lose a part of its clients to the short
+        answers of this one; the kernel spreads connections over all that listen.
+        """
+        settings = self._settings
+        if settings.share_ports and listener_of(settings.http.port) is not None:
+            return None
+        starting = StartingServer(
+            lambda: {"start": self._waits_for} | self.readiness.problems(),
+            lambda address: settings.proxy_protocol and address in self._proxies,
+        )
+        await starting.start(settings.http, reuse_port=settings.share_ports)
+        self._stack.push_async_callback(starting.close)
+        return starting
+
+    async def _start_http(self, starting: StartingServer | None) -> HttpServer:
         settings = self._settings
         services = Services(
             submitter=self.submitter,
@@ -335,7 +367,11 @@ class _Gateway:
             parsing=self.parsing,
         )
         return await start_http(
-            settings.http, services, settings.client_id, reuse_port=settings.share_ports
+            settings.http,
+            services,
+            settings.client_id,
+            reuse_port=settings.share_ports,
+            starting=starting,
         )
 
     def _entrances(self) -> DeviceEndpoints:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 
 from gateway.bodies.parsing import Parsing
@@ -21,7 +20,7 @@ from gateway.mqtt.listening.options import within_machine
 from gateway.mqtt.listening.scram import mechanisms_over
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription
-from gateway.mqtt.workers.membership import DeduplicatingSubmitter, join
+from gateway.mqtt.workers.membership import DeduplicatingSubmitter, about_fixes, join
 from gateway.mqtt.workers.relay_client import NoAddresses, RelayClient
 from gateway.mqtt.workers.retained_questions import RetainedQuestions
 from gateway.mqtt.workers.worker_peers import WorkerPeers
@@ -115,8 +114,8 @@ async def _start(
         telemetry,
         loop,
         error_bytes=admission.error_bytes,
-        is_stored=partial(relay.request, "known"),
-        look_up=partial(relay.request, "look_up"),
+        is_stored=about_fixes(relay, "known"),
+        look_up=about_fixes(relay, "look_up"),
     )
     erasures.subscribe(submitter.on_erasures)
     await asyncio.wait({looking}, timeout=START_S)

@@ -4,9 +4,10 @@ HTTP in every format, WebSocket, MQTT and the Kafka REST interface check three t
 anything is appended: whether the user may send at all, whether the quota of fixes per minute has
 room, and whether the device is one that the user may send for. Everything that a message puts into
 the log counts as a fix: events, and items that can never be accepted, too, since these are kept in
-topic `error`. Quotas and devices are counted over all protocols together, and over all gateway
-workers of the machine. Everything that is admitted is stored: a quota never refuses afterwards. The
-bytes in topic `error` have bounds of their own (gateway.limits.error_bytes).
+topic `error`. Messages that operators map to topics of their own count by their size. Quotas and
+devices are counted over all protocols together, and over all gateway workers of the machine.
+Everything that is admitted is stored: a quota never refuses afterwards. The bytes in topic `error`
+have bounds of their own (gateway.limits.error_bytes).
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ DEVICES_PER_USER: Final = 1_000
 REGISTRATIONS_PER_MINUTE: Final = 10
 #: Messages per minute that are refused for good and kept, of a user without a quota.
 REFUSALS_PER_MINUTE: Final = 600
+
+#: Bytes of a message of any content that cost as much as a fix.
+BYTES_A_FIX: Final = 4096
 
 _DEVICES_A_STEP: Final = 50
 _FIXES_A_STEP: Final = 200
@@ -149,6 +153,13 @@ class Admission:
         wait_s = self._buckets.take(sender.user, per_minute, fixes)
         if wait_s:
             raise QuotaExceeded(f"{sender.user} may send {per_minute} fixes a minute", wait_s)
+
+    def take_message(self, sender: Sender, size: int) -> None:
+        """Count a message of any content: a fix for every BYTES_A_FIX that it has begun.
+
+        Raises as `take` does.
+        """
+        self.take(sender, max(1, math.ceil(size / BYTES_A_FIX)))
 
     def take_refused(self, sender: Sender) -> None:
         """Count a message that is refused for good and kept in topic `error`.

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from waylog.cli import CommandError
-from waylog.config import DataDirectory
+from waylog.config import ConfigError, DataDirectory
 
+#: The beginning of every file of SQLite (https://www.sqlite.org/fileformat.html, 1.3).
+_SQLITE: Final = b"SQLite format 3\0"
 _PROC: Final = Path("/proc")
 
 
@@ -31,9 +33,37 @@ def add_users_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check_users(path: Path) -> None:
+    """Raise ConfigError if what --users names is something other than a database of users.
+
+    It may be missing or empty. Whether what SQLite wrote is intact is seen when it is opened.
+    """
+    if path.is_dir():
+        inside = DataDirectory(path).users
+        also = f", as {inside}" if inside.is_file() else "; --data names the platform's folder"
+        raise ConfigError(f"--users {path}: it is a folder; the database's file is expected{also}")
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"--users {path}: it is no file; the database's file is expected")
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(len(_SQLITE))
+    except OSError:
+        return  # told when it is opened, or made
+    if beginning and beginning != _SQLITE:
+        raise ConfigError(
+            f"--users {path}: it is not a database; give the users.db of the platform, or its "
+            "folder with --data"
+        )
+
+
 def find_users(arguments: argparse.Namespace, *, create: bool = False) -> Path:
-    """Return the user database that the options mean. Raises CommandError if it does not exist."""
+    """Return the user database that the options mean.
+
+    Raises CommandError if it does not exist, ConfigError if --users names something else.
+    """
     given: Path | None = arguments.users
+    if given is not None:
+        check_users(given)
     if given is None:
         folder = DataDirectory(arguments.data) if arguments.data else DataDirectory.default()
         given = folder.users

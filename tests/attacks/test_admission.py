@@ -12,6 +12,7 @@ from contextlib import closing
 import aiohttp
 import pytest
 
+from gateway.users.admission import BYTES_A_FIX
 from gateway.users.database import UserStore
 from tests.attacks.workers import Workers, workers
 from tests.consumers.running import Broker
@@ -35,7 +36,10 @@ def gateway(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Workers]:
     folder = tmp_path_factory.mktemp("admission")
-    options = ("--devices-per-user", "20", "--error-bytes-per-user", str(ERROR_BYTES))
+    options = (
+        *("--devices-per-user", "20", "--error-bytes-per-user", str(ERROR_BYTES)),
+        *("--mqtt-map", "devices/+/+/note=notes:{2}/{3}"),
+    )
     with workers(folder, gateway_broker.address, request.param, *options) as running:
         yield running
 
@@ -137,6 +141,68 @@ async def test_what_mqtt_3_cannot_be_told_waits_and_is_stored(
             assert code.value == 0
     await client.close()
     assert len(fixes_of(gateway, user)) == 118 + 6
+
+
+def notes_of(gateway: Workers, user: Login) -> list[bytes]:
+    key = f"{user.name}/phone".encode()
+    return [value for name, value in gateway.records("notes") if name == key]
+
+
+async def test_mapped_messages_and_fixes_share_one_quota(gateway: Workers, user: Login) -> None:
+    gateway.users.rights.set_quota(user.name, QUOTA, None)
+    clients = [await mqtt(gateway, user, str(number)) for number in range(3)]
+    note = f"devices/{user.name}/phone/note"
+    began = time.monotonic()
+    codes = [
+        await clients[number % 3].publish(note, b"note %d" % number) for number in range(3 * QUOTA)
+    ]
+    given_back = (time.monotonic() - began) * QUOTA / 60
+    assert set(codes) == {0, QUOTA_EXCEEDED}
+    accepted = [number for number, code in enumerate(codes) if not code]
+    assert QUOTA <= len(accepted) <= QUOTA + given_back
+    # All that was acknowledged is there, and nothing else.
+    stored = notes_of(gateway, user)
+    assert sorted(stored) == sorted(b"note %d" % number for number in accepted)
+    position_topic = f"devices/{user.name}/phone/position"
+    while not await clients[0].publish(position_topic, json.dumps(position(len(stored)))):
+        stored.append(b"what was given back meanwhile")
+    assert len(stored) <= QUOTA + (time.monotonic() - began) * QUOTA / 60
+    for client in clients:
+        await client.close()
+
+
+async def test_a_large_mapped_message_costs_what_it_takes_in_the_log(
+    gateway: Workers, user: Login
+) -> None:
+    gateway.users.rights.set_quota(user.name, QUOTA, None)
+    client = await mqtt(gateway, user, "phone")
+    large = bytes(QUOTA * BYTES_A_FIX)
+    note = f"devices/{user.name}/phone/note"
+    # With its key and headers it is more than a minute's worth, and counts for the next one.
+    assert await client.publish(note, large) == 0
+    for payload in (large, b"small"):
+        assert await client.publish(note, payload) == QUOTA_EXCEEDED
+    await client.close()
+    assert notes_of(gateway, user) == [large]
+
+
+async def test_a_mapped_message_that_mqtt_3_cannot_be_told_of_waits(
+    gateway: Workers, user: Login
+) -> None:
+    gateway.users.rights.set_quota(user.name, 120, None)
+    async with gateway.client(user) as http:
+        batch = [position(number) for number in range(118)]
+        await json_of(await http.post("/v1/positions", json=batch))
+    client = await mqtt(gateway, user, "phone", version=4)
+    notes = [b"note %d" % number for number in range(6)]
+    for each in notes:
+        client.client.publish(f"devices/{user.name}/phone/note", each, 1)
+    async with asyncio.timeout(60):
+        for _ in notes:
+            _, code = await client.published.get()
+            assert code.value == 0
+    await client.close()
+    assert sorted(notes_of(gateway, user)) == notes
 
 
 async def test_a_held_message_of_qos_2_comes_again_on_the_next_connection(

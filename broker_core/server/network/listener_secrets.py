@@ -6,9 +6,9 @@ import asyncio
 import logging
 import ssl
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Final
 
 from broker_core.configuration.listeners import ListenerConfig
 from broker_core.security.access_tokens import TokenValidator, token_settings
@@ -16,12 +16,10 @@ from broker_core.security.oauthbearer import OAUTHBEARER
 from broker_core.security.tls_reload import ReloadableContext
 from broker_core.server.network.key_source import KeySource
 from waylog.config import ConfigError
+from waylog.network.certificate_dates import DateWarnings
 from waylog.network.served_hosts import WILDCARDS
 
 logger = logging.getLogger(__name__)
-
-#: Seconds after which a certificate that is not valid is warned of again.
-_WARN_AGAIN_S: Final = 86_400.0
 
 
 class ListenerSecrets:
@@ -38,8 +36,7 @@ class ListenerSecrets:
         self._contexts: dict[str, ReloadableContext] = {}
         self._validators: dict[str, TokenValidator] = {}
         self._hosts: dict[str, str] = {}
-        # When each listener's certificate was last warned of.
-        self._warned_at: dict[str, float] = {}
+        self._warnings: defaultdict[str, DateWarnings] = defaultdict(DateWarnings)
         for each in listeners:
             if each.protocol.uses_tls:
                 self._contexts[each.name] = _context(each)
@@ -107,7 +104,6 @@ class ListenerSecrets:
             try:
                 if context.reload_if_changed():
                     logger.info("listener %s: new certificates for new connections", name)
-                    self._warned_at.pop(name, None)
                     self._warn_of_host(name)
             except ConfigError as error:
                 logger.error("listener %s keeps its certificates: %s", name, error)
@@ -115,22 +111,13 @@ class ListenerSecrets:
         self._schedule()
 
     def _warn_of_dates(self) -> None:
-        now_s = asyncio.get_running_loop().time()
+        now, now_s = datetime.now(UTC), asyncio.get_running_loop().time()
         for name, context in self._contexts.items():
             shown = context.certificates
-            trouble = None if shown is None else shown.dates.trouble(datetime.now(UTC))
-            if shown is None or trouble is None:
-                self._warned_at.pop(name, None)
-                continue
-            said_at = self._warned_at.get(name)
-            if said_at is None or now_s - said_at >= _WARN_AGAIN_S:
-                self._warned_at[name] = now_s
-                logger.warning(
-                    "listener %s: %s: %s; clients that verify it do not connect",
-                    name,
-                    shown.source,
-                    trouble,
-                )
+            dates = None if shown is None else shown.dates
+            warning = self._warnings[name].due(dates, now, now_s)
+            if shown is not None and warning is not None:
+                logger.warning("listener %s: %s: %s", name, shown.source, warning)
 
     def _warn_of_host(self, name: str) -> None:
         shown, host = self._contexts[name].certificates, self._hosts[name]

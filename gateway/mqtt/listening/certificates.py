@@ -1,4 +1,4 @@
-"""Listening with TLS, and disconnecting clients whose certificates are revoked."""
+"""Listening with TLS: renewed certificates, and clients whose certificates are revoked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +16,18 @@ from gateway.mqtt.listening.listener import MqttServer
 from gateway.mqtt.listening.options import MqttOptions
 from gateway.mqtt.listening.tls import server_context
 from gateway.mqtt.packets.packets import ReasonCode
+from waylog.config import ConfigError
+from waylog.network.certificate_dates import (
+    DateWarnings,
+    FileStamp,
+    file_stamp,
+    read_dates,
+)
+from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two checks of the revocation list's file.
+#: Seconds between two checks of the files of certificates and of the revocation list.
 RECHECK_S: Final = 1.0
 
 #: A certificate is identified by its issuer and its serial number.
@@ -37,15 +45,61 @@ async def listen_with_tls(
     """Listen with TLS if the options say so; raises OSError if the endpoint cannot be bound."""
     if options.tls is None or options.certificate is None or options.key is None:
         return
+    own = OwnCertificate(options.certificate, options.key)
     context = server_context(
         options.certificate, options.key, options.client_ca, options.client_crl
     )
     await server.start_tls(options.tls, context, reuse_port=reuse_port)
+    watching_own = spawn(own.watch(context, recheck_s), "looking for a renewed certificate")
+    stack.callback(watching_own.cancel)
     if options.client_crl is not None:
         watching = asyncio.create_task(
             watch_revocations(server, context, options.client_crl, recheck_s)
         )
         stack.callback(watching.cancel)
+
+
+class OwnCertificate:
+    """The files of the certificate that the listener shows, from before they are loaded on."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._certificate = certificate
+        self._key = key
+        self._stamps = self._look()
+        self._dates = read_dates(certificate)
+
+    async def watch(self, context: ssl.SSLContext, recheck_s: float) -> None:
+        """Show new connections a renewed certificate, and warn of its dates, until cancelled.
+
+        Files that cannot be used are logged once, and the previous ones stay in use. What there is
+        to say of the dates at the start has been said by the command.
+        """
+        loop = asyncio.get_running_loop()
+        warnings = DateWarnings()
+        warnings.due(self._dates, datetime.now(UTC), loop.time())
+        while True:
+            await asyncio.sleep(recheck_s)
+            stamps = self._look()
+            if stamps != self._stamps:
+                self._stamps = stamps
+                await self._load(context)
+            warning = warnings.due(self._dates, datetime.now(UTC), loop.time())
+            if warning is not None:
+                logger.warning("--tls-certificate %s: %s", self._certificate, warning)
+
+    def _look(self) -> tuple[FileStamp, FileStamp]:
+        return file_stamp(self._certificate), file_stamp(self._key)
+
+    async def _load(self, context: ssl.SSLContext) -> None:
+        try:
+            # Into another context at first: half of a pair would spoil this one.
+            await asyncio.to_thread(server_context, self._certificate, self._key)
+            context.load_cert_chain(self._certificate, self._key, password=lambda: b"")
+        except (ConfigError, OSError, ValueError) as error:
+            logger.error("the former certificate stays in use: %s", error)
+        else:
+            self._dates = await asyncio.to_thread(read_dates, self._certificate)
+            logger.info("%s: a new certificate for new connections", self._certificate)
 
 
 async def watch_revocations(
@@ -55,13 +109,13 @@ async def watch_revocations(
 
     A list that cannot be read is logged, and the previous one stays in force.
     """
-    seen = _version(path)
+    seen = file_stamp(path)
     while True:
         await asyncio.sleep(recheck_s)
-        version = _version(path)
-        if version is None or version == seen:
+        stamp = file_stamp(path)
+        if stamp is None or stamp == seen:
             continue
-        seen = version
+        seen = stamp
         try:
             revoked = await asyncio.to_thread(revoked_certificates, path)
             # Of several lists of one authority OpenSSL uses the newest.
@@ -70,27 +124,6 @@ async def watch_revocations(
             logger.error("%s cannot be read as a list of revoked certificates: %s", path, error)
             continue
         end_revoked(server, revoked)
-
-
-def certificate_trouble(path: Path, now: datetime) -> str | None:
-    """Return why clients will not accept a certificate (PEM) now; None if its time is right."""
-    try:
-        certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
-    except (OSError, ValueError):
-        return None  # told by those who load it
-    if now > certificate.not_valid_after_utc:
-        return f"it has expired on {certificate.not_valid_after_utc:%Y-%m-%d}"
-    if now < certificate.not_valid_before_utc:
-        return f"it is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}"
-    return None
-
-
-def _version(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
 
 
 def revoked_certificates(path: Path) -> set[CertificateName]:

@@ -139,12 +139,7 @@ class Ingest:
         if route.parse is None:
             if route.rule is None:
                 return ReasonCode.SUCCESS, []
-            key = route.rule.key_of(identity.user, route.topic)
-            headers = headers_of(identity.user, route.topic, properties)
-            topic = route.rule.log_topic
-            return ReasonCode.SUCCESS, [
-                self.submitter.submit_message(topic, key.encode(), payload, headers)
-            ]
+            return self._submit_mapped(identity, route, route.rule, payload, properties)
         try:
             parsed = route.parse(payload, self._context(identity, route))
         except Exception:
@@ -156,6 +151,26 @@ class Ingest:
                 next(steps)
             except StopIteration as done:
                 return cast(Submission, done.value)
+
+    def _submit_mapped(
+        self,
+        identity: Identity,
+        route: TopicRoute,
+        rule: TopicRule,
+        payload: bytes,
+        properties: Properties | None,
+    ) -> Submission:
+        """Append a message as it is to the topic that a rule names, and return as `submit` does."""
+        key = rule.key_of(identity.user, route.topic).encode()
+        headers = headers_of(identity.user, route.topic, properties)
+        size = len(key) + len(payload) + sum(len(name) + len(value) for name, value in headers)
+        try:
+            self._admission.take_message(identity, size)
+        except SendingNotAllowed as error:
+            return self._not_allowed(str(error), identity, route, payload)
+        return ReasonCode.SUCCESS, [
+            self.submitter.submit_message(rule.log_topic, key, payload, headers)
+        ]
 
     async def submit_in_steps(
         self, identity: Identity, route: TopicRoute, payload: bytes, parsing: Parsing

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.mqtt.journal.journal import Journal
 from gateway.mqtt.journal.stored import SessionKey
-from gateway.mqtt.requests import AnswerLate, RelayUnavailable
+from gateway.mqtt.requests import AnswerLate, RelayUnavailable, ShareUsed
 from gateway.mqtt.sessions.handover import ASK_AGAIN
 from gateway.mqtt.sessions.router import Router
 
@@ -52,9 +52,15 @@ class SessionClaims:
         epoch = journal.next_epoch(key)
         late = partial(self._take_late, key, epoch)
         try:
-            stored = await self._request("claim", journal.owner_of(key), *key, epoch, late=late)
+            stored = await self._request(
+                "claim", journal.owner_of(key), *key, epoch, user=key[0], late=late
+            )
         except AnswerLate as error:
             self._forget(key)
+            raise SessionBusy from error
+        except ShareUsed as error:
+            # The others can be reached, and one of them may have the session.
+            del router.claiming[key]
             raise SessionBusy from error
         except RelayUnavailable:
             del router.claiming[key]

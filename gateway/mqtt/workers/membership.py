@@ -28,7 +28,7 @@ class AskingChannel(Channel, Protocol):
     """A channel that also sends requests."""
 
     async def request(
-        self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
+        self, kind: str, *arguments: Any, user: str, late: Callable[[Any], object] | None = None
     ) -> Any: ...
 
 
@@ -49,10 +49,10 @@ class LocalChannel:
         self._worker_hub.on_frame(self._inbox, kind, arguments)
 
     async def request(
-        self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
+        self, kind: str, *arguments: Any, user: str, late: Callable[[Any], object] | None = None
     ) -> Any:
         """Send a request, as Requests.ask does; raises RelayUnavailable."""
-        return await self._requests.ask(kind, *arguments, late=late)
+        return await self._requests.ask(kind, *arguments, user=user, late=late)
 
     def take(self, kind: str, arguments: list[Any]) -> None:
         """Handle a frame from the worker hub."""
@@ -72,6 +72,15 @@ class _Inbox:
         """Deliver a frame to this worker."""
         kind, *arguments = frame
         self._channel.take(kind, arguments)
+
+
+def about_fixes(channel: AskingChannel, kind: str) -> Callable[[str, str], Awaitable[Any]]:
+    """Return a function that asks about a fix, in the share of its device's user."""
+
+    async def ask(device: str, fix_id: str) -> Any:
+        return await channel.request(kind, device, fix_id, user=device.partition("/")[0])
+
+    return ask
 
 
 class DeduplicatingSubmitter(Submitter):

@@ -107,12 +107,12 @@ class RelayClient:
             )
 
     async def request(
-        self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
+        self, kind: str, *arguments: Any, user: str, late: Callable[[Any], object] | None = None
     ) -> Any:
         """Send a request to the gateway, as Requests.ask does; raises RelayUnavailable."""
         if self._connection is None:
             raise RelayUnavailable
-        return await self._requests.ask(kind, *arguments, late=late)
+        return await self._requests.ask(kind, *arguments, user=user, late=late)
 
     @property
     def is_open(self) -> bool:

@@ -42,7 +42,7 @@ class Relay(Protocol):
     def is_open(self) -> bool: ...
 
     async def request(
-        self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
+        self, kind: str, *arguments: Any, user: str, late: Callable[[Any], object] | None = None
     ) -> Any: ...
 
 
@@ -206,7 +206,9 @@ class RetainedQuestions:
                 late.set_result(answer)
 
         try:
-            return await self._relay.request("retained", topic_filter, user, late=take_late)
+            return await self._relay.request(
+                "retained", topic_filter, user, user=user, late=take_late
+            )
         except AnswerLate:
             found = await late
         if found is None:

@@ -126,7 +126,9 @@ class ModelWorker:
     def _append(self, key: bytes, value: bytes | None) -> None:
         self.model.records.append(StoredRecord(key, value))
 
-    def _request(self, kind: str, *arguments: Any, late: Callable[[Any], object]) -> Answer:
+    def _request(
+        self, kind: str, *arguments: Any, user: str, late: Callable[[Any], object]
+    ) -> Answer:
         self.number += 1
         self.answers[self.number] = Answer(late)
         self.send(kind, self.number, *arguments)

@@ -97,7 +97,7 @@ def test_a_file_that_is_no_database_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "users.db").write_bytes(b"this is not SQLite" * 100)
-    assert main(["user", "list", f"--users={tmp_path / 'users.db'}"]) == 1
+    assert main(["user", "list", f"--users={tmp_path / 'users.db'}"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 

@@ -50,6 +50,12 @@ _UP: Final = "up --http 127.0.0.1:0 --mqtt 127.0.0.1:0 --kafka 127.0.0.1:0 "
 _GATEWAY: Final = "gateway --open --http 127.0.0.1:0 --mqtt 127.0.0.1:0 "
 _NOBODY: Final = r"no Kafka broker answers at 127\.0\.0\.1:\d+: connection refused; is `waylog up`"
 _LIST: Final = r"--bootstrap-servers nonsense: HOST:PORT,HOST:PORT... is expected"
+_USERS_FOLDER: Final = (
+    r"--users \S+: it is a folder; the database's file is expected, as \S+/users\.db$"
+)
+_USERS_FILE: Final = (
+    r"--users \S+: it is not a database; give the users\.db of the platform, or its"
+)
 
 MISTAKES: Final = (
     # Wrong commands and options
@@ -217,9 +223,8 @@ MISTAKES: Final = (
     ),
     Mistake("gateway --mqtt none --bootstrap-servers nonsense", _USAGE, _LIST),
     Mistake("gateway --trusted-proxy x", _USAGE, r"--trusted-proxy: 'x' does not appear to be"),
-    Mistake(
-        "gateway --users {folder}", _USAGE, r"--users \S+: it is a folder; a file is expected$"
-    ),
+    Mistake("gateway --users {folder}", _USAGE, _USERS_FOLDER),
+    Mistake("gateway --users {binary}", _USAGE, _USERS_FILE),
     Mistake(
         _GATEWAY + "--metrics-token-file {folder}",
         _USAGE,
@@ -252,6 +257,8 @@ MISTAKES: Final = (
         "resolver --movment 3", _USAGE, r"resolver: error: .*: --movment; did you mean --movem"
     ),
     Mistake("resolver --bootstrap-servers nonsense", _USAGE, _LIST),
+    Mistake("bridge --mqtt {closed} --users {folder}", _USAGE, _USERS_FOLDER),
+    Mistake("bridge --mqtt {closed} --users /typo", _USAGE, r"--users: there is no /typo$"),
     Mistake("bridge --mqtt nonsense", _USAGE, r"HOST:PORT is expected"),
     Mistake(
         "bridge --mqtt {closed} --user a --password-file /typo",
@@ -293,7 +300,18 @@ MISTAKES: Final = (
     Mistake("places run --once --history /typo --out {new}", _FAILED, r"/typo: there is no hist"),
     # Users and devices
     Mistake("user add ada --data /typo", _FAILED, r"no platform has its data in /typo.*--create"),
-    Mistake("user list --users {damaged}/users.db", _FAILED, r"cannot be opened as a database"),
+    Mistake("user list --users {torn}", _FAILED, r"cannot be opened as a database"),
+    Mistake("user list --users {damaged}/users.db", _USAGE, _USERS_FILE),
+    Mistake("user list --users {folder}", _USAGE, _USERS_FOLDER),
+    Mistake("user list --users /proc", _USAGE, r"--users /proc: it is a folder; .*--data names"),
+    Mistake("user list --users /dev/null", _USAGE, r"--users /dev/null: it is no file; the"),
+    Mistake("user add ada --create --users {folder}", _USAGE, _USERS_FOLDER),
+    Mistake("user ensure ada --token-file {new} --users {binary}", _USAGE, _USERS_FILE),
+    Mistake("user limit ada --users {binary}", _USAGE, _USERS_FILE),
+    Mistake("device token ada/phone --users {folder}", _USAGE, _USERS_FOLDER),
+    Mistake("device revoke ada/phone --users {binary}", _USAGE, _USERS_FILE),
+    Mistake("link --users {folder}", _USAGE, _USERS_FOLDER),
+    Mistake("link --users {binary}", _USAGE, _USERS_FILE),
     Mistake("device token ada", _FAILED, r"ada is not a device: USER/DEVICE is expected"),
     Mistake("device token ada/phone --data /typo", _FAILED, r"no platform has its data in /typo"),
     Mistake("device revoke ada/phone --users {users}", _FAILED, r"ada/phone has no token"),
@@ -387,6 +405,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         pem.private_key_pem.write_to_path(folder / f"{name}.key")
     (folder / "damaged").mkdir()
     (folder / "damaged" / "users.db").write_bytes(b"this is not SQLite" * 200)
+    (folder / "torn.db").write_bytes(b"SQLite format 3\0" + b"this is not SQLite" * 200)
     with socket.socket() as closed, socket.create_server(("127.0.0.1", 0)) as silent:
         closed.bind(("127.0.0.1", 0))  # taken, but not listening
         yield {
@@ -401,6 +420,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             "binary": str(folder / "binary"),
             "properties": str(folder / "properties"),
             "users": str(folder / "users.db"),
+            "torn": str(folder / "torn.db"),
             "damaged": str(folder / "damaged"),
             "folder": str(folder / "damaged"),
         }

@@ -19,13 +19,13 @@ import pytest
 from cryptography import x509
 
 from broker_core.protocol.definitions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from broker_core.server.network import listener_secrets
 from broker_core.server.runtime import Broker
 from tests.broker_core.security.tokens import TokenMint, first_message
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import RawClient
 from tests.ports import reserved_ports
 from waylog.config import Endpoint
+from waylog.network import certificate_dates
 
 Start = Callable[..., Awaitable[Broker]]
 
@@ -157,7 +157,7 @@ async def test_a_certificate_that_stays_expired_is_warned_of_again(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listener_secrets, "_WARN_AGAIN_S", 0.1)
+    monkeypatch.setattr(certificate_dates, "WARN_AGAIN_S", 0.1)
     last = datetime.now(UTC) - timedelta(days=1)
     certificates = Certificates(tmp_path / "certificates")
     valid = (last - timedelta(days=9), last)
@@ -167,6 +167,19 @@ async def test_a_certificate_that_stays_expired_is_warned_of_again(
         return len([each for each in caplog.messages if "has expired on" in each]) >= 3
 
     await until(is_said_again)
+
+
+async def test_a_certificate_that_expires_soon_is_warned_of_and_is_well(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    last = datetime.now(UTC) + timedelta(days=3)
+    certificates = Certificates(tmp_path / "certificates")
+    valid = (last - timedelta(days=90), last)
+    store = certificates.make("127.0.0.1", common_name="soon", valid=valid)
+    broker = await start_with(start, store)
+    (warned,) = (each for each in caplog.messages if "the certificate expires on" in each)
+    assert warned.endswith(f"expires on {last:%Y-%m-%d %H:%M UTC}; renew it before")
+    assert " 200 " in (await health_of(broker)).splitlines()[0]
 
 
 async def test_a_certificate_for_another_host_is_warned_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.requests import RelayUnavailable
-from gateway.mqtt.workers.membership import DeduplicatingSubmitter
+from gateway.mqtt.workers.membership import DeduplicatingSubmitter, about_fixes
 from gateway.mqtt.workers.relay import EVERYBODY, Relay, watched
 from gateway.mqtt.workers.relay_client import RelayClient
 from gateway.mqtt.workers.worker_hub import WorkerHub
@@ -114,7 +113,7 @@ async def test_a_worker_that_was_cut_off_gets_what_it_missed(tmp_path: Path) -> 
         await relay.close()
         await eventually(lambda: not client.connected.is_set())
         with pytest.raises(RelayUnavailable):
-            await client.request("known", "ada/phone", "1")
+            await client.request("known", "ada/phone", "1", user="ada")
         views.addresses["ada/phone"] = b"meanwhile"
         again = relay_of(views)
         await again.start(path)
@@ -126,9 +125,11 @@ async def test_questions_are_answered(tmp_path: Path) -> None:
     views = Views()
     views.known.add(("ada/phone", "1"))
     async with relayed(tmp_path / "relay", views) as (_, client, _received):
-        assert await client.request("known", "ada/phone", "1") is True
-        assert await client.request("known", "ada/phone", "2") is False
-        assert await client.request("retained", "a/b", "ada") == [["a/b", b"retained", None]]
+        assert await client.request("known", "ada/phone", "1", user="ada") is True
+        assert await client.request("known", "ada/phone", "2", user="ada") is False
+        assert await client.request("retained", "a/b", "ada", user="ada") == [
+            ["a/b", b"retained", None]
+        ]
 
 
 async def test_a_repeated_fix_is_asked_about_and_any_other_is_not(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ async def test_a_repeated_fix_is_asked_about_and_any_other_is_not(tmp_path: Path
     async with relayed(tmp_path / "relay", views) as (_, client, _received):
         loop = asyncio.get_running_loop()
         submitter = DeduplicatingSubmitter(
-            log, MemoryTelemetry(), loop, is_stored=partial(client.request, "known")
+            log, MemoryTelemetry(), loop, is_stored=about_fixes(client, "known")
         )
         submitter.submit_location(fix())
         assert len(log.appended) == 1

@@ -38,10 +38,11 @@ class Gateway:
         self.late: list[Callable[[Any], object]] = []
 
     async def request(
-        self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
+        self, kind: str, *arguments: Any, user: str, late: Callable[[Any], object] | None = None
     ) -> Any:
         assert kind == "retained" and late is not None
-        topic_filter, user = arguments
+        topic_filter, asker = arguments
+        assert asker == user
         self.asked.append((user, topic_filter))
         self.late.append(late)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -385,10 +386,11 @@ async def test_a_search_for_one_user_does_not_wait_for_those_of_another(tmp_path
     running = asyncio.create_task(client.run())
     await client.connected.wait()
     asked = [
-        asyncio.create_task(client.request("retained", "devices/eve/#", "eve")) for _ in range(200)
+        asyncio.create_task(client.request("retained", "devices/eve/#", "eve", user="eve"))
+        for _ in range(200)
     ]
     await eventually(lambda: views.steps > 0)
-    found = await client.request("retained", "devices/bob/#", "bob")
+    found = await client.request("retained", "devices/bob/#", "bob", user="bob")
     assert found == [["devices/bob/#", b"retained", None]]
     assert views.steps < 200 * 500 // 2
     for answer in asked:

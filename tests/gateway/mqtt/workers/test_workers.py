@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from gateway.mqtt.listening.listener import MqttServer, start_mqtt
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import EVERYTHING, ElsewhereInterest, matches
 from gateway.mqtt.workers.interest import InterestTable, OwnInterest, interest_of
-from gateway.mqtt.workers.membership import DeduplicatingSubmitter, LocalChannel, join
+from gateway.mqtt.workers.membership import DeduplicatingSubmitter, LocalChannel, about_fixes, join
 from gateway.mqtt.workers.worker_hub import WorkerHub
 from gateway.mqtt.workers.worker_peers import WorkerPeers
 from gateway.users.auth import Identity
@@ -107,7 +106,7 @@ async def workers(
         channel = LocalChannel(worker_hub)
         log = MemoryLog()
         submitter = DeduplicatingSubmitter(
-            log, MemoryTelemetry(), loop, is_stored=partial(channel.request, "known")
+            log, MemoryTelemetry(), loop, is_stored=about_fixes(channel, "known")
         )
         journal = Journal(
             *(f"worker-{number}", append, now_ms, loop.time, loop.call_soon), shared=True

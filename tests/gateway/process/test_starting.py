@@ -1,0 +1,122 @@
+"""A gateway that is started while its log cannot be reached."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gateway.users.database import UserStore
+from tests.consumers.running import Broker, Process
+from tests.gateway.raw_http import Answer, ask, read_answer, request
+from tests.ports import reserved_ports
+from waylog.kafka.clients import ensure_topics
+
+NOBODY = "127.0.0.1:1"
+FIX = b'{"device":"phone","lat":1,"lon":2}'
+
+
+async def test_probes_are_answered_until_the_log_comes_and_nobody_is_refused(
+    tmp_path: Path,
+) -> None:
+    broker = Broker(tmp_path)
+    ensure_topics(broker.address)
+    broker.kill()
+    users = UserStore(tmp_path / "users.db")
+    token = users.add("ada")
+    users.close()
+    assert token is not None
+    port = reserved_ports(1)[0]
+    address = ("127.0.0.1", port)
+    gateway = Process(
+        *("gateway", "--bootstrap-servers", broker.address, "--http", f"127.0.0.1:{port}"),
+        *("--mqtt", "none", "--data", str(tmp_path)),
+    )
+    seen: Counter[int] = Counter()
+
+    async def send() -> Answer:
+        headers = (("Authorization", f"Bearer {token}"), ("Content-Type", "application/json"))
+        answer = await ask(address, "POST", "/v1/positions", headers, FIX)
+        seen[answer.status] += 1
+        return answer
+
+    async def send_until_accepted() -> None:
+        while (await send()).status != 200:
+            pass
+
+    try:
+        await asyncio.to_thread(gateway.wait_for, "waiting for the log")
+        assert (await ask(address, "GET", "/healthz")).status == 200
+        not_ready = await ask(address, "GET", "/readyz")
+        assert not_ready.status == 503
+        assert f"waits for the log at {broker.address}".encode() in not_ready.body
+        assert (await send()).headers["retry-after"] == "2"
+        # It has not been answered when the gateway is ready: the real server does it.
+        reader, writer = await asyncio.open_connection(*address)
+        sending = asyncio.create_task(send_until_accepted())
+        await asyncio.to_thread(broker.start)
+        await asyncio.to_thread(gateway.wait_for, "gateway ready")
+        async with asyncio.timeout(30):
+            # A connection that is refused, reset or not answered would end it with an error.
+            await sending
+        assert seen.keys() == {200, 503}
+        writer.write(request("GET", "/readyz"))
+        ready = await read_answer(reader)
+        assert (ready.status, ready.body) == (200, b'{"status":"ready"}')
+        writer.close()
+    finally:
+        status = gateway.stop()
+        broker.process.stop()
+    assert status == 0, gateway.output
+
+
+def test_a_supervisor_hears_that_it_is_ready_only_from_the_real_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(str(tmp_path / "notify"))
+        supervisor.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        port = reserved_ports(1)[0]
+        gateway = Process(
+            *("gateway", "--bootstrap-servers", NOBODY, "--http", f"127.0.0.1:{port}"),
+            *("--mqtt", "none", "--data", str(tmp_path)),
+        )
+        try:
+            assert supervisor.recv(4096).startswith(b"STATUS=not ready: ")
+            assert asyncio.run(ask(("127.0.0.1", port), "GET", "/healthz")).status == 200
+        finally:
+            assert gateway.stop() == 0
+        supervisor.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            supervisor.recv(4096)
+
+
+async def test_one_that_starts_takes_no_clients_from_another_at_the_same_port(
+    gateway_broker: Broker, tmp_path: Path
+) -> None:
+    port = reserved_ports(1)[0]
+    address = ("127.0.0.1", port)
+    common = ("gateway", "--http", f"127.0.0.1:{port}", "--mqtt", "none", "--workers-share-port")
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    first = Process(
+        *(*common, "--bootstrap-servers", gateway_broker.address),
+        *("--data", str(tmp_path / "first")),
+    )
+    second: Process | None = None
+    try:
+        await asyncio.to_thread(first.wait_for, "gateway ready")
+        second = Process(
+            *(*common, "--bootstrap-servers", NOBODY), *("--data", str(tmp_path / "second"))
+        )
+        await asyncio.to_thread(second.wait_for, "waiting for the log")
+        answers = [(await ask(address, "GET", "/readyz")).status for _ in range(50)]
+        assert set(answers) == {200}
+    finally:
+        for each in (second, first):
+            if each is not None:
+                each.stop()
