@@ -104,6 +104,7 @@ class TopicSync:
     def _open(self, topic: Topic, index: int) -> None:
         directory = self._topics.directory(topic.name, index)
         mark = directory / _FILE
+        self._topics.await_deletion(topic.name)
         wanted = str(uuid.UUID(bytes=topic.topic_id))
         if self._disk.size(mark) is not None and _topic_id(self._disk.read(mark)) != wanted:
             stray = directory.with_name(f"{directory.name}.{self._new_uuid().hex}-stray")

@@ -243,11 +243,17 @@ class TopicRegistry:
 
     # -------------------------------------------------------------------------------------- details
 
-    def open_partition(self, topic: Topic, index: int) -> Partition:
-        """Open a replica, or create it; raises KafkaStorageError."""
-        deletion = self._deletions.get(topic.name)
+    def await_deletion(self, name: str) -> None:
+        """Wait until the logs of a deleted topic of this name are gone: a new one has the same."""
+        deletion = self._deletions.pop(name, None)
         if deletion is not None:
-            deletion.result()  # it may delete the same directory, which must be gone first
+            deletion.result()
+
+    def open_partition(self, topic: Topic, index: int) -> Partition:
+        """Open a replica, or create it; raises KafkaStorageError.
+
+        `await_deletion` must have been called with the topic's name.
+        """
         log = Log.open(
             self.directory(topic.name, index), topic.name, index, topic.config, self._environment
         )

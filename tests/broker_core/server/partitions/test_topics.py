@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -163,6 +164,40 @@ async def test_a_large_topic_is_deleted_without_holding_anybody_up(start: Start)
     async with asyncio.timeout(60):
         while directory.exists():
             await asyncio.sleep(0.01)
+
+
+class LateDeletions(SystemDisk):
+    """Deletes a log in the moment in which a new one of the same name is looked for, or soon."""
+
+    def __init__(self) -> None:
+        self._is_looked_for = threading.Event()
+        self._is_deleted = threading.Event()
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename; a log that is to be deleted later than others."""
+        if target.name.endswith("-delete"):
+            self._is_looked_for.wait(0.5)
+        super().rename(source, target)
+        self._is_deleted.set()
+
+    def size(self, path: Path) -> int | None:
+        """Return the size from before the deletion."""
+        size = super().size(path)
+        if size is not None and path.name == "partition.metadata":
+            self._is_looked_for.set()
+            self._is_deleted.wait(10)
+        return size
+
+
+async def test_a_topic_is_created_while_one_of_its_name_is_being_deleted(start: Start) -> None:
+    broker = await start(Environment(SystemClock(), LateDeletions()))
+    first = create_topic(broker, "t", 1, {})
+    delete_topic(broker, first)
+    again = create_topic(broker, "t", 1, {})
+    assert again.topic_id != first.topic_id
+    assert again.partitions[0].log.log_end_offset == 0
+    assert not broker.failed.done()
+    assert not list(again.partitions[0].log.directory.parent.glob("*-stray"))
 
 
 class CountingFile:
