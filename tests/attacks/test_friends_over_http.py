@@ -191,7 +191,9 @@ async def test_an_administrator_that_is_none_any_more_sees_own_devices(
     async with watching_both(gateway, root) as watches:
         await send(gateway, ada)
         for watch in watches:
-            assert (await watch.fix())["user"] == ada.name
+            # An administrator may also see late what the tests before this one have sent.
+            while (await watch.fix())["user"] != ada.name:
+                pass
         gateway.users.set_admin(root.name, False)
         await asyncio.sleep(REACHES_S)
         await send(gateway, ada)
