@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker_core.protocol.definitions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from broker_core.protocol.definitions.messages import Buffer, Part, RequestHeader, decode_request
+from broker_core.protocol.definitions.messages import RequestHeader, decode_request
 from broker_core.protocol.framing import FrameReader
+from broker_core.protocol.parts import Buffer, Part
 from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.server.network.file_sender import FileSender
 from broker_core.server.network.request import AnyRequest, Request
