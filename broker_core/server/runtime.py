@@ -27,6 +27,7 @@ from broker_core.server.cluster.membership import Cluster
 from broker_core.server.cluster.producer_id_blocks import ProducerIdBlocks
 from broker_core.server.cluster.replication import Replication
 from broker_core.server.cluster.status_page import status_page
+from broker_core.server.cluster.view import ClusterView, Node
 from broker_core.server.coordination.coordinator_gate import is_coordinated_here
 from broker_core.server.coordination.groups import Groups
 from broker_core.server.coordination.transactions import Transactions
@@ -50,7 +51,6 @@ from broker_core.server.sharing.share_coordinator import ShareCoordinator
 from broker_core.server.sharing.share_coordinator_client import ShareCoordinatorClient
 from broker_core.server.sharing.share_groups import ShareGroups
 from broker_core.server.sharing.share_partitions import SharePartitions
-from broker_core.server.view import ClusterView, Node
 from waylog.config import Endpoint
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import ClientIdentifier
