@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from broker_core import errors
 from broker_core.coordinator.share_partition import (
@@ -17,10 +17,13 @@ from broker_core.coordinator.share_partition import (
 from broker_core.coordinator.share_records import SharePartitionKey
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.protocol.records import BatchHeader, scan_batches
+from broker_core.security.authorizer import Authorizer
 from broker_core.server.authorization import may_read
+from broker_core.server.cluster.view import ClusterView
 from broker_core.server.network.request import Request
-from broker_core.server.partitions.leader_hints import add_leaders
 from broker_core.server.partitions.partition import Partition
+from broker_core.server.partitions.topics import TopicRegistry
+from broker_core.server.sharing.share_partitions import SharePartitions
 from broker_core.server.sharing.share_sessions import CLOSES, Place, ShareSession, is_opening
 
 if TYPE_CHECKING:
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
         ShareFetchResponseCurrentLeader,
         ShareFetchResponsePartition,
     )
-    from broker_core.server.runtime import Broker
 
     _Request = (
         Request[ShareFetchRequest, ShareFetchResponse]
@@ -62,6 +64,16 @@ _NOTHING: Final[ShareFetchResponsePartition] = {
 }
 
 
+class ShareFetchParts(Protocol):
+    """The parts of a broker that serve records to members of share groups."""
+
+    authorizer: Authorizer | None
+    node_id: int
+    topics: TopicRegistry
+    share_partitions: SharePartitions
+    view: ClusterView
+
+
 class _Problem(NamedTuple):
     code: int
     message: str | None
@@ -77,7 +89,7 @@ def _problem(error: errors.BrokerError) -> _Problem:
 class _Answers:
     """The acknowledgements of one request; calls `done` when all are durable."""
 
-    def __init__(self, broker: Broker, request: _Request, session: ShareSession) -> None:
+    def __init__(self, broker: ShareFetchParts, request: _Request, session: ShareSession) -> None:
         self.problems: dict[Place, _Problem] = {}
         self._broker = broker
         self._request = request
@@ -133,7 +145,7 @@ class _Answers:
             self._done()
 
 
-def find_partition(broker: Broker, request: _Request, place: Place) -> Partition:
+def find_partition(broker: ShareFetchParts, request: _Request, place: Place) -> Partition:
     """Return a partition of a request.
 
     Raises UnknownTopicId, TopicAuthorizationFailed, UnknownTopicOrPartition, NotLeaderOrFollower.
@@ -141,7 +153,7 @@ def find_partition(broker: Broker, request: _Request, place: Place) -> Partition
     topic = broker.topics.by_id(place[0])
     if topic is None:
         raise errors.UnknownTopicId()
-    if not may_read(broker, request, topic.name):
+    if not may_read(broker.authorizer, request, topic.name):
         raise errors.TopicAuthorizationFailed()
     partition = topic.partition(place[1])
     partition.check_is_led()
@@ -164,7 +176,9 @@ def _has_acknowledgements(body: _Body) -> bool:
     )
 
 
-def handle_fetch(broker: Broker, request: Request[ShareFetchRequest, ShareFetchResponse]) -> None:
+def handle_fetch(
+    broker: ShareFetchParts, request: Request[ShareFetchRequest, ShareFetchResponse]
+) -> None:
     """Answer a ShareFetch request, now or later."""
     body = request.body
     groups = broker.share_partitions
@@ -194,7 +208,7 @@ def handle_fetch(broker: Broker, request: Request[ShareFetchRequest, ShareFetchR
 
 
 def handle_acknowledge(
-    broker: Broker, request: Request[ShareAcknowledgeRequest, ShareAcknowledgeResponse]
+    broker: ShareFetchParts, request: Request[ShareAcknowledgeRequest, ShareAcknowledgeResponse]
 ) -> None:
     """Answer a ShareAcknowledge request."""
     body = request.body
@@ -223,14 +237,14 @@ def handle_acknowledge(
         response: ShareAcknowledgeResponse = {
             "error_code": errors.NONE,
             "error_message": None,
-            "acquisition_lock_timeout_ms": _lock_ms(broker, session),
+            "acquisition_lock_timeout_ms": _lock_ms(groups, session),
             "responses": [
                 {"topic_id": topic_id, "partitions": partitions}
                 for topic_id, partitions in _by_topic(results).items()
             ],
         }
-        named = _by_name(broker, results)
-        add_leaders(broker, request, response, named)
+        named = _by_name(broker.topics, results)
+        broker.view.add_leaders(request, response, named)
         request.reply(response)
 
     answers.take(answer)
@@ -238,8 +252,8 @@ def handle_acknowledge(
         groups.release(session)
 
 
-def _lock_ms(broker: Broker, session: ShareSession) -> int:
-    return broker.share_partitions.settings.of_records(session.group_id).lock_ms
+def _lock_ms(groups: SharePartitions, session: ShareSession) -> int:
+    return groups.settings.of_records(session.group_id).lock_ms
 
 
 def _by_topic(results: dict[Place, _Partition]) -> dict[bytes, list[_Partition]]:
@@ -250,11 +264,11 @@ def _by_topic(results: dict[Place, _Partition]) -> dict[bytes, list[_Partition]]
 
 
 def _by_name(
-    broker: Broker, results: dict[Place, _Partition]
+    topics: TopicRegistry, results: dict[Place, _Partition]
 ) -> Iterator[tuple[str, int, _Partition]]:
     """Yield the results of the topics that exist."""
     for (topic_id, index), result in results.items():
-        topic = broker.topics.by_id(topic_id)
+        topic = topics.by_id(topic_id)
         if topic is not None:
             yield topic.name, index, result
 
@@ -264,7 +278,7 @@ class _ShareFetch:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: ShareFetchParts,
         request: Request[ShareFetchRequest, ShareFetchResponse],
         session: ShareSession,
     ) -> None:
@@ -461,14 +475,14 @@ class _ShareFetch:
         response: ShareFetchResponse = {
             "error_code": errors.NONE,
             "error_message": None,
-            "acquisition_lock_timeout_ms": _lock_ms(self._broker, self._session),
+            "acquisition_lock_timeout_ms": _lock_ms(self._broker.share_partitions, self._session),
             "responses": [
                 {"topic_id": topic_id, "partitions": partitions}
                 for topic_id, partitions in _by_topic(results).items()
             ],
         }
-        named = _by_name(self._broker, results)
-        add_leaders(self._broker, self._request, response, named)
+        named = _by_name(self._broker.topics, results)
+        self._broker.view.add_leaders(self._request, response, named)
         self._request.reply(response)
 
 
