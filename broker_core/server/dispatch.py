@@ -33,9 +33,6 @@ from broker_core.server.handlers import (
     quorum,
     sasl,
     scram_users,
-    share_fetch,
-    share_groups,
-    share_state,
     topics,
     transaction_admin,
     transactions,
@@ -49,8 +46,9 @@ from broker_core.server.handlers.log_dirs import LogDirParts
 from broker_core.server.handlers.metadata import CoordinatorParts, MetadataParts
 from broker_core.server.handlers.produce import ProduceParts
 from broker_core.server.handlers.quorum import QuorumParts
-from broker_core.server.handlers.share_fetch import ShareFetchParts
-from broker_core.server.handlers.share_groups import ShareGroupParts
+from broker_core.server.handlers.sharing import share_fetch, share_groups, share_state
+from broker_core.server.handlers.sharing.share_fetch import ShareFetchParts
+from broker_core.server.handlers.sharing.share_groups import ShareGroupParts
 from broker_core.server.handlers.topics import TopicParts
 from broker_core.server.handlers.transactions import TransactionParts
 from broker_core.server.network.request import AnyRequest, Request

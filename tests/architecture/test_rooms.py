@@ -26,7 +26,7 @@ MODULES_MAX: Final = 21
 LARGER: Final = {
     "broker_core.protocol.definitions": 80,
     "broker_core.coordinator": 28,
-    "broker_core.server.handlers": 26,
+    "broker_core.server.handlers": 24,
 }
 
 _CYTHON_IMPORT: Final = re.compile(r"^\s*from ([\w.]+) c?import (\([^)]*\)|[^\n(]*)", re.MULTILINE)
