@@ -46,7 +46,12 @@ from broker_core.server.handlers.log_dirs import LogDirParts
 from broker_core.server.handlers.metadata import CoordinatorParts, MetadataParts
 from broker_core.server.handlers.produce import ProduceParts
 from broker_core.server.handlers.quorum import QuorumParts
-from broker_core.server.handlers.sharing import share_fetch, share_groups, share_state
+from broker_core.server.handlers.sharing import (
+    share_acknowledge,
+    share_fetch,
+    share_groups,
+    share_state,
+)
 from broker_core.server.handlers.sharing.share_fetch import ShareFetchParts
 from broker_core.server.handlers.sharing.share_groups import ShareGroupParts
 from broker_core.server.handlers.topics import TopicParts
@@ -148,8 +153,8 @@ def share_apis(broker: SharingParts) -> Served:
     yield _served(api.DESCRIBE_SHARE_GROUP_OFFSETS, share_groups.handle_describe_offsets, broker)
     yield _served(api.ALTER_SHARE_GROUP_OFFSETS, share_groups.handle_alter_offsets, broker)
     yield _served(api.DELETE_SHARE_GROUP_OFFSETS, share_groups.handle_delete_offsets, broker)
-    yield _served(api.SHARE_FETCH, share_fetch.handle_fetch, broker)
-    yield _served(api.SHARE_ACKNOWLEDGE, share_fetch.handle_acknowledge, broker)
+    yield _served(api.SHARE_FETCH, share_fetch.handle, broker)
+    yield _served(api.SHARE_ACKNOWLEDGE, share_acknowledge.handle, broker)
     yield _served(api.INITIALIZE_SHARE_GROUP_STATE, share_state.handle_initialize, states)
     yield _served(api.READ_SHARE_GROUP_STATE, share_state.handle_read, states)
     yield _served(api.WRITE_SHARE_GROUP_STATE, share_state.handle_write, states)
