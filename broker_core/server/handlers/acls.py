@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from broker_core import errors
 from broker_core.security.acl import Acl, AclFilter
 from broker_core.security.authorizer import ACLS_MAX, Authorizer, require
-from broker_core.server.handlers.administration import answer_each
+from broker_core.server.handlers.administration import Administered, answer_each
 from broker_core.server.network.request import Request
-from broker_core.server.settings.admin_operations import Administration, AdminOperations
+from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -31,14 +31,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class AclParts(Protocol):
+class AclParts(Administered, Protocol):
     """The parts of a broker that know and change its ACLs."""
 
     authorizer: Authorizer | None
-
-    @property
-    def cluster(self) -> Administration:
-        """Changes the ACLs of all brokers."""
 
 
 def _rule(acl: Acl) -> DescribeAclsResponseAcl:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker_core import errors
-from broker_core.server.handlers.administration import answer_each
+from broker_core.server.handlers.administration import Administered, answer_each
 from broker_core.server.handlers.config_entries import (
     ConfigSources,
     describe_all_brokers,
@@ -17,7 +17,7 @@ from broker_core.server.handlers.config_entries import (
 )
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.topics import Topic, TopicRegistry
-from broker_core.server.settings.admin_operations import Administration, AdminOperations
+from broker_core.server.settings.admin_operations import AdminOperations
 from broker_core.server.settings.group_settings import GroupSettings
 from broker_core.server.settings.topic_settings import (
     BY_BROKER_PROPERTY,
@@ -59,15 +59,11 @@ _RESOURCE_TYPES_FROM: Final = 1
 _Change = tuple[str, str | None, int]
 
 
-class ConfigParts(ConfigSources, Protocol):
+class ConfigParts(ConfigSources, Administered, Protocol):
     """The parts of a broker that know and change the settings of topics, groups and brokers."""
 
     topics: TopicRegistry
     group_settings: GroupSettings
-
-    @property
-    def cluster(self) -> Administration:
-        """Changes the settings of all brokers."""
 
 
 class _Alteration(NamedTuple):

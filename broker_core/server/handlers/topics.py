@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
 from broker_core.log.config import LogConfig
-from broker_core.server.handlers.administration import answer_each
+from broker_core.server.handlers.administration import Administered, answer_each
 from broker_core.server.handlers.config_entries import ConfigSources, describe_topic
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.topics import INTERNAL_TOPICS, TopicRegistry
@@ -37,12 +37,8 @@ _NO_ID: Final = bytes(16)
 _TOPIC_IDS_FROM: Final = 6
 
 
-class TopicParts(ConfigSources, Protocol):
+class TopicParts(ConfigSources, Administered, Protocol):
     """The parts of a broker that create and delete topics."""
-
-    @property
-    def cluster(self) -> Administration:
-        """Changes the topics of all brokers."""
 
 
 def handle_create(

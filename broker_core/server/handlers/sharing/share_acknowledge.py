@@ -45,7 +45,7 @@ _Partition = TypeVar("_Partition")
 NO_LEADER: Final[ShareFetchResponseCurrentLeader] = {"leader_id": -1, "leader_epoch": -1}
 
 
-class ShareParts(Protocol):
+class AcknowledgeParts(Protocol):
     """The parts of a broker that take acknowledgements from members of share groups."""
 
     authorizer: Authorizer | None
@@ -69,7 +69,7 @@ def _problem(error: errors.BrokerError) -> _Problem:
 class Acknowledgements:
     """The acknowledgements of one request; calls `done` when all are durable."""
 
-    def __init__(self, broker: ShareParts, request: _Request, session: ShareSession) -> None:
+    def __init__(self, broker: AcknowledgeParts, request: _Request, session: ShareSession) -> None:
         self.problems: dict[Place, _Problem] = {}
         self._broker = broker
         self._request = request
@@ -125,7 +125,7 @@ class Acknowledgements:
             self._done()
 
 
-def find_partition(broker: ShareParts, request: _Request, place: Place) -> Partition:
+def find_partition(broker: AcknowledgeParts, request: _Request, place: Place) -> Partition:
     """Return a partition of a request.
 
     Raises UnknownTopicId, TopicAuthorizationFailed, UnknownTopicOrPartition, NotLeaderOrFollower.
@@ -151,7 +151,7 @@ def member_of(body: _Body) -> tuple[str, str]:
 
 
 def handle(
-    broker: ShareParts, request: Request[ShareAcknowledgeRequest, ShareAcknowledgeResponse]
+    broker: AcknowledgeParts, request: Request[ShareAcknowledgeRequest, ShareAcknowledgeResponse]
 ) -> None:
     """Answer a ShareAcknowledge request."""
     body = request.body

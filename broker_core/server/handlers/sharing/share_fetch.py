@@ -15,7 +15,7 @@ from broker_core.protocol.records import BatchHeader, scan_batches
 from broker_core.server.handlers.sharing.share_acknowledge import (
     NO_LEADER,
     Acknowledgements,
-    ShareParts,
+    AcknowledgeParts,
     by_name,
     by_topic,
     find_partition,
@@ -48,7 +48,7 @@ _NOTHING: Final[ShareFetchResponsePartition] = {
 }
 
 
-class ShareFetchParts(ShareParts, Protocol):
+class ShareFetchParts(AcknowledgeParts, Protocol):
     """The parts of a broker that serve records to members of share groups."""
 
     node_id: int
