@@ -20,11 +20,14 @@ class LoginFailures:
 
     def __init__(self, base_ms: int) -> None:
         self._base_ms = base_ms
+        #: Number of all wrong passwords.
+        self.total = 0
         # (count, time of the last failure) by address; the newest is last.
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def delay_ms(self, address: str, now_s: float) -> int:
         """Count a wrong password; return the delay of its response, `base_ms` to 32 times that."""
+        self.total += 1
         count, last_s = self._failures.pop(address, (0, now_s))
         if now_s - last_s > _FORGOTTEN_AFTER_S:
             count = 0

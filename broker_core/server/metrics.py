@@ -10,23 +10,45 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from broker_core.security.failures import LoginFailures
+from broker_core.server.cluster.membership import Cluster
+from broker_core.server.cluster.replication import Replication
+from broker_core.server.coordination.groups import Groups
+from broker_core.server.network.network import Network
 from broker_core.server.network.request_metrics import BUCKETS_S, RequestMetrics
+from broker_core.server.partitions.flusher import Flusher
+from broker_core.server.partitions.topics import Topic, TopicRegistry
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
-
-    from broker_core.server.cluster.membership import Cluster
-    from broker_core.server.partitions.topics import Topic
-    from broker_core.server.runtime import Broker
 
 LABELS_MAX: Final = 1000
 _OTHER: Final = "other"
 _PREFIX: Final = "waylog_broker_"
 
 
-def renderer(broker: Broker) -> Callable[[], tuple[str, bytes]]:
+class MeasuredParts(Protocol):
+    """The parts of a broker that are measured."""
+
+    topics: TopicRegistry
+    groups: Groups
+    flusher: Flusher
+    cluster: Cluster
+    replication: Replication
+    network: Network
+    login_failures: LoginFailures
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """The network of the clients' listeners, and that of the controllers' if there is one."""
+
+    def problems(self) -> dict[str, str]:
+        """Return what keeps the broker from serving, by part."""
+
+
+def renderer(broker: MeasuredParts) -> Callable[[], tuple[str, bytes]]:
     """Return a function that renders the broker's metrics in Prometheus' text format."""
     from prometheus_client import CollectorRegistry, ProcessCollector
     from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -38,7 +60,7 @@ def renderer(broker: Broker) -> Callable[[], tuple[str, bytes]]:
 
 
 class _Collector:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: MeasuredParts) -> None:
         self._broker = broker
 
     def describe(self) -> Iterable[Metric]:
@@ -125,7 +147,9 @@ class _Collector:
             value=limits.refused,
         )
         yield CounterMetricFamily(
-            _PREFIX + "failed_logins", "Logins that were refused.", value=broker.failed_logins
+            _PREFIX + "failed_logins",
+            "Logins that were refused.",
+            value=broker.login_failures.total,
         )
         expiries = GaugeMetricFamily(
             _PREFIX + "certificate_expiry_seconds",

@@ -6,12 +6,11 @@ import asyncio
 import errno
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
-from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.coordinator.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
@@ -19,7 +18,6 @@ from broker_core.environment import Environment
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.failures import LoginFailures
-from broker_core.security.principal import Principal
 from broker_core.security.quotas import ClientQuotas
 from broker_core.server.authorization import authorize
 from broker_core.server.cluster.broker_image import BrokerImageSync
@@ -27,10 +25,21 @@ from broker_core.server.cluster.membership import Cluster
 from broker_core.server.cluster.producer_id_blocks import ProducerIdBlocks
 from broker_core.server.cluster.replication import Replication
 from broker_core.server.cluster.status_page import status_page
+from broker_core.server.cluster.view import ClusterView
+from broker_core.server.controller_network import controller_network
 from broker_core.server.coordination.coordinator_gate import is_coordinated_here
 from broker_core.server.coordination.groups import Groups
 from broker_core.server.coordination.transactions import Transactions
-from broker_core.server.dispatch import HANDLERS
+from broker_core.server.dispatch import (
+    administration_apis,
+    cluster_apis,
+    group_apis,
+    handlers,
+    login_apis,
+    record_apis,
+    share_apis,
+    transaction_apis,
+)
 from broker_core.server.metrics import renderer
 from broker_core.server.metrics_http import MetricsServer
 from broker_core.server.network.network import Network
@@ -42,15 +51,13 @@ from broker_core.server.partitions.housekeeping import Housekeeping
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.replica_sessions import ReplicaSessions
 from broker_core.server.partitions.storage_watch import StorageWatch
-from broker_core.server.partitions.topics import Topic, TopicRegistry
-from broker_core.server.settings.admin_operations import AdminOperations, Done
+from broker_core.server.partitions.topics import TopicRegistry
 from broker_core.server.settings.dynamic_config import DynamicConfig
 from broker_core.server.settings.group_settings import GroupSettings
 from broker_core.server.sharing.share_coordinator import ShareCoordinator
 from broker_core.server.sharing.share_coordinator_client import ShareCoordinatorClient
 from broker_core.server.sharing.share_groups import ShareGroups
 from broker_core.server.sharing.share_partitions import SharePartitions
-from broker_core.server.view import ClusterView, Node
 from waylog.config import Endpoint
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import ClientIdentifier
@@ -61,7 +68,7 @@ logger = logging.getLogger(__name__)
 
 
 class Broker:
-    """A broker with all its parts, as request handlers see it. Created by `start_broker`."""
+    """A broker: its parts, and who hears of what from whom. Created by `start_broker`."""
 
     def __init__(self, config: BrokerConfig, environment: Environment) -> None:
         self.config = config
@@ -75,8 +82,6 @@ class Broker:
         #: Connections of all listeners and of the metrics server.
         self.connection_pool = ConnectionPool(room_for_connections(), self._parties.of)
         self.login_failures = LoginFailures(config.failed_authentication_delay_ms)
-        #: Number of refused logins.
-        self.failed_logins = 0
         #: Fails when the broker cannot continue; the process should end with an error then.
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         #: Known when `start` has returned.
@@ -102,16 +107,23 @@ class Broker:
                 config, self.scram_users, self.handle, connections=self.connection_pool
             )
             self.network.limits.creation_rate_of = self.quotas.connection_rate
-            self.cluster = Cluster(self, config, environment, self.cannot_go_on)
+            self.cluster = Cluster(config, self.topics, self, environment, self.cannot_go_on)
+            self.controller_network = controller_network(self)
             self.view = ClusterView(self.cluster)
             self.producer_ids = ProducerIdBlocks(config.node_id, self.cluster)
-            self.cluster.subscribers.append(BrokerImageSync(self, environment).apply)
         except BaseException:
             self._lock.release()
             raise
         self.flusher = Flusher(environment.threads.worker("flusher"), self.storage_failed)
-        self.replication = Replication(self, self.cluster)
-        self.cluster.subscribers.append(self.replication.apply)
+        self.replication = Replication(
+            config,
+            self.cluster,
+            self.topics,
+            self.flusher,
+            environment.clock,
+            self.storage_failed,
+        )
+        self.dynamic_config.set_replication_rates = self.replication.set_rates
         self.groups = Groups(config, self.topics, self.flusher, environment)
         self.groups.coordinator.consumer_settings = self.group_settings.of_consumers
         self._prepare_share_groups()
@@ -123,13 +135,35 @@ class Broker:
             self.producer_ids.next_id,
             self.replication,
         )
-        self.replication.start()
+        self.replication.start(
+            {
+                OFFSETS_TOPIC: self.groups.shards,
+                TRANSACTIONS_TOPIC: self.transactions.shards,
+                STATE_TOPIC: self.share_coordinator.shards,
+            }
+        )
         self.groups.start()
         self.transactions.start()
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, environment.randomness)
-        self.replica_sessions = ReplicaSessions(self, self._is_registered)
+        self.replica_sessions = ReplicaSessions(
+            config,
+            self.topics,
+            self.authorizer,
+            self.replication.replicas.leader_quota,
+            self.cluster.is_registered,
+        )
         self._housekeeping = Housekeeping(
             config, self.topics, self.flusher, environment, self.storage
+        )
+        self._subscribe()
+        self._handlers = handlers(
+            record_apis(self),
+            group_apis(self),
+            transaction_apis(self),
+            share_apis(self),
+            cluster_apis(self),
+            administration_apis(self),
+            login_apis(self.login_failures),
         )
 
     def _prepare_share_groups(self) -> None:
@@ -151,6 +185,17 @@ class Broker:
         )
         self.groups.beside = self.share_groups
 
+    def _subscribe(self) -> None:
+        """Have the parts told of what is decided elsewhere."""
+        forget_topic = (self.share_coordinator.forget_topic, self.share_partitions.forget_topic)
+        image_sync = BrokerImageSync(self, self._environment, forget_topic)
+        # Replicas are opened before they lead or follow.
+        self.cluster.subscribers += (image_sync.apply, self.replication.apply)
+        self.group_settings.subscribers += (
+            self.share_partitions.settings_changed,
+            self.groups.settings_changed,
+        )
+
     async def start(self) -> None:
         """Start to serve; return when the controller has unfenced this broker."""
         self._parties.open()
@@ -158,7 +203,10 @@ class Broker:
         first = self.config.listeners[0].name
         self.endpoint = self.network.endpoints[first]
         self.advertised = self.network.listeners[first].security.advertised
-        await self.cluster.start()
+        if self.controller_network is not None:
+            await self.controller_network.bind()
+            await self.controller_network.serve()
+        self.cluster.start()
         await self._unless_failed(self.cluster.join(self.network.addresses))
         await self.network.serve()
         await self._unless_failed(self.cluster.lifecycle.begin())
@@ -178,7 +226,9 @@ class Broker:
     @property
     def networks(self) -> tuple[Network, ...]:
         """The network of the clients' listeners, and that of the controllers' if there is one."""
-        return (self.network, *(() if self.cluster is None else self.cluster.networks))
+        if self.controller_network is None:
+            return (self.network,)
+        return (self.network, self.controller_network)
 
     def problems(self) -> dict[str, str]:
         """Return what keeps this broker from serving, by part; empty if nothing does."""
@@ -237,6 +287,8 @@ class Broker:
             if not self.failed.done():
                 self.cluster.lifecycle.life.end()
         await self.cluster.close()
+        if self.controller_network is not None:
+            await self.controller_network.close()
         self._lock.release()
         if self.failed.done():
             self.failed.exception()  # it has been logged
@@ -248,65 +300,7 @@ class Broker:
         """Number of open connections."""
         return sum(listener.connections for listener in self.network.listeners.values())
 
-    # ------------------------------------------------------------------------------- for handlers
-
-    def now_ms(self) -> int:
-        """Return wall clock time in ms since 1970."""
-        return self.clock.now_ms()
-
-    def group_changed(self, group_id: str) -> None:
-        """Apply changed settings of a group."""
-        self.share_partitions.settings_changed(group_id)
-        group = self.groups.coordinator.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            group.settings = self.group_settings.of_consumers(group_id)
-
-    def forget_shares(self, topic: Topic) -> None:
-        """Forget the state that share groups have of a deleted topic."""
-        self.share_coordinator.forget_topic(topic.topic_id)
-        self.share_partitions.forget_topic(topic.topic_id)
-
-    def create_on_demand(self, name: str, principal: Principal) -> Topic:
-        """Have the controller create a topic that a client asks for.
-
-        Raises LeaderNotAvailable, unless this node's controller has created it at once.
-        """
-        self.cluster.create_topic(name, -1, -1, {}, principal)
-        topic = self.topics.get(name)
-        if topic is None:
-            raise errors.LeaderNotAvailable()
-        return topic
-
-    def coordinator(self, key: str, request: AnyRequest, *, transactions: bool) -> Node:
-        """Return the broker that coordinates a group or a transaction.
-
-        Raises CoordinatorNotAvailable.
-        """
-        coordinated = self.transactions if transactions else self.groups
-        try:
-            place = coordinated.place_of(key)
-        except errors.CoordinatorNotAvailable:
-            topic = TRANSACTIONS_TOPIC if transactions else OFFSETS_TOPIC
-            self.cluster.create_internal_topic(topic)
-            raise
-        node = self.view.leader(place, request)
-        if node is None:
-            raise errors.CoordinatorNotAvailable(f"nobody leads {place[0]}-{place[1]}")
-        return node
-
-    def administer(self, action: Callable[[AdminOperations], None], done: Done) -> None:
-        """Change topics or settings; `done` is called when the change is durable or has failed."""
-        self.cluster.administer(action, done)
-
-    def nearest_replica(self, partition: Partition, offset: int, rack: str) -> int | None:
-        """Return a broker in `rack` that a consumer may read from; None for this broker."""
-        return self.replication.nearest_replica(partition, offset, rack)
-
-    def appended(self, partition: Partition) -> None:
-        """Flush an append without a waiter, if enough records are unflushed (flush.messages)."""
-        log = partition.log
-        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-            self.flusher.request(partition)
+    # ------------------------------------------------------------------------------------ requests
 
     def handle(self, request: AnyRequest) -> None:
         """Answer a request, now or later."""
@@ -316,18 +310,14 @@ class Broker:
             return
         if not is_coordinated_here(self, request):
             return
-        handler = HANDLERS[request.header.api.key]
+        handler = self._handlers[request.header.api.key]
         if not self.quotas.active:
-            handler(self, request)
+            handler(request)
             return
         self._throttling.before(request)
         began = time.perf_counter()
-        handler(self, request)
+        handler(request)
         self._throttling.after(request, time.perf_counter() - began)
-
-    def _is_registered(self, broker_id: int) -> bool:
-        """Return whether a broker with this id is registered."""
-        return broker_id in self.cluster.image.brokers
 
     # ------------------------------------------------------------------------------------- inside
 

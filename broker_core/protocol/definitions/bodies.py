@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
-from broker_core.protocol.definitions.messages import Part
+from broker_core.protocol.parts import Part
 
 
 class AddOffsetsToTxnRequest(TypedDict):

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
-from broker_core.protocol.definitions.messages import Part
+from broker_core.protocol.parts import Part
 '''
 
 _TYPES: Final = dict.fromkeys(("int8", "int16", "uint16", "int32", "uint32", "int64"), "int") | {

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from broker_core.protocol import primitives
 from broker_core.protocol.definitions import APIS
+from broker_core.protocol.parts import Part
 from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.protocol.schema import AnyApi
 
 _API_VERSIONS: Final = 18
-
-Buffer = bytes | bytearray | memoryview
-
-
-class FileRange(Protocol):
-    """A payload that is sent from where it is stored, without being read first."""
-
-    def __len__(self) -> int:
-        """The number of bytes."""
-
-    def read(self, start: int = 0) -> bytes:
-        """Return the bytes from `start` on; raises OSError."""
-
-    def send(self, socket: int, start: int) -> int:
-        """Send as many bytes from `start` on as the socket takes; raises OSError."""
-
-
-Part = Buffer | FileRange
 
 
 class RequestHeader(NamedTuple):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from broker_core.configuration.config import BrokerConfig
 from broker_core.protocol.schema import RequestBody, ResponseBody
 from broker_core.security.acl import CLUSTER_NAME, Operation, ResourceType
 from broker_core.security.authorizer import Authorizer
 from broker_core.server.network.request import Request
-
-if TYPE_CHECKING:
-    from broker_core.server.runtime import Broker
+from broker_core.server.partitions.topics import TopicRegistry
 
 Entry = TypeVar("Entry")
 
@@ -21,6 +20,14 @@ Rule = Callable[["Guard[Any, Any]"], bool]
 _NO_ID: Final = bytes(16)
 
 
+class Guarded(Protocol):
+    """The parts of a broker that the rules ask about a request."""
+
+    authorizer: Authorizer | None
+    config: BrokerConfig
+    topics: TopicRegistry
+
+
 class Guard(Generic[RequestBody, ResponseBody]):
     """Authorization of one request, before its handler runs."""
 
@@ -28,7 +35,7 @@ class Guard(Generic[RequestBody, ResponseBody]):
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Guarded,
         request: Request[RequestBody, ResponseBody],
         authorizer: Authorizer,
     ) -> None:

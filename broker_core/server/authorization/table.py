@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.security.acl import Operation, ResourceType
+from broker_core.security.authorizer import Authorizer
 from broker_core.server.authorization import groups, topics, transactions
-from broker_core.server.authorization.guard import Guard, Rule
+from broker_core.server.authorization.guard import Guard, Guarded, Rule
 from broker_core.server.network.request import AnyRequest
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
     )
-    from broker_core.server.runtime import Broker
 
 #: The refusal of any of several APIs.
 _Refusal = dict[str, object]
@@ -157,7 +157,7 @@ RULES: Final[dict[int, Rule]] = {
 }
 
 
-def authorize(broker: Broker, request: AnyRequest) -> bool:
+def authorize(broker: Guarded, request: AnyRequest) -> bool:
     """Tell whether the handler is to be called; if not, the request is answered already."""
     authorizer = broker.authorizer
     if authorizer is None:
@@ -166,9 +166,8 @@ def authorize(broker: Broker, request: AnyRequest) -> bool:
     return (rule or _between_brokers)(Guard(broker, request, authorizer))
 
 
-def may_read(broker: Broker, request: AnyRequest, topic: str) -> bool:
+def may_read(authorizer: Authorizer | None, request: AnyRequest, topic: str) -> bool:
     """Tell whether the client may read a topic's records now."""
-    authorizer = broker.authorizer
     return authorizer is None or authorizer.allows(
         request.principal, request.host, Operation.READ, ResourceType.TOPIC, topic
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from broker_core.cluster.image import (
     BROKER_RESOURCE,
@@ -12,24 +13,49 @@ from broker_core.cluster.image import (
     ImageChanges,
 )
 from broker_core.cluster.settings_records import stored_acls, stored_quotas, stored_scram_users
+from broker_core.configuration.config import BrokerConfig
 from broker_core.environment import Environment
+from broker_core.security.authorizer import Authorizer
+from broker_core.security.credentials import ScramUsers
+from broker_core.security.quotas import ClientQuotas
 from broker_core.server.cluster.topic_sync import TopicSync
+from broker_core.server.network.network import Network
 from broker_core.server.partitions.identity import load_cluster_id
+from broker_core.server.partitions.topics import TopicRegistry
+from broker_core.server.settings.dynamic_config import DynamicConfig
+from broker_core.server.settings.group_settings import GroupSettings
 from waylog.config import ConfigError
 
-if TYPE_CHECKING:
-    from broker_core.server.runtime import Broker
-
 logger = logging.getLogger(__name__)
+
+
+class ImageParts(Protocol):
+    """The parts of a broker that hold what the metadata says."""
+
+    cluster_id: str
+    config: BrokerConfig
+    topics: TopicRegistry
+    authorizer: Authorizer | None
+    scram_users: ScramUsers
+    quotas: ClientQuotas
+    group_settings: GroupSettings
+    dynamic_config: DynamicConfig
+    network: Network
 
 
 class BrokerImageSync:
     """Applies images; the first one opens the replicas that are stored here."""
 
-    def __init__(self, broker: Broker, environment: Environment) -> None:
+    def __init__(
+        self,
+        broker: ImageParts,
+        environment: Environment,
+        deleted: Iterable[Callable[[bytes], None]],
+    ) -> None:
+        """`deleted` are called with the id of each deleted topic."""
         self._broker = broker
         self._environment = environment
-        self._topics = TopicSync(broker.topics, broker.node_id, environment, broker.forget_shares)
+        self._topics = TopicSync(broker.topics, broker.config.node_id, environment, deleted)
         self._is_loaded = False
 
     def apply(self, image: ClusterImage, changes: ImageChanges) -> None:
@@ -56,8 +82,7 @@ class BrokerImageSync:
         for kind, name in image.configs if changes.everything else changes.configs:
             if kind == GROUP_RESOURCE:
                 broker.group_settings.replace(name, image.configs.get((kind, name), {}))
-                broker.group_changed(name)
-        own = BROKER_RESOURCE, str(broker.node_id)
+        own = BROKER_RESOURCE, str(broker.config.node_id)
         of_all = BROKER_RESOURCE, ""
         if changes.everything or {own, of_all} & changes.configs:
             broker.dynamic_config.load(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
 from broker_core.protocol.definitions import (
@@ -32,6 +32,7 @@ from broker_core.protocol.definitions.messages import decode_request
 from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.security.principal import Principal
 from broker_core.server.cluster.channel import ControllerChannel
+from broker_core.server.network.network import Network
 from broker_core.server.network.peer import decode_response, encode_request
 from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.network.session import ClientSession, ListenerSecurity
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         EnvelopeRequest,
         EnvelopeResponse,
     )
-    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -200,8 +200,17 @@ class _Envelope:
         """See ResponseSink; the client is not connected to this broker."""
 
 
+class ClientRequests(Protocol):
+    """Answers the requests of clients, also those that other brokers forward."""
+
+    network: Network
+
+    def handle(self, request: AnyRequest) -> None:
+        """Answer a request, now or later."""
+
+
 def open_envelope(
-    broker: Broker, body: EnvelopeRequest, reply: Callable[[EnvelopeResponse], None]
+    clients: ClientRequests, body: EnvelopeRequest, reply: Callable[[EnvelopeResponse], None]
 ) -> None:
     """Answer a request that a broker has forwarded to this node, the active controller's."""
     try:
@@ -216,5 +225,5 @@ def open_envelope(
         return
     address = bytes(body["client_host_address"])
     host = str(ipaddress.ip_address(address)) if len(address) in {4, 16} else ""
-    session = _ForwardedSession(broker.network.first_security, principal)
-    broker.handle(Request(_Envelope(reply, session, host), header, inner))
+    session = _ForwardedSession(clients.network.first_security, principal)
+    clients.handle(Request(_Envelope(reply, session, host), header, inner))

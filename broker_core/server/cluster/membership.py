@@ -15,23 +15,17 @@ from broker_core.configuration.config import BrokerConfig
 from broker_core.coordinator.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.environment import Environment
-from broker_core.protocol.definitions import (
-    BROKER_HEARTBEAT,
-    CONTROLLER_APIS,
-    ENVELOPE,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
-)
+from broker_core.protocol.definitions import BROKER_HEARTBEAT, ENVELOPE
 from broker_core.quorum.messages import Answer
 from broker_core.quorum.roles import Leader
 from broker_core.security.principal import Principal
-from broker_core.server.authorization import authorize
 from broker_core.server.cluster import wire
 from broker_core.server.cluster.adopted_files import AdoptedFiles
 from broker_core.server.cluster.channel import ControllerChannel
 from broker_core.server.cluster.controller_service import ControllerService
 from broker_core.server.cluster.forwarding import (
     FORWARDED,
+    ClientRequests,
     create_topic,
     forward,
     open_envelope,
@@ -40,10 +34,9 @@ from broker_core.server.cluster.lifecycle import BrokerLifecycle
 from broker_core.server.cluster.quorum_description import quorum_description
 from broker_core.server.cluster.quorum_node import QuorumNode
 from broker_core.server.cluster.watch import BrokerWatch, is_refused
-from broker_core.server.handlers import api_versions, sasl
-from broker_core.server.network.network import Network
 from broker_core.server.network.request import AnyRequest
 from broker_core.server.partitions.identity import load_cluster_id
+from broker_core.server.partitions.topics import Topic, TopicRegistry
 from broker_core.server.settings.admin_operations import AdminOperations, Done
 
 if TYPE_CHECKING:
@@ -51,7 +44,6 @@ if TYPE_CHECKING:
         CreateTopicsResponseTopic,
         DescribeQuorumResponsePartition,
     )
-    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -74,14 +66,20 @@ class Cluster:
 
     def __init__(
         self,
-        broker: Broker,
         config: BrokerConfig,
+        topics: TopicRegistry,
+        clients: ClientRequests,
         environment: Environment,
         failed: Callable[[Exception], None],
     ) -> None:
-        """Read the stored state; raises KafkaStorageError, OSError."""
-        self._broker = broker
+        """Read the stored state; raises KafkaStorageError, OSError.
+
+        `clients` answers the requests that other brokers forward.
+        """
         self._config = config
+        self._topics = topics
+        self._clients = clients
+        self._now_ms = environment.clock.now_ms
         self._adopted = AdoptedFiles(config, environment) if config.is_alone else None
         self._shell = QuorumNode(
             config,
@@ -95,22 +93,12 @@ class Cluster:
         )
         self._service = ControllerService(self._shell)
         self.channel = ControllerChannel(
-            self._shell, self._service, config, partial(open_envelope, broker)
+            self._shell, self._service, config, partial(open_envelope, clients)
         )
         self.lifecycle = BrokerLifecycle(
             config, self.channel, lambda: self._shell.image, environment
         )
         self._watch = BrokerWatch(self._shell)
-        self._network: Network | None = None
-        if config.controller_listener is not None and config.is_controller:
-            self._network = Network(
-                config,
-                broker.scram_users,
-                self._handle,
-                connections=broker.connection_pool,
-                listeners=(config.controller_listener,),
-                apis=CONTROLLER_APIS,
-            )
         #: Called with each new image; `join` makes the first calls, with everything as changed.
         self.subscribers: list[Subscriber] = []
         self._creating: set[str] = set()
@@ -122,18 +110,10 @@ class Cluster:
         self._progress = asyncio.Event()
         self._has_joined = False
 
-    @property
-    def networks(self) -> tuple[Network, ...]:
-        """The network of the controllers' listener, if this node has one."""
-        return () if self._network is None else (self._network,)
-
     # -------------------------------------------------------------------------------- life
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Start this node's part of the quorum; raises OSError."""
-        if self._network is not None:
-            await self._network.bind()
-            await self._network.serve()
         self._shell.start()
 
     async def join(self, listeners: list[ListenerAddress]) -> None:
@@ -212,8 +192,6 @@ class Cluster:
         await self._watch.close()
         self.channel.close()
         self._shell.close()
-        if self._network is not None:
-            await self._network.close()
 
     # ------------------------------------------------------------------------------- image
 
@@ -240,7 +218,7 @@ class Cluster:
 
     def describe_quorum(self) -> DescribeQuorumResponsePartition | None:
         """Describe the metadata log for DescribeQuorum; None if another node is its leader."""
-        return quorum_description(self._shell, self._broker.now_ms())
+        return quorum_description(self._shell, self._now_ms())
 
     def quorum_lag(self) -> dict[int, int]:
         """Return how many entries each other voter lacks; empty if another node is the leader."""
@@ -254,6 +232,10 @@ class Cluster:
             for key, progress in role.followers.items()
             if key in replica.voters
         }
+
+    def is_registered(self, broker_id: int) -> bool:
+        """Tell whether a broker with this id is registered."""
+        return broker_id in self.image.brokers
 
     def brokers(self) -> list[BrokerImage]:
         """Return the brokers that are not fenced; they serve, or are about to stop."""
@@ -293,14 +275,15 @@ class Cluster:
     # ------------------------------------------------------------------------- decisions
 
     def administer(self, action: Callable[[AdminOperations], None], done: Done) -> None:
-        """See `Broker.administer`; only for the node of the active controller."""
+        """See Administration; only for the node of the active controller."""
 
         def decided(is_committed: bool) -> None:
             done(None if is_committed else errors.NotController())
 
         try:
             self._shell.decide(
-                lambda controller: action(AdminOperations(self._broker, controller)), decided
+                lambda controller: action(AdminOperations(self._config, self._topics, controller)),
+                decided,
             )
         except errors.BrokerError as error:
             done(error)
@@ -353,6 +336,17 @@ class Cluster:
 
         create_topic(self.channel, name, partitions, factor, configs, principal, answered)
 
+    def create_on_demand(self, name: str, principal: Principal) -> Topic:
+        """Have the controller create a topic that a client asks for.
+
+        Raises LeaderNotAvailable, unless this node's controller has created it at once.
+        """
+        self.create_topic(name, -1, -1, {}, principal)
+        topic = self._topics.get(name)
+        if topic is None:
+            raise errors.LeaderNotAvailable()
+        return topic
+
     # ---------------------------------------------------------------------------- requests
 
     def forwards(self, request: AnyRequest) -> bool:
@@ -362,11 +356,9 @@ class Cluster:
         forward(self.channel, request)
         return True
 
-    def _handle(self, request: AnyRequest) -> None:
-        """Handle a request from the controller's listener."""
+    def serve(self, request: AnyRequest) -> None:
+        """Answer another node's request: to the quorum, to the controller, or one it forwards."""
         key = request.header.api.key
-        if key not in _LOGIN and not authorize(self._broker, request):
-            return
         if key in _QUORUM_APIS:
             self._handle_quorum(request)
         elif self._service.serves(request.header.api):
@@ -375,11 +367,11 @@ class Cluster:
             self._service.perform(request.header.api, request.body, request.reply)
         elif key == ENVELOPE.key:
             if self.is_active:
-                open_envelope(self._broker, request.body, request.reply)
+                open_envelope(self._clients, request.body, request.reply)
             else:
                 request.reply({"error_code": errors.NotController.code})
         else:
-            _LOGIN[key](self._broker, request)
+            raise ValueError(f"{request.header.api.name} is not served")
 
     def _handle_quorum(self, request: AnyRequest) -> None:
         asked, known = request.body["cluster_id"], self.image.cluster_id
@@ -396,13 +388,3 @@ class Cluster:
             request.reply({"error_code": errors.InvalidRequest.code})
             return
         self._shell.receive(decoded, answered)
-
-
-_LOGIN: Final[dict[int, Callable[[Broker, AnyRequest], None]]] = {
-    api_versions.API_KEY: api_versions.handle_controller,
-    SASL_HANDSHAKE.key: sasl.handle_handshake,
-    SASL_AUTHENTICATE.key: sasl.handle_authenticate,
-}
-
-if CONTROLLER_APIS.keys() < _LOGIN.keys():
-    raise RuntimeError("every API that is advertised needs a handler")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.protocol.definitions import ALLOCATE_PRODUCER_IDS
+from broker_core.server.cluster.membership import Cluster
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
         AllocateProducerIdsRequest,
         AllocateProducerIdsResponse,
     )
-    from broker_core.server.cluster.membership import Cluster
 
 #: Share of a block that is used up when the next block is requested.
 _AHEAD: Final = 0.5

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from broker_core.cluster.image import ClusterImage, ImageChanges, PartitionImage
 from broker_core.configuration.config import BrokerConfig
 from broker_core.configuration.listeners import ListenerConfig, login_of
-from broker_core.coordinator.offsets import OFFSETS_TOPIC
-from broker_core.coordinator.share_records import STATE_TOPIC
-from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
+from broker_core.environment import Clock
+from broker_core.errors import BrokerError
 from broker_core.log.log import Log
 from broker_core.protocol.definitions import ALTER_PARTITION
 from broker_core.protocol.schema import Api, RequestBody, ResponseBody
 from broker_core.security.tls import client_context
+from broker_core.server.cluster.membership import Cluster
 from broker_core.server.network.peer import Peer
+from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.replica_fetcher import FetchLimits
-from broker_core.server.partitions.replicas import Replicas
+from broker_core.server.partitions.replicas import Replicas, RoleListener
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
-from broker_core.server.partitions.topics import Topic
+from broker_core.server.partitions.topics import Topic, TopicRegistry
 from waylog.config import ConfigError, Endpoint
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
         AlterPartitionRequest,
         AlterPartitionResponse,
     )
-    from broker_core.server.cluster.membership import Cluster
-    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +37,19 @@ logger = logging.getLogger(__name__)
 class Replication:
     """The cluster for the replicas, and the other brokers for the coordinators."""
 
-    def __init__(self, broker: Broker, cluster: Cluster) -> None:
-        config = broker.config
-        self._broker = broker
+    def __init__(
+        self,
+        config: BrokerConfig,
+        cluster: Cluster,
+        topics: TopicRegistry,
+        flusher: Flusher,
+        clock: Clock,
+        storage_failed: Callable[[Partition, BrokerError], None],
+    ) -> None:
+        """`storage_failed` is called when a partition cannot be written."""
+        self._node_id = config.node_id
         self._cluster = cluster
+        self._topics = topics
         listener = _inter_broker_listener(config)
         self._listener = listener.name
         # A broker that is alone connects to no other, so its configuration need not say how.
@@ -57,7 +65,7 @@ class Replication:
         self._peers: dict[int, Peer] = {}
         self.replicas = Replicas(
             self,
-            broker.flusher,
+            flusher,
             lag_ms=config.replica_lag_time_max_ms,
             limits=FetchLimits(
                 config.replica_fetch_max_bytes,
@@ -65,24 +73,23 @@ class Replication:
                 config.replica_fetch_wait_max_ms,
                 config.replica_fetch_min_bytes,
             ),
-            clock=broker.clock,
+            clock=clock,
         )
-        self.replicas.on_storage_failure = broker.storage_failed
-        broker.topics.make_partition = self._make_partition
-        self._set_rates(
+        self.replicas.on_storage_failure = storage_failed
+        topics.make_partition = self._make_partition
+        self.set_rates(
             config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
         )
-        broker.dynamic_config.set_replication_rates = self._set_rates
 
-    def _set_rates(self, leader: int, follower: int) -> None:
+    def set_rates(self, leader: int, follower: int) -> None:
+        """Throttle replicas that catch up: bytes a second that this broker sends and fetches."""
         self.replicas.leader_quota.rate = leader
         self.replicas.follower_quota.rate = follower
 
-    def start(self) -> None:
-        """Begin to tell coordinators which partitions this broker leads."""
-        self.replicas.listen(OFFSETS_TOPIC, self._broker.groups.shards)
-        self.replicas.listen(TRANSACTIONS_TOPIC, self._broker.transactions.shards)
-        self.replicas.listen(STATE_TOPIC, self._broker.share_coordinator.shards)
+    def start(self, coordinators: Mapping[str, RoleListener]) -> None:
+        """Begin to tell coordinators which partitions of their topics this broker leads."""
+        for topic, coordinator in coordinators.items():
+            self.replicas.listen(topic, coordinator)
         self.replicas.start()
 
     def close(self) -> None:
@@ -118,13 +125,13 @@ class Replication:
         else:
             places = changes.partitions
         for place in places:
-            partition = self._broker.topics.partition(*place)
+            partition = self._topics.partition(*place)
             described = image.partition(*place)
             if described is not None and isinstance(partition, ReplicatedPartition):
                 yield partition, described
 
     def nearest_replica(self, partition: Partition, offset: int, rack: str) -> int | None:
-        """See Broker."""
+        """Return a broker in `rack` that a consumer may read from; None for this broker."""
         leader = partition.leader if isinstance(partition, ReplicatedPartition) else None
         if leader is None:
             return None
@@ -144,7 +151,7 @@ class Replication:
     @property
     def node_id(self) -> int:
         """Id of this broker."""
-        return self._broker.node_id
+        return self._node_id
 
     @property
     def broker_epoch(self) -> int:

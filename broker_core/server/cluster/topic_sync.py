@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker_core import errors
@@ -27,11 +27,11 @@ class TopicSync:
         topics: TopicRegistry,
         node_id: int,
         environment: Environment,
-        deleted: Callable[[Topic], None],
+        deleted: Iterable[Callable[[bytes], None]],
     ) -> None:
-        """`deleted` is called with each deleted topic."""
+        """`deleted` are called with the id of each deleted topic."""
         self._topics = topics
-        self._deleted = deleted
+        self._deleted = tuple(deleted)
         self._node_id = node_id
         self._disk = environment.disk
         self._new_uuid = environment.new_uuid
@@ -46,7 +46,8 @@ class TopicSync:
         for topic in self._gone(image, changes):
             logger.info("topic %s is deleted", topic.name)
             self._topics.forget(topic)
-            self._deleted(topic)
+            for forget in self._deleted:
+                forget(topic.topic_id)
         touched = {name for name, _ in changes.partitions} | set(changes.created)
         if changes.everything:
             touched = set(image.topics)

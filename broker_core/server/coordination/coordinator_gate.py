@@ -7,10 +7,12 @@ are made before a handler sees the request.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_core import errors
 from broker_core.protocol import definitions as api
+from broker_core.server.coordination.groups import Groups
+from broker_core.server.coordination.transactions import Transactions
 from broker_core.server.network.request import AnyRequest, Request
 
 if TYPE_CHECKING:
@@ -43,26 +45,33 @@ if TYPE_CHECKING:
         TxnOffsetCommitRequest,
         TxnOffsetCommitResponse,
     )
-    from broker_core.server.runtime import Broker
+
+
+class Coordinators(Protocol):
+    """The coordinators of a broker: of its groups, and of its transactions."""
+
+    groups: Groups
+    transactions: Transactions
+
 
 #: Returns whether the handler is to be called; if not, the request is answered already.
-Gate = Callable[["Broker", AnyRequest], bool]
+Gate = Callable[[Coordinators, AnyRequest], bool]
 
 _TRANSACTIONS_IN_BATCHES_FROM: Final = 4
 _GROUPS_IN_BATCHES_FROM: Final = 8
 
 
-def _of_group(broker: Broker, request: AnyRequest) -> bool:
-    code = broker.groups.shards.refusal(request.body["group_id"])
+def _of_group(coordinators: Coordinators, request: AnyRequest) -> bool:
+    code = coordinators.groups.shards.refusal(request.body["group_id"])
     if code:
         request.reply({"error_code": code})
     return not code
 
 
 def _offset_commit(
-    broker: Broker, request: Request[OffsetCommitRequest, OffsetCommitResponse]
+    coordinators: Coordinators, request: Request[OffsetCommitRequest, OffsetCommitResponse]
 ) -> bool:
-    code = broker.groups.shards.refusal(request.body["group_id"])
+    code = coordinators.groups.shards.refusal(request.body["group_id"])
     if code:
         request.reply(
             {
@@ -83,9 +92,9 @@ def _offset_commit(
 
 
 def _txn_offset_commit(
-    broker: Broker, request: Request[TxnOffsetCommitRequest, TxnOffsetCommitResponse]
+    coordinators: Coordinators, request: Request[TxnOffsetCommitRequest, TxnOffsetCommitResponse]
 ) -> bool:
-    code = broker.groups.shards.refusal(request.body["group_id"])
+    code = coordinators.groups.shards.refusal(request.body["group_id"])
     if code:
         request.reply(
             {
@@ -105,9 +114,9 @@ def _txn_offset_commit(
 
 
 def _offset_fetch(
-    broker: Broker, request: Request[OffsetFetchRequest, OffsetFetchResponse]
+    coordinators: Coordinators, request: Request[OffsetFetchRequest, OffsetFetchResponse]
 ) -> bool:
-    body, refusal = request.body, broker.groups.shards.refusal
+    body, refusal = request.body, coordinators.groups.shards.refusal
     if request.version < _GROUPS_IN_BATCHES_FROM:
         code = refusal(body["group_id"])
         if code:
@@ -128,9 +137,9 @@ def _offset_fetch(
 
 
 def _offset_delete(
-    broker: Broker, request: Request[OffsetDeleteRequest, OffsetDeleteResponse]
+    coordinators: Coordinators, request: Request[OffsetDeleteRequest, OffsetDeleteResponse]
 ) -> bool:
-    code = broker.groups.shards.refusal(request.body["group_id"])
+    code = coordinators.groups.shards.refusal(request.body["group_id"])
     if code:
         request.reply({"error_code": code, "topics": []})
     return not code
@@ -139,8 +148,8 @@ def _offset_delete(
 def _each_group(names: str, answers: str, **more: Any) -> Gate:
     """Return a gate that refuses single names of a list; `answers` is the response's list."""
 
-    def gate(broker: Broker, request: AnyRequest) -> bool:
-        codes = {name: broker.groups.shards.refusal(name) for name in request.body[names]}
+    def gate(coordinators: Coordinators, request: AnyRequest) -> bool:
+        codes = {name: coordinators.groups.shards.refusal(name) for name in request.body[names]}
         request.body[names] = [name for name in request.body[names] if not codes[name]]
         refused = [
             {"group_id": name, "error_code": code} | more for name, code in codes.items() if code
@@ -156,33 +165,36 @@ def _each_group(names: str, answers: str, **more: Any) -> Gate:
     return gate
 
 
-def _list_groups(broker: Broker, request: Request[ListGroupsRequest, ListGroupsResponse]) -> bool:
-    if broker.groups.shards.is_loading:
+def _list_groups(
+    coordinators: Coordinators, request: Request[ListGroupsRequest, ListGroupsResponse]
+) -> bool:
+    if coordinators.groups.shards.is_loading:
         request.reply({"error_code": errors.CoordinatorLoadInProgress.code, "groups": []})
         return False
     return True
 
 
 def _init_producer_id(
-    broker: Broker, request: Request[InitProducerIdRequest, InitProducerIdResponse]
+    coordinators: Coordinators, request: Request[InitProducerIdRequest, InitProducerIdResponse]
 ) -> bool:
     transactional_id = request.body["transactional_id"]
     if not transactional_id:
         return True
-    return _of_transaction(broker, request)
+    return _of_transaction(coordinators, request)
 
 
-def _of_transaction(broker: Broker, request: AnyRequest) -> bool:
-    code = broker.transactions.shards.refusal(request.body["transactional_id"])
+def _of_transaction(coordinators: Coordinators, request: AnyRequest) -> bool:
+    code = coordinators.transactions.shards.refusal(request.body["transactional_id"])
     if code:
         request.reply({"error_code": code, "producer_id": -1, "producer_epoch": -1})
     return not code
 
 
 def _add_partitions(
-    broker: Broker, request: Request[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse]
+    coordinators: Coordinators,
+    request: Request[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse],
 ) -> bool:
-    body, refusal = request.body, broker.transactions.shards.refusal
+    body, refusal = request.body, coordinators.transactions.shards.refusal
     if request.version < _TRANSACTIONS_IN_BATCHES_FROM:
         code = refusal(body["v3_and_below_transactional_id"])
         if code:
@@ -228,9 +240,10 @@ def _refused_partitions(
 
 
 def _describe_transactions(
-    broker: Broker, request: Request[DescribeTransactionsRequest, DescribeTransactionsResponse]
+    coordinators: Coordinators,
+    request: Request[DescribeTransactionsRequest, DescribeTransactionsResponse],
 ) -> bool:
-    body, refusal = request.body, broker.transactions.shards.refusal
+    body, refusal = request.body, coordinators.transactions.shards.refusal
     codes = {name: refusal(name) if name else 0 for name in body["transactional_ids"]}
     body["transactional_ids"] = [each for each in body["transactional_ids"] if not codes[each]]
     refused: list[DescribeTransactionsResponseTransactionState] = [
@@ -248,19 +261,19 @@ def _describe_transactions(
 
 
 def _list_transactions(
-    broker: Broker, request: Request[ListTransactionsRequest, ListTransactionsResponse]
+    coordinators: Coordinators, request: Request[ListTransactionsRequest, ListTransactionsResponse]
 ) -> bool:
-    if broker.transactions.shards.is_loading:
+    if coordinators.transactions.shards.is_loading:
         request.reply({"error_code": errors.CoordinatorLoadInProgress.code})
         return False
     return True
 
 
 def _share_offsets(
-    broker: Broker,
+    coordinators: Coordinators,
     request: Request[DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse],
 ) -> bool:
-    body, refusal = request.body, broker.groups.shards.refusal
+    body, refusal = request.body, coordinators.groups.shards.refusal
     codes = {group["group_id"]: refusal(group["group_id"]) for group in body["groups"]}
     body["groups"] = [group for group in body["groups"] if not codes[group["group_id"]]]
     refused: list[DescribeShareGroupOffsetsResponseGroup] = [
@@ -275,8 +288,8 @@ def _share_offsets(
     return True
 
 
-def _of_share_group(broker: Broker, request: AnyRequest) -> bool:
-    code = broker.groups.shards.refusal(request.body["group_id"])
+def _of_share_group(coordinators: Coordinators, request: AnyRequest) -> bool:
+    code = coordinators.groups.shards.refusal(request.body["group_id"])
     if code:
         request.reply({"error_code": code, "responses": []})
     return not code
@@ -310,7 +323,7 @@ _GATES: Final[dict[int, Gate]] = {
 }
 
 
-def is_coordinated_here(broker: Broker, request: AnyRequest) -> bool:
+def is_coordinated_here(coordinators: Coordinators, request: AnyRequest) -> bool:
     """Tell whether the handler is to be called; if not, the request is answered already."""
     gate = _GATES.get(request.header.api.key)
-    return gate is None or gate(broker, request)
+    return gate is None or gate(coordinators, request)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
-from broker_core.coordinator.consumer_group import ConsumerGroupSettings
+from broker_core.coordinator.consumer_group import ConsumerGroup, ConsumerGroupSettings
 from broker_core.coordinator.effects import Append, Moment, Respond
 from broker_core.coordinator.group_coordinator import GroupCoordinator
 from broker_core.coordinator.offset_coordinator import GroupSettings
@@ -164,6 +164,12 @@ class Groups:
     def moment(self) -> Moment:
         """Return the current time."""
         return Moment(int(self._clock.monotonic() * 1000), self._clock.now_ms())
+
+    def settings_changed(self, group_id: str) -> None:
+        """Apply changed settings of a group."""
+        group, settings = self.coordinator.groups.get(group_id), self.coordinator.consumer_settings
+        if isinstance(group, ConsumerGroup) and settings is not None:
+            group.settings = settings(group_id)
 
     def start(self) -> None:
         """Begin to expire offsets."""

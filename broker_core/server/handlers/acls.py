@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker_core import errors
 from broker_core.security.acl import Acl, AclFilter
-from broker_core.security.authorizer import ACLS_MAX, require
-from broker_core.server.handlers.administration import answer_each
+from broker_core.security.authorizer import ACLS_MAX, Authorizer, require
+from broker_core.server.handlers.administration import Administered, answer_each
 from broker_core.server.network.request import Request
 from broker_core.server.settings.admin_operations import AdminOperations
 
@@ -27,9 +27,14 @@ if TYPE_CHECKING:
         DescribeAclsResponseAcl,
         DescribeAclsResponseResource,
     )
-    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
+
+
+class AclParts(Administered, Protocol):
+    """The parts of a broker that know and change its ACLs."""
+
+    authorizer: Authorizer | None
 
 
 def _rule(acl: Acl) -> DescribeAclsResponseAcl:
@@ -42,7 +47,7 @@ def _rule(acl: Acl) -> DescribeAclsResponseAcl:
 
 
 def handle_describe(
-    broker: Broker, request: Request[DescribeAclsRequest, DescribeAclsResponse]
+    broker: AclParts, request: Request[DescribeAclsRequest, DescribeAclsResponse]
 ) -> None:
     """Answer a DescribeAcls request."""
     try:
@@ -65,7 +70,9 @@ def handle_describe(
     request.reply({"error_code": errors.NONE, "error_message": None, "resources": resources})
 
 
-def handle_create(broker: Broker, request: Request[CreateAclsRequest, CreateAclsResponse]) -> None:
+def handle_create(
+    broker: AclParts, request: Request[CreateAclsRequest, CreateAclsResponse]
+) -> None:
     """Answer a CreateAcls request."""
     results: list[CreateAclsResponseResult] = []
     creations = request.body["creations"]
@@ -89,10 +96,14 @@ def handle_create(broker: Broker, request: Request[CreateAclsRequest, CreateAcls
             logger.info("%s creates %d ACLs", request.principal, len(wanted))
             authority.save()
 
-    broker.administer(create, answer_each(lambda: request.reply({"results": results}), results))
+    broker.cluster.administer(
+        create, answer_each(lambda: request.reply({"results": results}), results)
+    )
 
 
-def handle_delete(broker: Broker, request: Request[DeleteAclsRequest, DeleteAclsResponse]) -> None:
+def handle_delete(
+    broker: AclParts, request: Request[DeleteAclsRequest, DeleteAclsResponse]
+) -> None:
     """Answer a DeleteAcls request."""
     results: list[DeleteAclsResponseFilterResult] = []
     filters = request.body["filters"]
@@ -127,6 +138,6 @@ def handle_delete(broker: Broker, request: Request[DeleteAclsRequest, DeleteAcls
             logger.info("%s deletes %d ACLs", request.principal, len(gone))
             authority.save()
 
-    broker.administer(
+    broker.cluster.administer(
         delete, answer_each(lambda: request.reply({"filter_results": results}), results)
     )

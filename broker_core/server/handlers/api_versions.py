@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         ApiVersionsRequest,
         ApiVersionsResponse,
     )
-    from broker_core.server.runtime import Broker
 
 API_KEY: Final = 18
 
@@ -24,14 +23,12 @@ API_KEY: Final = 18
 _FEATURES: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2}
 
 
-def handle(broker: Broker, request: Request[ApiVersionsRequest, ApiVersionsResponse]) -> None:
+def handle(request: Request[ApiVersionsRequest, ApiVersionsResponse]) -> None:
     """Answer ApiVersions; a client with a too new version learns which one to use (KIP-511)."""
     _answer(request, APIS)
 
 
-def handle_controller(
-    broker: Broker, request: Request[ApiVersionsRequest, ApiVersionsResponse]
-) -> None:
+def handle_controller(request: Request[ApiVersionsRequest, ApiVersionsResponse]) -> None:
     """Answer ApiVersions on a controller's listener."""
     _answer(request, CONTROLLER_APIS)
 

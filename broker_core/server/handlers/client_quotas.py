@@ -6,9 +6,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker_core import errors
+from broker_core.security.quotas import ClientQuotas
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.network.request import Request
-from broker_core.server.settings.admin_operations import AdminOperations
+from broker_core.server.settings.admin_operations import Administration, AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
         DescribeClientQuotasResponse,
         DescribeClientQuotasResponseEntry,
     )
-    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
 
 def handle_describe(
-    broker: Broker, request: Request[DescribeClientQuotasRequest, DescribeClientQuotasResponse]
+    quotas: ClientQuotas,
+    request: Request[DescribeClientQuotasRequest, DescribeClientQuotasResponse],
 ) -> None:
     """Answer a DescribeClientQuotas request."""
     body = request.body
@@ -35,7 +36,7 @@ def handle_describe(
                 "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
                 "values": [{"key": key, "value": value} for key, value in values.items()],
             }
-            for entity, values in broker.quotas.describe(body["components"], body["strict"])
+            for entity, values in quotas.describe(body["components"], body["strict"])
         ]
     except errors.BrokerError as error:
         request.reply({"error_code": error.code, "error_message": str(error), "entries": None})
@@ -44,7 +45,7 @@ def handle_describe(
 
 
 def handle_alter(
-    broker: Broker, request: Request[AlterClientQuotasRequest, AlterClientQuotasResponse]
+    cluster: Administration, request: Request[AlterClientQuotasRequest, AlterClientQuotasResponse]
 ) -> None:
     """Answer an AlterClientQuotas request."""
     body = request.body
@@ -74,4 +75,4 @@ def handle_alter(
             logger.info("%s changes %d quotas", request.principal, changed)
             authority.save()
 
-    broker.administer(alter, answer_each(lambda: request.reply({"entries": results}), results))
+    cluster.administer(alter, answer_each(lambda: request.reply({"entries": results}), results))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from broker_core.configuration.config import BrokerConfig
 from broker_core.log.config import LogConfig
-from broker_core.server.settings.dynamic_config import DYNAMIC
+from broker_core.server.settings.dynamic_config import DYNAMIC, DynamicConfig
+from broker_core.server.settings.group_settings import GroupSettings
 from broker_core.server.settings.topic_settings import (
     BY_BROKER_PROPERTY,
     TOPIC_SETTINGS,
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
         DescribeConfigsResponseConfig,
         DescribeConfigsResponseSynonym,
     )
-    from broker_core.server.runtime import Broker
 
 # Sources of values (ConfigSource).
 _TOPIC, _OWN, _CLUSTER, _FILE, _DEFAULT = 1, 2, 3, 4, 5
@@ -27,6 +28,13 @@ _OF_GROUP = 8
 #: Listener settings that clients ask for, with defaults: librdkafka's tests learn from this one
 #: when they have to log in again.
 _OF_LISTENERS = {"connections.max.reauth.ms": "0"}
+
+
+class ConfigSources(Protocol):
+    """The parts of a broker that the values of its settings come from."""
+
+    config: BrokerConfig
+    dynamic_config: DynamicConfig
 
 
 def _synonym(name: str, value: str | None, source: int) -> DescribeConfigsResponseSynonym:
@@ -54,7 +62,7 @@ def _entry(
     }
 
 
-def _of_broker(broker: Broker, name: str) -> Iterator[DescribeConfigsResponseSynonym]:
+def _of_broker(broker: ConfigSources, name: str) -> Iterator[DescribeConfigsResponseSynonym]:
     """Yield the values of a broker property by source, the effective one first."""
     for given, source in (
         (broker.dynamic_config.own, _OWN),
@@ -66,7 +74,7 @@ def _of_broker(broker: Broker, name: str) -> Iterator[DescribeConfigsResponseSyn
 
 
 def describe_topic(
-    broker: Broker, config: LogConfig, overrides: dict[str, str]
+    broker: ConfigSources, config: LogConfig, overrides: dict[str, str]
 ) -> list[DescribeConfigsResponseConfig]:
     """Return all settings of a topic."""
     defaults = LogConfig().to_properties()
@@ -101,7 +109,7 @@ def _type_of(value: str) -> ConfigType:
     return ConfigType.STRING
 
 
-def describe_broker(broker: Broker) -> list[DescribeConfigsResponseConfig]:
+def describe_broker(broker: ConfigSources) -> list[DescribeConfigsResponseConfig]:
     """Return all settings of this broker."""
     entries = {}
     defaults = {name: value for name, value, _ in type(broker.config)().describe()} | _OF_LISTENERS
@@ -134,9 +142,9 @@ def describe_broker(broker: Broker) -> list[DescribeConfigsResponseConfig]:
     return [entries[name] for name in sorted(entries)]
 
 
-def describe_group(broker: Broker, group_id: str) -> list[DescribeConfigsResponseConfig]:
+def describe_group(settings: GroupSettings, group_id: str) -> list[DescribeConfigsResponseConfig]:
     """Return all settings of a group."""
-    given = broker.group_settings.of(group_id)
+    given = settings.of(group_id)
     return [
         _entry(
             name,
@@ -146,15 +154,15 @@ def describe_group(broker: Broker, group_id: str) -> list[DescribeConfigsRespons
             read_only=False,
             documentation=None,
         )
-        for name, value in sorted(broker.group_settings.effective(group_id).items())
+        for name, value in sorted(settings.effective(group_id).items())
     ]
 
 
-def describe_all_brokers(broker: Broker) -> list[DescribeConfigsResponseConfig]:
+def describe_all_brokers(dynamic: DynamicConfig) -> list[DescribeConfigsResponseConfig]:
     """Return the dynamic settings of all brokers."""
     return [
         _described(name, value, [_synonym(name, value, _CLUSTER)])
-        for name, value in sorted(broker.dynamic_config.cluster.items())
+        for name, value in sorted(dynamic.cluster.items())
     ]
 
 

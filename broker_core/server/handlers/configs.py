@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker_core import errors
-from broker_core.server.handlers.administration import answer_each
+from broker_core.server.handlers.administration import Administered, answer_each
 from broker_core.server.handlers.config_entries import (
+    ConfigSources,
     describe_all_brokers,
     describe_broker,
     describe_group,
     describe_topic,
 )
 from broker_core.server.network.request import Request
-from broker_core.server.partitions.topics import Topic
+from broker_core.server.partitions.topics import Topic, TopicRegistry
 from broker_core.server.settings.admin_operations import AdminOperations
+from broker_core.server.settings.group_settings import GroupSettings
 from broker_core.server.settings.topic_settings import (
     BY_BROKER_PROPERTY,
     TOPIC_SETTINGS,
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
         ListConfigResourcesRequest,
         ListConfigResourcesResponse,
     )
-    from broker_core.server.runtime import Broker
 
     _Request = (
         Request[AlterConfigsRequest, AlterConfigsResponse]
@@ -58,6 +59,13 @@ _RESOURCE_TYPES_FROM: Final = 1
 _Change = tuple[str, str | None, int]
 
 
+class ConfigParts(ConfigSources, Administered, Protocol):
+    """The parts of a broker that know and change the settings of topics, groups and brokers."""
+
+    topics: TopicRegistry
+    group_settings: GroupSettings
+
+
 class _Alteration(NamedTuple):
     """The changes to one resource; all its other settings go if they are not incremental."""
 
@@ -68,7 +76,7 @@ class _Alteration(NamedTuple):
 
 
 def handle_describe(
-    broker: Broker, request: Request[DescribeConfigsRequest, DescribeConfigsResponse]
+    broker: ConfigParts, request: Request[DescribeConfigsRequest, DescribeConfigsResponse]
 ) -> None:
     """Answer a DescribeConfigs request."""
     results: list[DescribeConfigsResponseResult] = []
@@ -96,38 +104,38 @@ def handle_describe(
 
 
 def _entries(
-    broker: Broker, asked: DescribeConfigsRequestResource
+    broker: ConfigParts, asked: DescribeConfigsRequestResource
 ) -> list[DescribeConfigsResponseConfig]:
     if asked["resource_type"] == _TOPIC:
-        topic = _topic(broker, asked["resource_name"])
+        topic = _topic(broker.topics, asked["resource_name"])
         return describe_topic(broker, topic.config, topic.overrides)
     if asked["resource_type"] == _GROUP:
-        return describe_group(broker, asked["resource_name"])
-    if _is_for_all(broker, asked):
-        return describe_all_brokers(broker)
+        return describe_group(broker.group_settings, asked["resource_name"])
+    if _is_for_all(broker.config.node_id, asked):
+        return describe_all_brokers(broker.dynamic_config)
     return describe_broker(broker)
 
 
-def _topic(broker: Broker, name: str) -> Topic:
-    topic = broker.topics.get(name)
+def _topic(topics: TopicRegistry, name: str) -> Topic:
+    topic = topics.get(name)
     if topic is None:
         raise errors.UnknownTopicOrPartition()
     return topic
 
 
-def _is_for_all(broker: Broker, asked: DescribeConfigsRequestResource) -> bool:
+def _is_for_all(node_id: int, asked: DescribeConfigsRequestResource) -> bool:
     """Tell whether a request is for all brokers, not this one; raises InvalidRequest if neither."""
     _check_broker_type(asked["resource_type"])
     name = asked["resource_name"]
-    if name not in {"", str(broker.node_id)}:
+    if name not in {"", str(node_id)}:
         raise errors.InvalidRequest(
-            f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}"
+            f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
         )
     return not name
 
 
 def handle_alter(
-    broker: Broker, request: Request[AlterConfigsRequest, AlterConfigsResponse]
+    broker: ConfigParts, request: Request[AlterConfigsRequest, AlterConfigsResponse]
 ) -> None:
     """Answer AlterConfigs, which replaces all settings of a resource."""
     _alter(
@@ -146,7 +154,7 @@ def handle_alter(
 
 
 def handle_incremental_alter(
-    broker: Broker,
+    broker: ConfigParts,
     request: Request[IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse],
 ) -> None:
     """Answer an IncrementalAlterConfigs request."""
@@ -168,7 +176,7 @@ def handle_incremental_alter(
     )
 
 
-def _alter(broker: Broker, request: _Request, alterations: list[_Alteration]) -> None:
+def _alter(broker: ConfigParts, request: _Request, alterations: list[_Alteration]) -> None:
     results: list[AlterConfigsResponseResult] = []
     named = Counter((each.resource_type, each.name) for each in alterations)
     validate_only = request.body["validate_only"]
@@ -186,7 +194,7 @@ def _alter(broker: Broker, request: _Request, alterations: list[_Alteration]) ->
                 if named[asked.resource_type, asked.name] > 1:
                     raise errors.InvalidRequest("Each resource must appear at most once.")
                 if asked.resource_type == _GROUP:
-                    _alter_group(broker, authority, asked, validate_only)
+                    _alter_group(broker.group_settings, authority, asked, validate_only)
                     continue
                 change = _alter_topic if asked.resource_type == _TOPIC else _alter_broker
                 change(authority, asked, validate_only)
@@ -194,7 +202,9 @@ def _alter(broker: Broker, request: _Request, alterations: list[_Alteration]) ->
                 result["error_code"] = error.code
                 result["error_message"] = str(error)
 
-    broker.administer(alter, answer_each(lambda: request.reply({"responses": results}), results))
+    broker.cluster.administer(
+        alter, answer_each(lambda: request.reply({"responses": results}), results)
+    )
 
 
 def _alter_topic(authority: AdminOperations, asked: _Alteration, validate_only: bool) -> None:
@@ -206,12 +216,12 @@ def _alter_topic(authority: AdminOperations, asked: _Alteration, validate_only: 
 
 
 def _alter_group(
-    broker: Broker,
+    settings: GroupSettings,
     authority: AdminOperations,
     asked: _Alteration,
     validate_only: bool,
 ) -> None:
-    group_id, settings = asked.name, broker.group_settings
+    group_id = asked.name
     if not group_id:
         raise errors.InvalidRequest("A group needs an id.")
     present = authority.group_settings(group_id) if asked.is_incremental else {}
@@ -287,7 +297,7 @@ def _edited_list(effective: str, value: str, operation: int) -> str:
 
 
 def handle_list_resources(
-    broker: Broker, request: Request[ListConfigResourcesRequest, ListConfigResourcesResponse]
+    broker: ConfigParts, request: Request[ListConfigResourcesRequest, ListConfigResourcesResponse]
 ) -> None:
     """Answer ListConfigResources; version 0 asks for client metrics, of which there are none."""
     if request.version < _RESOURCE_TYPES_FROM:
@@ -300,8 +310,8 @@ def handle_list_resources(
         return
     names = {
         _TOPIC: [topic.name for topic in broker.topics],
-        _BROKER: [str(broker.node_id)],
-        _BROKER_LOGGER: [str(broker.node_id)],
+        _BROKER: [str(broker.config.node_id)],
+        _BROKER_LOGGER: [str(broker.config.node_id)],
         _GROUP: broker.group_settings.groups(),
     }
     request.reply(

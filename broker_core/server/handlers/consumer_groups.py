@@ -9,8 +9,11 @@ from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.consumer_group_records import group_places, read_places
 from broker_core.coordinator.consumer_heartbeat import ConsumerHeartbeat, check_heartbeat
 from broker_core.coordinator.consumer_member import NO_PLACES, ConsumerMember, Places
+from broker_core.server.coordination.groups import Groups
+from broker_core.server.handlers.group_parts import GroupParts
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
 from broker_core.server.network.request import Request
+from broker_core.server.partitions.topics import TopicRegistry
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,
     )
-    from broker_core.server.runtime import Broker
 
 _MEMBER_ID_FROM_CLIENT_FROM: Final = 1
 _NOT_ASKED: Final = -(2**31)
@@ -31,12 +33,11 @@ _CONSUMER_MEMBER: Final = 1
 
 
 def handle_heartbeat(
-    broker: Broker, request: Request[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse]
+    groups: Groups, request: Request[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse]
 ) -> None:
     """Answer a ConsumerGroupHeartbeat request."""
     body = request.body
     owned = body["topic_partitions"]
-    groups = broker.groups
     asked = ConsumerHeartbeat(
         body["group_id"],
         body["member_id"],
@@ -63,7 +64,8 @@ def handle_heartbeat(
 
 
 def handle_describe(
-    broker: Broker, request: Request[ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse]
+    broker: GroupParts,
+    request: Request[ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse],
 ) -> None:
     """Answer a ConsumerGroupDescribe request."""
     broker.groups.catch_up()
@@ -72,7 +74,9 @@ def handle_describe(
     for group_id in request.body["group_ids"]:
         group = broker.groups.coordinator.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            described.append(_describe(broker, group) | {"authorized_operations": operations})
+            described.append(
+                _describe(broker.topics, group) | {"authorized_operations": operations}
+            )
         else:
             problem = f"Group {group_id} is not a consumer group."
             if group is None:
@@ -87,7 +91,7 @@ def handle_describe(
     request.reply({"groups": described})
 
 
-def _describe(broker: Broker, group: ConsumerGroup) -> ConsumerGroupDescribeResponseGroup:
+def _describe(topics: TopicRegistry, group: ConsumerGroup) -> ConsumerGroupDescribeResponseGroup:
     return {
         "error_code": errors.NONE,
         "group_id": group.group_id,
@@ -95,12 +99,12 @@ def _describe(broker: Broker, group: ConsumerGroup) -> ConsumerGroupDescribeResp
         "group_epoch": group.epoch,
         "assignment_epoch": group.target_epoch,
         "assignor_name": group.assignor,
-        "members": [_describe_member(broker, group, each) for each in group.members.values()],
+        "members": [_describe_member(topics, group, each) for each in group.members.values()],
     }
 
 
 def _describe_member(
-    broker: Broker, group: ConsumerGroup, member: ConsumerMember
+    topics: TopicRegistry, group: ConsumerGroup, member: ConsumerMember
 ) -> ConsumerGroupDescribeResponseMember:
     target = group.target.get(member.member_id, NO_PLACES)
     return {
@@ -112,15 +116,17 @@ def _describe_member(
         "client_host": member.client_host,
         "subscribed_topic_names": sorted(member.topic_names),
         "subscribed_topic_regex": member.topic_regex or None,
-        "assignment": {"topic_partitions": _named(broker, member.assigned)},
-        "target_assignment": {"topic_partitions": _named(broker, target)},
+        "assignment": {"topic_partitions": _named(topics, member.assigned)},
+        "target_assignment": {"topic_partitions": _named(topics, target)},
         "member_type": _CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     }
 
 
-def _named(broker: Broker, places: Places) -> list[ConsumerGroupDescribeResponseTopicPartition]:
+def _named(
+    topics: TopicRegistry, places: Places
+) -> list[ConsumerGroupDescribeResponseTopicPartition]:
     return [
         {"topic_id": each["topic_id"], "topic_name": topic.name, "partitions": each["partitions"]}
         for each in group_places(places)
-        if (topic := broker.topics.by_id(each["topic_id"])) is not None
+        if (topic := topics.by_id(each["topic_id"])) is not None
     ]

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
+from broker_core.configuration.config import BrokerConfig
 from broker_core.environment import FileSlice
 from broker_core.log.aborted_transactions import AbortedTransaction
+from broker_core.security.authorizer import Authorizer
 from broker_core.server.authorization import may_read
+from broker_core.server.cluster.replication import Replication
+from broker_core.server.cluster.view import ClusterView
 from broker_core.server.network.request import Request
-from broker_core.server.partitions.fetch_sessions import FetchSession
-from broker_core.server.partitions.leader_hints import add_leaders
+from broker_core.server.partitions.fetch_sessions import FetchSession, FetchSessions
 from broker_core.server.partitions.partition import Partition
-from broker_core.server.partitions.topics import Topic
+from broker_core.server.partitions.replica_sessions import ReplicaSessions
+from broker_core.server.partitions.topics import Topic, TopicRegistry
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
         FetchResponsePartition,
         FetchResponseResult,
     )
-    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +45,19 @@ _GATHER_S: Final = 0.002
 _GATHER_BYTES: Final = 64 * 1024
 
 
-def handle(broker: Broker, request: Request[FetchRequest, FetchResponse]) -> None:
+class FetchParts(Protocol):
+    """The parts of a broker that serve records to consumers and followers."""
+
+    authorizer: Authorizer | None
+    config: BrokerConfig
+    topics: TopicRegistry
+    fetch_sessions: FetchSessions
+    replica_sessions: ReplicaSessions
+    replication: Replication
+    view: ClusterView
+
+
+def handle(broker: FetchParts, request: Request[FetchRequest, FetchResponse]) -> None:
     """Answer a Fetch request, now or later."""
     body = request.body
     replica_id, broker_epoch = _replica(body)
@@ -118,7 +133,7 @@ class _Fetch:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: FetchParts,
         request: Request[FetchRequest, FetchResponse],
         session: FetchSession | None,
         *,
@@ -158,7 +173,7 @@ class _Fetch:
             )
             refused = (
                 errors.NONE
-                if topic is None or may_read(self._broker, self._request, topic.name)
+                if topic is None or may_read(self._broker.authorizer, self._request, topic.name)
                 else errors.TopicAuthorizationFailed.code
             )
             for place in places:
@@ -184,7 +199,7 @@ class _Fetch:
                     left -= length
         response: FetchResponse = {"responses": responses}
         if final:
-            add_leaders(self._broker, self._request, response, self._results(responses))
+            self._broker.view.add_leaders(self._request, response, self._results(responses))
         return response, size, final or not self._partitions
 
     def _find_places(self) -> None:
@@ -232,7 +247,7 @@ class _Fetch:
         rack = self._request.body["rack_id"]
         if not rack or not self._broker.config.selects_replicas_by_rack:
             return None
-        replica = self._broker.nearest_replica(partition, asked["fetch_offset"], rack)
+        replica = self._broker.replication.nearest_replica(partition, asked["fetch_offset"], rack)
         if replica is None:
             return None
         return _refused(partition.index, errors.NONE) | {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
 from broker_core.coordinator.consumer_group import ConsumerGroup
@@ -12,8 +12,10 @@ from broker_core.coordinator.effects import Codes
 from broker_core.coordinator.group import Group
 from broker_core.coordinator.share_group import ShareGroup
 from broker_core.coordinator.states import GroupState
+from broker_core.server.coordination.groups import Groups
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
 from broker_core.server.network.request import Request
+from broker_core.server.sharing.share_groups import ShareGroups
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -25,14 +27,20 @@ if TYPE_CHECKING:
         ListGroupsRequest,
         ListGroupsResponse,
     )
-    from broker_core.server.runtime import Broker
 
 _CLASSIC, _CONSUMER, _SHARE = "classic", "consumer", "share"
 _NOT_FOUND_IS_AN_ERROR_FROM: Final = 6
 _NOT_ASKED: Final = -(2**31)
 
 
-def handle_list(broker: Broker, request: Request[ListGroupsRequest, ListGroupsResponse]) -> None:
+class AllGroups(Protocol):
+    """The groups of all three kinds: of both protocols for consumers, and share groups."""
+
+    groups: Groups
+    share_groups: ShareGroups
+
+
+def handle_list(broker: AllGroups, request: Request[ListGroupsRequest, ListGroupsResponse]) -> None:
     """Answer a ListGroups request."""
     broker.groups.catch_up()
     states = {state.lower() for state in request.body["states_filter"]}
@@ -64,14 +72,14 @@ def _type(group: Group | ConsumerGroup | ShareGroup) -> str:
 
 
 def handle_describe(
-    broker: Broker, request: Request[DescribeGroupsRequest, DescribeGroupsResponse]
+    groups: Groups, request: Request[DescribeGroupsRequest, DescribeGroupsResponse]
 ) -> None:
     """Answer a DescribeGroups request."""
-    broker.groups.catch_up()
+    groups.catch_up()
     operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
     described: list[DescribeGroupsResponseGroup] = []
     for group_id in request.body["groups"]:
-        group = broker.groups.coordinator.groups.get(group_id)
+        group = groups.coordinator.groups.get(group_id)
         answer = _describe(group) if isinstance(group, Group) else _dead(group_id, request.version)
         described.append(answer | {"authorized_operations": operations})
     request.reply({"groups": described})
@@ -111,7 +119,7 @@ def _describe(group: Group) -> DescribeGroupsResponseGroup:
 
 
 def handle_delete(
-    broker: Broker, request: Request[DeleteGroupsRequest, DeleteGroupsResponse]
+    broker: AllGroups, request: Request[DeleteGroupsRequest, DeleteGroupsResponse]
 ) -> None:
     """Answer a DeleteGroups request."""
     names = list(dict.fromkeys(request.body["groups_names"]))
@@ -137,7 +145,7 @@ def handle_delete(
     broker.groups.catch_up()
     for group_id in names:
         if group_id in broker.share_groups.groups:
-            _delete_share_group(broker, group_id, answer_for(group_id))
+            _delete_share_group(broker.share_groups, group_id, answer_for(group_id))
             continue
         done = answer_for(group_id)
         broker.groups.coordinator.delete_group(group_id, partial(_pass_code, done))
@@ -148,8 +156,8 @@ def _pass_code(done: Callable[[int], None], result: Codes) -> None:
     done(result["error_code"])
 
 
-def _delete_share_group(broker: Broker, group_id: str, answer: Callable[[int], None]) -> None:
+def _delete_share_group(groups: ShareGroups, group_id: str, answer: Callable[[int], None]) -> None:
     try:
-        broker.share_groups.delete_group(group_id, answer)
+        groups.delete_group(group_id, answer)
     except errors.BrokerError as error:
         answer(error.code)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.coordinator.member import JoinRequest
+from broker_core.server.coordination.groups import Groups
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
@@ -19,19 +20,17 @@ if TYPE_CHECKING:
         SyncGroupRequest,
         SyncGroupResponse,
     )
-    from broker_core.server.runtime import Broker
 
 _KNOWN_MEMBER_ID_FROM: Final = 4
 _SKIP_ASSIGNMENT_FROM: Final = 9
 _LEAVE_IN_BATCHES_FROM: Final = 3
 
 
-def handle_join(broker: Broker, request: Request[JoinGroupRequest, JoinGroupResponse]) -> None:
+def handle_join(groups: Groups, request: Request[JoinGroupRequest, JoinGroupResponse]) -> None:
     """Answer a JoinGroup request."""
     body = request.body
     session_timeout_ms = body["session_timeout_ms"]
     rebalance_timeout_ms = body["rebalance_timeout_ms"]
-    groups = broker.groups
     groups.coordinator.join_group(
         JoinRequest(
             body["group_id"],
@@ -53,17 +52,15 @@ def handle_join(broker: Broker, request: Request[JoinGroupRequest, JoinGroupResp
     groups.perform()
 
 
-def handle_sync(broker: Broker, request: Request[SyncGroupRequest, SyncGroupResponse]) -> None:
+def handle_sync(groups: Groups, request: Request[SyncGroupRequest, SyncGroupResponse]) -> None:
     """Answer a SyncGroup request."""
-    groups = broker.groups
     groups.coordinator.sync_group(request.body, request.reply, groups.moment())
     groups.perform()
 
 
-def handle_heartbeat(broker: Broker, request: Request[HeartbeatRequest, HeartbeatResponse]) -> None:
+def handle_heartbeat(groups: Groups, request: Request[HeartbeatRequest, HeartbeatResponse]) -> None:
     """Answer a Heartbeat request."""
     body = request.body
-    groups = broker.groups
     code = groups.coordinator.heartbeat(
         body["group_id"],
         body["member_id"],
@@ -74,10 +71,9 @@ def handle_heartbeat(broker: Broker, request: Request[HeartbeatRequest, Heartbea
     request.reply({"error_code": code})
 
 
-def handle_leave(broker: Broker, request: Request[LeaveGroupRequest, LeaveGroupResponse]) -> None:
+def handle_leave(groups: Groups, request: Request[LeaveGroupRequest, LeaveGroupResponse]) -> None:
     """Answer a LeaveGroup request."""
     body = request.body
-    groups = broker.groups
     if request.version < _LEAVE_IN_BATCHES_FROM:
         members: list[tuple[str, str | None]] = [(body["member_id"], None)]
     else:

@@ -10,6 +10,8 @@ from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.effects import Codes
 from broker_core.coordinator.group_offsets import GroupOffsets
 from broker_core.coordinator.offsets import OffsetToCommit
+from broker_core.server.coordination.groups import Groups
+from broker_core.server.handlers.group_parts import GroupParts
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
         OffsetFetchResponseGroupTopic,
         OffsetFetchResponseGroupTopicPartition,
     )
-    from broker_core.server.runtime import Broker
 
 _GROUPS_IN_BATCHES_FROM: Final = 8
 _MEMBER_EPOCHS_FROM: Final = 9
@@ -38,7 +39,7 @@ _NO_ID: Final = bytes(16)
 
 
 def handle_commit(
-    broker: Broker, request: Request[OffsetCommitRequest, OffsetCommitResponse]
+    broker: GroupParts, request: Request[OffsetCommitRequest, OffsetCommitResponse]
 ) -> None:
     """Answer an OffsetCommit request."""
     body = request.body
@@ -110,7 +111,9 @@ def codes_by_topic(codes: dict[tuple[str, int], int]) -> list[OffsetDeleteRespon
     return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
 
 
-def handle_fetch(broker: Broker, request: Request[OffsetFetchRequest, OffsetFetchResponse]) -> None:
+def handle_fetch(
+    broker: GroupParts, request: Request[OffsetFetchRequest, OffsetFetchResponse]
+) -> None:
     """Answer an OffsetFetch request."""
     body = request.body
     stable: bool = body["require_stable"]
@@ -148,7 +151,7 @@ def handle_fetch(broker: Broker, request: Request[OffsetFetchRequest, OffsetFetc
 
 
 def _committed(
-    broker: Broker, asked: OffsetFetchRequestGroup, *, stable: bool, by_id: bool
+    broker: GroupParts, asked: OffsetFetchRequestGroup, *, stable: bool, by_id: bool
 ) -> OffsetFetchResponseGroup:
     group_id = asked["group_id"]
     group = broker.groups.coordinator.groups.get(group_id)
@@ -217,10 +220,9 @@ def _committed_in(
 
 
 def handle_delete(
-    broker: Broker, request: Request[OffsetDeleteRequest, OffsetDeleteResponse]
+    groups: Groups, request: Request[OffsetDeleteRequest, OffsetDeleteResponse]
 ) -> None:
     """Answer an OffsetDelete request."""
-    groups = broker.groups
     places = [
         (topic["name"], each["partition_index"])
         for topic in request.body["topics"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from broker_core import errors
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.partition import Partition
+from broker_core.server.partitions.topics import TopicRegistry
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochResponse,
         OffsetForLeaderEpochResponsePartition,
     )
-    from broker_core.server.runtime import Broker
 
 #: Special values of `timestamp`.
 _LATEST: Final = -1
@@ -32,7 +32,9 @@ _READ_COMMITTED: Final = 1
 _NOTHING: Final = (-1, -1)
 
 
-def handle(broker: Broker, request: Request[ListOffsetsRequest, ListOffsetsResponse]) -> None:
+def handle(
+    topics: TopicRegistry, request: Request[ListOffsetsRequest, ListOffsetsResponse]
+) -> None:
     """Answer a ListOffsets request."""
     committed = request.body["isolation_level"] == _READ_COMMITTED
     request.reply(
@@ -41,7 +43,7 @@ def handle(broker: Broker, request: Request[ListOffsetsRequest, ListOffsetsRespo
                 {
                     "name": topic["name"],
                     "partitions": [
-                        _answer(broker, topic["name"], asked, committed=committed)
+                        _answer(topics, topic["name"], asked, committed=committed)
                         for asked in topic["partitions"]
                     ],
                 }
@@ -52,11 +54,11 @@ def handle(broker: Broker, request: Request[ListOffsetsRequest, ListOffsetsRespo
 
 
 def _answer(
-    broker: Broker, topic: str, asked: ListOffsetsRequestPartition, *, committed: bool
+    topics: TopicRegistry, topic: str, asked: ListOffsetsRequestPartition, *, committed: bool
 ) -> ListOffsetsResponsePartition:
     index = asked["partition_index"]
     try:
-        partition = _led(broker, topic, index, asked["current_leader_epoch"])
+        partition = _led(topics, topic, index, asked["current_leader_epoch"])
         partition.check_offsets_are_known()
         timestamp, offset = _look_up(partition, asked["timestamp"], committed=committed)
     except errors.BrokerError as error:
@@ -70,8 +72,8 @@ def _answer(
     }
 
 
-def _led(broker: Broker, topic: str, index: int, epoch: int) -> Partition:
-    found = broker.topics.get(topic)
+def _led(topics: TopicRegistry, topic: str, index: int, epoch: int) -> Partition:
+    found = topics.get(topic)
     if found is None:
         raise errors.UnknownTopicOrPartition()
     partition = found.partition(index)
@@ -100,7 +102,8 @@ def _look_up(partition: Partition, timestamp: int, *, committed: bool) -> tuple[
 
 
 def handle_leader_epoch(
-    broker: Broker, request: Request[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse]
+    topics: TopicRegistry,
+    request: Request[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse],
 ) -> None:
     """Answer OffsetForLeaderEpoch: where an epoch ended, to detect truncation (KIP-320)."""
     request.reply(
@@ -109,7 +112,7 @@ def handle_leader_epoch(
                 {
                     "topic": topic["topic"],
                     "partitions": [
-                        _epoch_end(broker, topic["topic"], asked) for asked in topic["partitions"]
+                        _epoch_end(topics, topic["topic"], asked) for asked in topic["partitions"]
                     ],
                 }
                 for topic in request.body["topics"]
@@ -119,11 +122,11 @@ def handle_leader_epoch(
 
 
 def _epoch_end(
-    broker: Broker, topic: str, asked: OffsetForLeaderEpochRequestPartition
+    topics: TopicRegistry, topic: str, asked: OffsetForLeaderEpochRequestPartition
 ) -> OffsetForLeaderEpochResponsePartition:
     index = asked["partition"]
     try:
-        partition = _led(broker, topic, index, asked["current_leader_epoch"])
+        partition = _led(topics, topic, index, asked["current_leader_epoch"])
     except errors.BrokerError as error:
         return {"partition": index, "error_code": error.code}
     epoch, end_offset = partition.end_of_epoch(asked["leader_epoch"])

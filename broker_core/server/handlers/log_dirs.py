@@ -6,10 +6,12 @@ Web consoles list no topics without DescribeLogDirs.
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker_core import errors
+from broker_core.configuration.config import BrokerConfig
 from broker_core.server.network.request import Request
+from broker_core.server.partitions.topics import TopicRegistry
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -21,11 +23,17 @@ if TYPE_CHECKING:
         DescribeLogDirsResponsePartition,
         DescribeLogDirsResponseTopic,
     )
-    from broker_core.server.runtime import Broker
+
+
+class LogDirParts(Protocol):
+    """The parts of a broker that know its log directory and what is in it."""
+
+    config: BrokerConfig
+    topics: TopicRegistry
 
 
 def handle(
-    broker: Broker, request: Request[DescribeLogDirsRequest, DescribeLogDirsResponse]
+    broker: LogDirParts, request: Request[DescribeLogDirsRequest, DescribeLogDirsResponse]
 ) -> None:
     """Answer a DescribeLogDirs request."""
     asked = request.body["topics"]
@@ -63,7 +71,7 @@ def handle(
 
 
 def handle_alter(
-    broker: Broker, request: Request[AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse]
+    broker: LogDirParts, request: Request[AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse]
 ) -> None:
     """Answer AlterReplicaLogDirs; there is one directory, which has all replicas already."""
     own = str(broker.config.log_dir.absolute())

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
 from broker_core.cluster.topic_names import check_name
+from broker_core.configuration.config import BrokerConfig
+from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
+from broker_core.server.cluster.membership import Cluster
+from broker_core.server.cluster.view import ClusterView, Node
+from broker_core.server.coordination.coordinator_gate import Coordinators
 from broker_core.server.network.request import AnyRequest, Request
-from broker_core.server.partitions.topics import Topic
+from broker_core.server.partitions.topics import Topic, TopicRegistry
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -27,7 +33,6 @@ if TYPE_CHECKING:
         MetadataResponse,
         MetadataResponseTopic,
     )
-    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -62,11 +67,28 @@ _ENDPOINTS_OF_BROKERS: Final = 1
 _MISSING_MAX: Final = 20_000
 
 
-def handle(broker: Broker, request: Request[MetadataRequest, MetadataResponse]) -> None:
+class MetadataParts(Protocol):
+    """The parts of a broker that know the brokers and topics of its cluster."""
+
+    cluster_id: str
+    config: BrokerConfig
+    cluster: Cluster
+    topics: TopicRegistry
+    view: ClusterView
+
+
+class CoordinatorParts(Coordinators, Protocol):
+    """The parts of a broker that know which broker coordinates a group or a transaction."""
+
+    cluster: Cluster
+    view: ClusterView
+
+
+def handle(broker: MetadataParts, request: Request[MetadataRequest, MetadataResponse]) -> None:
     """Answer a Metadata request."""
     body = request.body
     asked = body["topics"]
-    if asked is not None and len(asked) > _MISSING_MAX and _too_many_missing(broker, asked):
+    if asked is not None and len(asked) > _MISSING_MAX and _too_many_missing(broker.topics, asked):
         logger.warning("%s asks for too many topics that do not exist", request.host)
         request.disconnect()
         return
@@ -80,7 +102,7 @@ def handle(broker: Broker, request: Request[MetadataRequest, MetadataResponse]) 
     operations = TOPIC_OPERATIONS if body["include_topic_authorized_operations"] else _NOT_ASKED
     # In version 0 there is no null, and the empty list means "all".
     if asked is None or (request.version == 0 and not asked):
-        topics = [_describe(broker, topic, operations) for topic in broker.topics]
+        topics = [_describe(broker.view, topic, operations) for topic in broker.topics]
     else:
         create = body["allow_auto_topic_creation"] and broker.config.auto_create_topics
         topics = [_answer(broker, request, each, operations, create=create) for each in asked]
@@ -101,7 +123,7 @@ def handle(broker: Broker, request: Request[MetadataRequest, MetadataResponse]) 
 
 
 def _answer(
-    broker: Broker,
+    broker: MetadataParts,
     request: Request[MetadataRequest, MetadataResponse],
     asked: MetadataRequestTopic,
     operations: int,
@@ -113,21 +135,20 @@ def _answer(
         topic = broker.topics.by_id(asked["topic_id"])
         if topic is None:
             return _missing(None, asked["topic_id"], errors.UnknownTopicId.code)
-        return _describe(broker, topic, operations)
+        return _describe(broker.view, topic, operations)
     topic = broker.topics.get(name)
     if topic is None:
         try:
             check_name(name)
             if not create:
                 raise errors.UnknownTopicOrPartition()
-            topic = broker.create_on_demand(name, request.principal)
+            topic = broker.cluster.create_on_demand(name, request.principal)
         except errors.BrokerError as error:
             return _missing(name, _NO_ID, error.code)
-    return _describe(broker, topic, operations)
+    return _describe(broker.view, topic, operations)
 
 
-def _too_many_missing(broker: Broker, asked: Sequence[MetadataRequestTopic]) -> bool:
-    topics = broker.topics
+def _too_many_missing(topics: TopicRegistry, asked: Sequence[MetadataRequestTopic]) -> bool:
     missing = sum(
         topics.by_id(each["topic_id"]) is None
         if each["name"] is None
@@ -141,18 +162,18 @@ def _missing(name: str | None, topic_id: bytes, code: int) -> MetadataResponseTo
     return {"name": name, "topic_id": topic_id, "error_code": code}
 
 
-def _describe(broker: Broker, topic: Topic, operations: int) -> MetadataResponseTopic:
+def _describe(view: ClusterView, topic: Topic, operations: int) -> MetadataResponseTopic:
     return {
         "error_code": errors.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
-        "partitions": _partitions(broker, topic),
+        "partitions": _partitions(view, topic),
         "topic_authorized_operations": operations,
     }
 
 
-def _partitions(broker: Broker, topic: Topic) -> list[DescribeTopicPartitionsResponsePartition]:
+def _partitions(view: ClusterView, topic: Topic) -> list[DescribeTopicPartitionsResponsePartition]:
     """Describe all partitions; Metadata leaves out what only DescribeTopicPartitions has."""
     return [
         {
@@ -167,12 +188,12 @@ def _partitions(broker: Broker, topic: Topic) -> list[DescribeTopicPartitionsRes
             "eligible_leader_replicas": partition.eligible,
             "last_known_elr": (),
         }
-        for partition in broker.view.partitions(topic)
+        for partition in view.partitions(topic)
     ]
 
 
 def handle_describe_cluster(
-    broker: Broker, request: Request[DescribeClusterRequest, DescribeClusterResponse]
+    broker: MetadataParts, request: Request[DescribeClusterRequest, DescribeClusterResponse]
 ) -> None:
     """Answer a DescribeCluster request."""
     if request.body["endpoint_type"] != _ENDPOINTS_OF_BROKERS:
@@ -208,7 +229,7 @@ def handle_describe_cluster(
 
 
 def handle_topic_partitions(
-    broker: Broker,
+    broker: MetadataParts,
     request: Request[DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse],
 ) -> None:
     """Answer DescribeTopicPartitions: topics in the order of their names, in pages (KIP-966)."""
@@ -240,7 +261,7 @@ def handle_topic_partitions(
                 }
             )
             continue
-        partitions = _partitions(broker, topic)
+        partitions = _partitions(broker.view, topic)
         total = len(partitions)
         partitions = partitions[max(first, 0) : max(first, 0) + left]
         left -= len(partitions)
@@ -264,7 +285,7 @@ def handle_topic_partitions(
 
 
 def handle_find_coordinator(
-    broker: Broker, request: Request[FindCoordinatorRequest, FindCoordinatorResponse]
+    broker: CoordinatorParts, request: Request[FindCoordinatorRequest, FindCoordinatorResponse]
 ) -> None:
     """Answer FindCoordinator with the leader of the partition that holds the key's records."""
     body = request.body
@@ -284,12 +305,12 @@ def handle_find_coordinator(
 
 
 def _find_coordinator(
-    broker: Broker, request: AnyRequest, kind: int, key: str
+    broker: CoordinatorParts, request: AnyRequest, kind: int, key: str
 ) -> FindCoordinatorResponseCoordinator:
     try:
         if kind not in _COORDINATED:
             raise errors.InvalidRequest(f"no coordinator of kind {kind}")
-        node = broker.coordinator(key, request, transactions=kind == _TRANSACTION)
+        node = _coordinator(broker, request, kind, key)
     except errors.BrokerError as refusal:
         return {
             "key": key,
@@ -307,3 +328,21 @@ def _find_coordinator(
         "error_code": errors.NONE,
         "error_message": None,
     }
+
+
+def _coordinator(broker: CoordinatorParts, request: AnyRequest, kind: int, key: str) -> Node:
+    """Return the broker that coordinates a group or a transaction.
+
+    Raises CoordinatorNotAvailable.
+    """
+    coordinated = broker.transactions if kind == _TRANSACTION else broker.groups
+    try:
+        place = coordinated.place_of(key)
+    except errors.CoordinatorNotAvailable:
+        topic = TRANSACTIONS_TOPIC if kind == _TRANSACTION else OFFSETS_TOPIC
+        broker.cluster.create_internal_topic(topic)
+        raise
+    node = broker.view.leader(place, request)
+    if node is None:
+        raise errors.CoordinatorNotAvailable(f"nobody leads {place[0]}-{place[1]}")
+    return node

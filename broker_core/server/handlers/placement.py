@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from broker_core import errors
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.network.request import Request
-from broker_core.server.settings.admin_operations import AdminOperations
+from broker_core.server.settings.admin_operations import Administration, AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         ListPartitionReassignmentsResponsePartition,
         ListPartitionReassignmentsResponseTopic,
     )
-    from broker_core.server.runtime import Broker
 
 _PREFERRED: Final = 0
 
@@ -41,7 +40,7 @@ def _attempt(action: Callable[[], None]) -> tuple[int, str | None]:
 
 
 def handle_elect(
-    broker: Broker, request: Request[ElectLeadersRequest, ElectLeadersResponse]
+    cluster: Administration, request: Request[ElectLeadersRequest, ElectLeadersResponse]
 ) -> None:
     """Answer an ElectLeaders request."""
     body = request.body
@@ -69,13 +68,13 @@ def handle_elect(
                 topics.append({"topic": topic["topic"], "partition_result": elected})
                 results.extend(elected)
 
-    broker.administer(
+    cluster.administer(
         elect, answer_each(lambda: request.reply({"replica_election_results": topics}), results)
     )
 
 
 def handle_reassign(
-    broker: Broker,
+    cluster: Administration,
     request: Request[AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse],
 ) -> None:
     """Answer an AlterPartitionReassignments request (KIP-455)."""
@@ -108,11 +107,11 @@ def handle_reassign(
         "allow_replication_factor_change": may_resize,
         "responses": responses,
     }
-    broker.administer(reassign, answer_each(lambda: request.reply(answer), results))
+    cluster.administer(reassign, answer_each(lambda: request.reply(answer), results))
 
 
 def handle_list_reassignments(
-    broker: Broker,
+    cluster: Administration,
     request: Request[ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse],
 ) -> None:
     """Answer a ListPartitionReassignments request."""
@@ -138,6 +137,6 @@ def handle_list_reassignments(
                 )
         topics.extend({"name": name, "partitions": each} for name, each in found.items())
 
-    broker.administer(
+    cluster.administer(
         find, answer_each(lambda: request.reply({"error_message": None, "topics": topics}), [])
     )

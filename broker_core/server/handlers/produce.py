@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
 from broker_core.coordinator.transaction import Producer
+from broker_core.environment import Clock
 from broker_core.protocol.records import transactional_producer
+from broker_core.server.cluster.view import ClusterView
+from broker_core.server.coordination.transactions import Transactions
 from broker_core.server.network.request import Request
-from broker_core.server.partitions.leader_hints import add_leaders
+from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import Partition
-from broker_core.server.partitions.topics import Topic
+from broker_core.server.partitions.storage_watch import StorageWatch
+from broker_core.server.partitions.topics import Topic, TopicRegistry
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
         ProduceResponsePartition,
         ProduceResponseResult,
     )
-    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +36,17 @@ _ACKS_NONE: Final = 0
 _TOPIC_IDS_FROM: Final = 13
 _ABORTABLE_FROM: Final = 11
 _BROKER_ADDS_PARTITIONS_FROM: Final = 12
+
+
+class ProduceParts(Protocol):
+    """The parts of a broker that append records and tell when they are durable."""
+
+    clock: Clock
+    topics: TopicRegistry
+    flusher: Flusher
+    storage: StorageWatch
+    transactions: Transactions
+    view: ClusterView
 
 
 class _Acknowledgement:
@@ -51,7 +65,7 @@ class _Acknowledgement:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: ProduceParts,
         request: Request[ProduceRequest, ProduceResponse],
         response: ProduceResponse,
     ) -> None:
@@ -89,7 +103,7 @@ class _Acknowledgement:
                 self._timer.cancel()
             self._waits.clear()
             if self.has_failed:
-                add_leaders(self._broker, self._request, self._response, self._results())
+                self._broker.view.add_leaders(self._request, self._response, self._results())
             self._request.reply(self._response)
 
     def _results(self) -> Iterator[tuple[str, int, ProduceResponsePartition]]:
@@ -132,7 +146,7 @@ class _PartitionWait:
             acknowledgement.one_less()
 
 
-def handle(broker: Broker, request: Request[ProduceRequest, ProduceResponse]) -> None:
+def handle(broker: ProduceParts, request: Request[ProduceRequest, ProduceResponse]) -> None:
     """Answer a Produce request, now or later."""
     _Produce(broker, request).run()
 
@@ -149,7 +163,9 @@ class _Produce:
         "_transactional_id",
     )
 
-    def __init__(self, broker: Broker, request: Request[ProduceRequest, ProduceResponse]) -> None:
+    def __init__(
+        self, broker: ProduceParts, request: Request[ProduceRequest, ProduceResponse]
+    ) -> None:
         self._broker = broker
         self._request = request
         self._acks: int = request.body["acks"]
@@ -306,7 +322,7 @@ class _Produce:
         verified: bool = True,
     ) -> None:
         broker = self._broker
-        appended = partition.append(records, broker.now_ms(), verified=verified)
+        appended = partition.append(records, broker.clock.now_ms(), verified=verified)
         result["error_code"] = errors.NONE
         result["base_offset"] = appended.base_offset
         result["log_append_time_ms"] = appended.log_append_time_ms
@@ -317,7 +333,7 @@ class _Produce:
             broker.flusher.request(partition)
         else:
             partition.advance()
-            broker.appended(partition)
+            broker.flusher.appended(partition)
 
 
 #: Errors that the client should retry; many clients do that only for NotEnoughReplicas.

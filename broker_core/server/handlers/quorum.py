@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
+from broker_core.configuration.config import BrokerConfig
+from broker_core.server.cluster.membership import Cluster
 from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
@@ -13,13 +15,22 @@ if TYPE_CHECKING:
         DescribeQuorumResponse,
         DescribeQuorumResponsePartition,
     )
-    from broker_core.server.runtime import Broker
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 
 
-def handle(broker: Broker, request: Request[DescribeQuorumRequest, DescribeQuorumResponse]) -> None:
+class QuorumParts(Protocol):
+    """The parts of a broker that know the metadata quorum."""
+
+    config: BrokerConfig
+    cluster: Cluster
+
+
+def handle(
+    broker: QuorumParts, request: Request[DescribeQuorumRequest, DescribeQuorumResponse]
+) -> None:
     """Answer a DescribeQuorum request."""
+    config = broker.config
     leads = broker.cluster.describe_quorum()
     request.reply(
         {
@@ -40,7 +51,7 @@ def handle(broker: Broker, request: Request[DescribeQuorumRequest, DescribeQuoru
                     "listeners": [{"name": "CONTROLLER", "host": each.host, "port": each.port}],
                 }
                 # A broker that is alone has no controller listener: its own address is told.
-                for node_id, each in broker.config.voters or ((broker.node_id, request.advertised),)
+                for node_id, each in config.voters or ((config.node_id, request.advertised),)
             ],
         }
     )

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
+from broker_core.security.failures import LoginFailures
 from broker_core.security.scram import AuthenticationFailed
 from broker_core.server.network.request import Request
 
@@ -18,16 +19,13 @@ if TYPE_CHECKING:
         SaslHandshakeRequest,
         SaslHandshakeResponse,
     )
-    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
 _TOKENS_WITH_HEADERS_FROM: Final = 1
 
 
-def handle_handshake(
-    broker: Broker, request: Request[SaslHandshakeRequest, SaslHandshakeResponse]
-) -> None:
+def handle_handshake(request: Request[SaslHandshakeRequest, SaslHandshakeResponse]) -> None:
     """Answer SaslHandshake, by which the client chooses a mechanism."""
     session = request.session
     if session.sasl is None:
@@ -51,7 +49,7 @@ def handle_handshake(
 
 
 def handle_authenticate(
-    broker: Broker, request: Request[SaslAuthenticateRequest, SaslAuthenticateResponse]
+    failures: LoginFailures, request: Request[SaslAuthenticateRequest, SaslAuthenticateResponse]
 ) -> None:
     """Answer SaslAuthenticate, which carries the mechanism's messages."""
     session = request.session
@@ -64,7 +62,7 @@ def handle_authenticate(
             request.body["auth_bytes"], time.monotonic_ns() // 1_000_000
         )
     except (AuthenticationFailed, errors.IllegalSaslState) as error:
-        _refuse(broker, request, error)
+        _refuse(failures, request, error)
         return
     if session.raw_tokens:
         session.raw_tokens = not session.is_authenticated
@@ -81,11 +79,10 @@ def handle_authenticate(
 
 
 def _refuse(
-    broker: Broker,
+    failures: LoginFailures,
     request: Request[SaslAuthenticateRequest, SaslAuthenticateResponse],
     error: Exception,
 ) -> None:
-    broker.failed_logins += 1
     logger.warning("%s could not log in: %s", request.client_host, error)
     code = getattr(error, "code", errors.SaslAuthenticationFailed.code)
     raw_tokens = request.session.raw_tokens
@@ -98,5 +95,5 @@ def _refuse(
 
     # Against guessing: read nothing more from this client, and delay its answer.
     request.disconnect_after_reply()
-    delay_ms = broker.login_failures.delay_ms(request.host, time.monotonic())
+    delay_ms = failures.delay_ms(request.host, time.monotonic())
     asyncio.get_running_loop().call_later(delay_ms / 1000, answer)

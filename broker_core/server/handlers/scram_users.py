@@ -7,10 +7,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker_core import errors
+from broker_core.security.credentials import ScramUsers
 from broker_core.security.scram import BY_NAME
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.network.request import Request
-from broker_core.server.settings.admin_operations import AdminOperations
+from broker_core.server.settings.admin_operations import Administration, AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -21,18 +22,17 @@ if TYPE_CHECKING:
         DescribeUserScramCredentialsResponse,
         DescribeUserScramCredentialsResponseResult,
     )
-    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
 
 def handle_describe(
-    broker: Broker,
+    users: ScramUsers,
     request: Request[DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse],
 ) -> None:
     """Answer DescribeUserScramCredentials with the users' mechanisms, never with secrets."""
     asked = request.body["users"]
-    names = list(broker.scram_users) if not asked else [each["name"] for each in asked]
+    names = list(users) if not asked else [each["name"] for each in asked]
     results: list[DescribeUserScramCredentialsResponseResult] = []
     for name, count in Counter(names).items():
         result: DescribeUserScramCredentialsResponseResult = {
@@ -48,7 +48,7 @@ def handle_describe(
                 )
             result["credential_infos"] = [
                 {"mechanism": BY_NAME[mechanism].number, "iterations": credential.iterations}
-                for mechanism, credential in broker.scram_users.of(name).items()
+                for mechanism, credential in users.of(name).items()
             ]
         except errors.BrokerError as error:
             result["error_code"] = error.code
@@ -57,7 +57,7 @@ def handle_describe(
 
 
 def handle_alter(
-    broker: Broker,
+    cluster: Administration,
     request: Request[AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse],
 ) -> None:
     """Answer an AlterUserScramCredentials request."""
@@ -77,4 +77,4 @@ def handle_alter(
         logger.info("%s changes the credentials of %d users", request.principal, len(outcome))
         authority.save()
 
-    broker.administer(alter, answer_each(lambda: request.reply({"results": results}), results))
+    cluster.administer(alter, answer_each(lambda: request.reply({"results": results}), results))

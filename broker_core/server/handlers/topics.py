@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
 from broker_core.log.config import LogConfig
-from broker_core.server.handlers.administration import answer_each
-from broker_core.server.handlers.config_entries import describe_topic
+from broker_core.server.handlers.administration import Administered, answer_each
+from broker_core.server.handlers.config_entries import ConfigSources, describe_topic
 from broker_core.server.network.request import Request
-from broker_core.server.partitions.topics import INTERNAL_TOPICS
-from broker_core.server.settings.admin_operations import AdminOperations
+from broker_core.server.partitions.topics import INTERNAL_TOPICS, TopicRegistry
+from broker_core.server.settings.admin_operations import Administration, AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -32,14 +32,17 @@ if TYPE_CHECKING:
         DeleteTopicsResponse,
         DeleteTopicsResponseResult,
     )
-    from broker_core.server.runtime import Broker
 
 _NO_ID: Final = bytes(16)
 _TOPIC_IDS_FROM: Final = 6
 
 
+class TopicParts(ConfigSources, Administered, Protocol):
+    """The parts of a broker that create and delete topics."""
+
+
 def handle_create(
-    broker: Broker, request: Request[CreateTopicsRequest, CreateTopicsResponse]
+    broker: TopicParts, request: Request[CreateTopicsRequest, CreateTopicsResponse]
 ) -> None:
     """Answer a CreateTopics request."""
     body = request.body
@@ -63,11 +66,13 @@ def handle_create(
                     }
                 )
 
-    broker.administer(create, answer_each(lambda: request.reply({"topics": results}), results))
+    broker.cluster.administer(
+        create, answer_each(lambda: request.reply({"topics": results}), results)
+    )
 
 
 def _create(
-    broker: Broker,
+    broker: TopicParts,
     authority: AdminOperations,
     asked: CreateTopicsRequestTopic,
     *,
@@ -96,7 +101,7 @@ def _create(
 
 
 def _created_configs(
-    broker: Broker, config: LogConfig, overrides: dict[str, str]
+    sources: ConfigSources, config: LogConfig, overrides: dict[str, str]
 ) -> list[CreateTopicsResponseConfig]:
     return [
         {
@@ -106,7 +111,7 @@ def _created_configs(
             "config_source": each["config_source"],
             "is_sensitive": each["is_sensitive"],
         }
-        for each in describe_topic(broker, config, overrides)
+        for each in describe_topic(sources, config, overrides)
     ]
 
 
@@ -126,7 +131,7 @@ def _assignments(asked: CreateTopicsRequestTopic) -> list[list[int]]:
 
 
 def handle_delete(
-    broker: Broker, request: Request[DeleteTopicsRequest, DeleteTopicsResponse]
+    broker: TopicParts, request: Request[DeleteTopicsRequest, DeleteTopicsResponse]
 ) -> None:
     """Answer a DeleteTopics request."""
     body = request.body
@@ -156,11 +161,13 @@ def handle_delete(
                 result["error_code"] = error.code
                 result["error_message"] = str(error)
 
-    broker.administer(delete, answer_each(lambda: request.reply({"responses": results}), results))
+    broker.cluster.administer(
+        delete, answer_each(lambda: request.reply({"responses": results}), results)
+    )
 
 
 def handle_create_partitions(
-    broker: Broker, request: Request[CreatePartitionsRequest, CreatePartitionsResponse]
+    cluster: Administration, request: Request[CreatePartitionsRequest, CreatePartitionsResponse]
 ) -> None:
     """Answer a CreatePartitions request."""
     body = request.body
@@ -180,7 +187,7 @@ def handle_create_partitions(
                 result["error_code"] = error.code
                 result["error_message"] = str(error)
 
-    broker.administer(grow, answer_each(lambda: request.reply({"results": results}), results))
+    cluster.administer(grow, answer_each(lambda: request.reply({"results": results}), results))
 
 
 def _grow(
@@ -206,7 +213,7 @@ def _grow(
 
 
 def handle_delete_records(
-    broker: Broker, request: Request[DeleteRecordsRequest, DeleteRecordsResponse]
+    topics: TopicRegistry, request: Request[DeleteRecordsRequest, DeleteRecordsResponse]
 ) -> None:
     """Answer a DeleteRecords request."""
     request.reply(
@@ -215,7 +222,7 @@ def handle_delete_records(
                 {
                     "name": topic["name"],
                     "partitions": [
-                        _delete_records(broker, topic["name"], asked)
+                        _delete_records(topics, topic["name"], asked)
                         for asked in topic["partitions"]
                     ],
                 }
@@ -226,7 +233,7 @@ def handle_delete_records(
 
 
 def _delete_records(
-    broker: Broker, name: str, asked: DeleteRecordsRequestPartition
+    topics: TopicRegistry, name: str, asked: DeleteRecordsRequestPartition
 ) -> DeleteRecordsResponsePartition:
     index = asked["partition_index"]
     result: DeleteRecordsResponsePartition = {
@@ -235,7 +242,7 @@ def _delete_records(
         "error_code": errors.NONE,
     }
     try:
-        topic = broker.topics.get(name)
+        topic = topics.get(name)
         if topic is None:
             raise errors.UnknownTopicOrPartition()
         partition = topic.partition(index)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from broker_core import errors
 from broker_core.coordinator.transaction import TransactionState
+from broker_core.server.coordination.transactions import Transactions
 from broker_core.server.network.request import Request
+from broker_core.server.partitions.topics import TopicRegistry
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -20,17 +22,17 @@ if TYPE_CHECKING:
         ListTransactionsRequest,
         ListTransactionsResponse,
     )
-    from broker_core.server.runtime import Broker
 
 
 def handle_describe(
-    broker: Broker, request: Request[DescribeTransactionsRequest, DescribeTransactionsResponse]
+    transactions: Transactions,
+    request: Request[DescribeTransactionsRequest, DescribeTransactionsResponse],
 ) -> None:
     """Answer a DescribeTransactions request."""
     request.reply(
         {
             "transaction_states": [
-                _describe(broker, transactional_id)
+                _describe(transactions, transactional_id)
                 for transactional_id in request.body["transactional_ids"]
             ]
         }
@@ -38,9 +40,9 @@ def handle_describe(
 
 
 def _describe(
-    broker: Broker, transactional_id: str
+    transactions: Transactions, transactional_id: str
 ) -> DescribeTransactionsResponseTransactionState:
-    found = broker.transactions.coordinator.transactions.get(transactional_id)
+    found = transactions.coordinator.transactions.get(transactional_id)
     if not transactional_id or found is None:
         missing = errors.TransactionalIdNotFound if transactional_id else errors.InvalidRequest
         return {"transactional_id": transactional_id, "error_code": missing.code}
@@ -60,7 +62,7 @@ def _describe(
 
 
 def handle_list(
-    broker: Broker, request: Request[ListTransactionsRequest, ListTransactionsResponse]
+    transactions: Transactions, request: Request[ListTransactionsRequest, ListTransactionsResponse]
 ) -> None:
     """Answer a ListTransactions request."""
     body = request.body
@@ -73,7 +75,7 @@ def handle_list(
     except re.error:
         request.reply({"error_code": errors.InvalidRegularExpression.code})
         return
-    now_ms = broker.now_ms()
+    now_ms = transactions.moment().wall_ms
     request.reply(
         {
             "error_code": errors.NONE,
@@ -84,7 +86,7 @@ def handle_list(
                     "producer_id": each.producer_id,
                     "transaction_state": each.state.value,
                 }
-                for each in broker.transactions.coordinator.transactions.values()
+                for each in transactions.coordinator.transactions.values()
                 if (not states or each.state.value in states)
                 and (not producer_ids or each.producer_id in producer_ids)
                 and (
@@ -98,7 +100,7 @@ def handle_list(
 
 
 def handle_describe_producers(
-    broker: Broker, request: Request[DescribeProducersRequest, DescribeProducersResponse]
+    topics: TopicRegistry, request: Request[DescribeProducersRequest, DescribeProducersResponse]
 ) -> None:
     """Answer a DescribeProducers request."""
     request.reply(
@@ -107,7 +109,7 @@ def handle_describe_producers(
                 {
                     "name": topic["name"],
                     "partitions": [
-                        _producers(broker, topic["name"], index)
+                        _producers(topics, topic["name"], index)
                         for index in topic["partition_indexes"]
                     ],
                 }
@@ -117,9 +119,9 @@ def handle_describe_producers(
     )
 
 
-def _producers(broker: Broker, topic: str, index: int) -> DescribeProducersResponsePartition:
+def _producers(topics: TopicRegistry, topic: str, index: int) -> DescribeProducersResponsePartition:
     try:
-        found = broker.topics.get(topic)
+        found = topics.get(topic)
         if found is None:
             raise errors.UnknownTopicOrPartition()
         partition = found.partition(index)

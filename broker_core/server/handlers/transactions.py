@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
 from broker_core.coordinator.effects import Codes
 from broker_core.coordinator.offsets import OffsetToCommit
 from broker_core.coordinator.transaction import EPOCH_PER_TRANSACTION, Place, Producer
 from broker_core.protocol.control_records import EndMarker
-from broker_core.server.coordination.transactions import PendingMarkers
+from broker_core.server.cluster.producer_id_blocks import ProducerIdBlocks
+from broker_core.server.coordination.transactions import PendingMarkers, Transactions
 from broker_core.server.handlers.group_offsets import codes_by_topic
+from broker_core.server.handlers.group_parts import GroupParts
 from broker_core.server.network.request import AnyRequest, Request
 
 if TYPE_CHECKING:
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
         WriteTxnMarkersResponse,
         WriteTxnMarkersResponseMarker,
     )
-    from broker_core.server.runtime import Broker
 
     _OfProducer = (
         AddPartitionsToTxnRequestTransaction
@@ -56,6 +57,13 @@ _EPOCH_PER_TRANSACTION_FROM: Final = 5
 _MEMBER_ERRORS_FROM: Final = 3
 
 
+class TransactionParts(GroupParts, Protocol):
+    """The parts of a broker that transactions are made of: producers, partitions, offsets."""
+
+    transactions: Transactions
+    producer_ids: ProducerIdBlocks
+
+
 def _code(request: AnyRequest, code: int) -> int:
     """Return the error code as the client's version of the API knows it."""
     key = request.header.api.key
@@ -71,13 +79,13 @@ def _producer(body: _OfProducer) -> Producer:
 
 
 def handle_init_producer_id(
-    broker: Broker, request: Request[InitProducerIdRequest, InitProducerIdResponse]
+    broker: TransactionParts, request: Request[InitProducerIdRequest, InitProducerIdResponse]
 ) -> None:
     """Answer InitProducerId: a new id, or a transactional producer's next epoch."""
     body = request.body
     transactional_id = body["transactional_id"]
     if transactional_id is None:
-        _reply_new_id(broker, request)
+        _reply_new_id(broker.producer_ids, request)
         return
     expected = (body["producer_id"], body["producer_epoch"])
     if (expected[0] < 0) != (expected[1] < 0):
@@ -105,10 +113,10 @@ def handle_init_producer_id(
 
 
 def _reply_new_id(
-    broker: Broker, request: Request[InitProducerIdRequest, InitProducerIdResponse]
+    producer_ids: ProducerIdBlocks, request: Request[InitProducerIdRequest, InitProducerIdResponse]
 ) -> None:
     try:
-        producer_id = broker.producer_ids.next_id()
+        producer_id = producer_ids.next_id()
     except errors.BrokerError as error:
         logger.warning("no producer id: %s", error)
         request.reply({"error_code": error.code, "producer_epoch": -1})
@@ -118,7 +126,8 @@ def _reply_new_id(
 
 
 def handle_add_partitions(
-    broker: Broker, request: Request[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse]
+    broker: TransactionParts,
+    request: Request[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse],
 ) -> None:
     """Answer AddPartitionsToTxn, which from version 4 on only brokers send, in batches."""
     body = request.body
@@ -155,7 +164,7 @@ def handle_add_partitions(
 
 
 def _add_partitions(
-    broker: Broker,
+    broker: TransactionParts,
     request: AnyRequest,
     asked: AddPartitionsToTxnRequestTransaction,
     done: Callable[[list[_AddedTopic]], None],
@@ -196,7 +205,7 @@ def _partition_results(codes: dict[Place, int]) -> list[_AddedTopic]:
 
 
 def handle_add_offsets(
-    broker: Broker, request: Request[AddOffsetsToTxnRequest, AddOffsetsToTxnResponse]
+    broker: TransactionParts, request: Request[AddOffsetsToTxnRequest, AddOffsetsToTxnResponse]
 ) -> None:
     """Answer AddOffsetsToTxn: add the partition of a group's offsets to the transaction."""
     body = request.body
@@ -215,7 +224,7 @@ def handle_add_offsets(
     transactions.perform()
 
 
-def handle_end(broker: Broker, request: Request[EndTxnRequest, EndTxnResponse]) -> None:
+def handle_end(transactions: Transactions, request: Request[EndTxnRequest, EndTxnResponse]) -> None:
     """Answer an EndTxn request."""
     body = request.body
     version = EPOCH_PER_TRANSACTION if request.version >= _EPOCH_PER_TRANSACTION_FROM else 0
@@ -223,7 +232,6 @@ def handle_end(broker: Broker, request: Request[EndTxnRequest, EndTxnResponse]) 
     def answer(result: EndTxnResponse) -> None:
         request.reply({**result, "error_code": _code(request, result["error_code"])})
 
-    transactions = broker.transactions
     transactions.coordinator.end_transaction(
         _producer(body), body["committed"], version, answer, transactions.moment()
     )
@@ -231,7 +239,7 @@ def handle_end(broker: Broker, request: Request[EndTxnRequest, EndTxnResponse]) 
 
 
 def handle_offset_commit(
-    broker: Broker, request: Request[TxnOffsetCommitRequest, TxnOffsetCommitResponse]
+    broker: TransactionParts, request: Request[TxnOffsetCommitRequest, TxnOffsetCommitResponse]
 ) -> None:
     """Answer TxnOffsetCommit: offsets that take effect if the transaction commits."""
     body = request.body
@@ -301,7 +309,7 @@ def _member_code(request: AnyRequest, code: int) -> int:
 
 
 def handle_write_markers(
-    broker: Broker, request: Request[WriteTxnMarkersRequest, WriteTxnMarkersResponse]
+    transactions: Transactions, request: Request[WriteTxnMarkersRequest, WriteTxnMarkersResponse]
 ) -> None:
     """Answer WriteTxnMarkers: a coordinator or an administrator ends transactions."""
     markers = request.body["markers"]
@@ -318,7 +326,7 @@ def handle_write_markers(
         return done
 
     for asked in markers:
-        broker.transactions.write_markers(
+        transactions.write_markers(
             [
                 (topic["name"], partition)
                 for topic in asked["topics"]

@@ -7,18 +7,18 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
-from broker_core.protocol.definitions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from broker_core.protocol.definitions.messages import Buffer, Part, RequestHeader, decode_request
+from broker_core.protocol.definitions import SASL_AUTHENTICATE
+from broker_core.protocol.definitions.messages import RequestHeader, decode_request
 from broker_core.protocol.framing import FrameReader
+from broker_core.protocol.parts import Buffer, Part
 from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.server.network.connection_context import ConnectionContext
 from broker_core.server.network.file_sender import FileSender
 from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.network.session import ClientSession
-
-if TYPE_CHECKING:
-    from broker_core.server.network.listener import Listener
+from waylog.network.tls_handshakes import TlsHandshake
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +31,29 @@ _ANSWERED_BYTES_MAX: Final = 64 * 1024
 #: A request has to arrive at this rate at least, apart from an initial allowance.
 _SLOWEST_BYTES_PER_S: Final = 4096
 
-#: APIs that a client may use before its login.
-_LOGIN_APIS: Final = frozenset({API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
-
 _perf_counter = time.perf_counter
+
+
+class ConnectionOwner(Protocol):
+    """The listener of a connection, which admits it and may end it."""
+
+    def begin_tls(self, plain: asyncio.Transport, connection: Connection) -> TlsHandshake | None:
+        """Begin a TLS handshake; return None without TLS."""
+
+    def opened(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
+        """Admit or refuse a new connection."""
+
+    def closed(self, connection: Connection) -> None:
+        """Forget a connection that is gone."""
+
+    def reserve(self, more: int) -> None:
+        """Count `more` bytes of incomplete requests."""
+
+    def say_ending(self, connection: Connection, level: int, reason: str) -> None:
+        """Log why a connection ends."""
+
+    def say_failed_handshake(self, connection: Connection, reason: str) -> None:
+        """Log why a TLS handshake failed."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -44,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         "_answered_bytes",
         "_arrived",
         "_closing",
+        "_context",
         "_held",
         "_listener",
         "_mute_timer",
@@ -69,9 +89,10 @@ class Connection(asyncio.BufferedProtocol):
 
     session: ClientSession
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: ConnectionOwner, context: ConnectionContext) -> None:
         self._listener = listener
-        self._reader = FrameReader(listener.shared_buffer, frame_bytes_max=listener.frame_bytes_max)
+        self._context = context
+        self._reader = FrameReader(context.shared_buffer, frame_bytes_max=context.frame_bytes_max)
         self._pending: deque[AnyRequest] = deque()
         self._transport: asyncio.Transport | None = None
         # Further requests are read; the client receives our responses.
@@ -125,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.opened(self, plain)
         if not self._reading:
             # uvloop begins to read after this method, even if reading has been paused in it.
-            self._listener.loop.call_soon(self._keep_paused)
+            self._context.loop.call_soon(self._keep_paused)
 
     def encrypted(self, transport: asyncio.Transport) -> Connection:
         """See waylog.network.tls_handshakes.PendingHandshake."""
@@ -143,9 +164,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start(self, transport: asyncio.Transport) -> None:
         transport.set_write_buffer_limits(high=_UNSENT_BYTES_MAX)
-        self.session = self._listener.security.open_session(transport.get_extra_info("peercert"))
+        self.session = self._context.security.open_session(transport.get_extra_info("peercert"))
         if not self.session.is_authenticated:
-            self._reader.frame_bytes_max = self._listener.login_bytes_max
+            self._reader.frame_bytes_max = self._context.login_bytes_max
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.BaseProtocol."""
@@ -174,8 +195,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
-        self.last_active = self._listener.now()
-        if self._listener.metrics is not None:
+        self.last_active = self._context.now()
+        if self._context.metrics is not None:
             self._arrived = _perf_counter()
         self._reader.received(nbytes)
         self._take_frames()
@@ -232,22 +253,22 @@ class Connection(asyncio.BufferedProtocol):
             header = RequestHeader(SASL_AUTHENTICATE, 0, 0, None)
             body: Any = {"auth_bytes": bytes(frame)}
         else:
-            header, body = decode_request(frame, self._listener.apis)
+            header, body = decode_request(frame, self._context.apis)
             if session.sasl is not None:
-                self._check_login(header)
+                session.check_login(header.api, time.monotonic_ns() // 1_000_000)
         request: AnyRequest = Request(self, header, {} if body is None else body, len(frame))
         self.served = True
         self._pending.append(request)
-        if len(self._pending) >= self._listener.pending_max:
+        if len(self._pending) >= self._context.pending_max:
             self._stop_reading()
-        listener = self._listener
+        context = self._context
         try:
-            if listener.metrics is None:
-                listener.handle(request)
+            if context.metrics is None:
+                context.handle(request)
             else:
                 request.arrived = self._arrived
                 request.begun = _perf_counter()
-                listener.handle(request)
+                context.handle(request)
                 request.local_done = _perf_counter()
         except Exception:
             logger.exception(
@@ -258,20 +279,11 @@ class Connection(asyncio.BufferedProtocol):
             )
             self.abort()
         if session.sasl is not None and session.is_authenticated:
-            self._reader.frame_bytes_max = self._listener.frame_bytes_max
-
-    def _check_login(self, header: RequestHeader) -> None:
-        session = self.session
-        if header.api.key in _LOGIN_APIS:
-            return
-        if not session.is_authenticated:
-            raise RemoteProtocolError(f"{header.api.name} before the login")
-        if session.must_renew(time.monotonic_ns() // 1_000_000):
-            raise RemoteProtocolError(f"{header.api.name} after the login has expired")
+            self._reader.frame_bytes_max = self._context.frame_bytes_max
 
     def answered(self, request: AnyRequest) -> None:
         """Send a response that is ready, and those that waited behind it, now or in a callback."""
-        if self._listener.metrics is not None:
+        if self._context.metrics is not None:
             request.replied = _perf_counter()
         assert request.parts is not None
         # At least 1: an empty response (acks=0) has to leave the queue too.
@@ -281,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._taking and not self._sending:
             # One event often answers many requests, for example a flush or new records.
             self._sending = True
-            self._listener.loop.call_soon(self._send_soon)
+            self._context.loop.call_soon(self._send_soon)
 
     def _send_soon(self) -> None:
         self._sending = False
@@ -293,7 +305,7 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or self._sender is not None:
             return
         self._answered_bytes = 0
-        metrics = self._listener.metrics
+        metrics = self._context.metrics
         now = 0.0 if metrics is None else _perf_counter()
         ready: list[Buffer] = []
         while pending and (parts := pending[0].parts) is not None:
@@ -337,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender = FileSender(
             transport.get_extra_info("socket"),
             parts,
-            self._listener.loop,
+            self._context.loop,
             self._is_taken,
             self._has_sent,
             self._cannot_send,
@@ -346,7 +358,7 @@ class Connection(asyncio.BufferedProtocol):
             self._sender = None
 
     def _is_taken(self) -> None:
-        self.last_active = self._listener.now()
+        self.last_active = self._context.now()
 
     def _has_sent(self) -> None:
         self._sender = None
@@ -364,12 +376,12 @@ class Connection(asyncio.BufferedProtocol):
         self._stop_reading()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
-        self._mute_timer = self._listener.loop.call_later(milliseconds / 1000, self._unmute)
+        self._mute_timer = self._context.loop.call_later(milliseconds / 1000, self._unmute)
 
     def _unmute(self) -> None:
         self._mute_timer = None
         # The broker made the pause: the client is neither slow nor idle because of it.
-        self.last_active = self._listener.now()
+        self.last_active = self._context.now()
         if self.frame_since is not None:
             self.frame_since = self.last_active
         self._go_on_reading()
@@ -401,13 +413,13 @@ class Connection(asyncio.BufferedProtocol):
             and not self._held
             and self._mute_timer is None
             and self._transport is not None
-            and len(self._pending) < self._listener.pending_max
+            and len(self._pending) < self._context.pending_max
         ):
             self._reading = True
             self._transport.resume_reading()
             if self._reader.buffered:
                 # In a callback, because a handler may be running now and must not be re-entered.
-                self._listener.loop.call_soon(self._take_frames)
+                self._context.loop.call_soon(self._take_frames)
 
     # ------------------------------------------------------------------------------------ closing
 
@@ -443,7 +455,7 @@ class Connection(asyncio.BufferedProtocol):
     def give_up(self) -> None:
         """Close at once, and release the memory of the incomplete request."""
         self.frame_since = None
-        self._reader = FrameReader(self._listener.shared_buffer, frame_bytes_max=0)
+        self._reader = FrameReader(self._context.shared_buffer, frame_bytes_max=0)
         self._reserve(0)
         self.abort()
 
@@ -453,6 +465,3 @@ class Connection(asyncio.BufferedProtocol):
             if self._taking:
                 self._send_answers()
             self._transport.abort()
-
-
-Handle = Callable[[AnyRequest], None]

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker_core.protocol.definitions.messages import Part
+from broker_core.protocol.parts import Part
 
 #: Bytes sent in one iteration of the event loop, however fast the peer receives.
 _TURN_BYTES_MAX: Final = 8 * 1024 * 1024

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.schema import AnyApi
-from broker_core.server.network.connection import Connection, Handle
+from broker_core.server.network.connection import Connection
+from broker_core.server.network.connection_context import ConnectionContext, Handle
 from broker_core.server.network.limits import ConnectionLimits, ConnectionRefused
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.network.session import ListenerSecurity
@@ -59,17 +60,22 @@ class Listener:
         guard: LocalAccountsGuard | None = None,
     ) -> None:
         """`guard` says which accounts of this machine may connect; without it all may."""
-        self.handle = handle
         self.security = security
         self.limits = limits
-        self.frame_bytes_max = frame_bytes_max
-        self.login_bytes_max = min(login_bytes_max, frame_bytes_max)
-        self.pending_max = pending_max
-        self.metrics = metrics
-        self.apis = apis
-        self.shared_buffer = memoryview(bytearray(_SHARED_BYTES))
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time
+        self._context = ConnectionContext(
+            handle,
+            security,
+            apis,
+            metrics,
+            pending_max=pending_max,
+            frame_bytes_max=frame_bytes_max,
+            login_bytes_max=min(login_bytes_max, frame_bytes_max),
+            shared_buffer=memoryview(bytearray(_SHARED_BYTES)),
+            loop=self.loop,
+            now=self.now,
+        )
         self._tls = tls
         self._guard = guard
         self._idle_s_max = idle_ms_max / 1000
@@ -89,7 +95,7 @@ class Listener:
     async def bind(self, endpoint: Endpoint) -> Endpoint:
         """Bind without accepting; return the address with the actual port. Raises OSError."""
         self._server = await self.loop.create_server(
-            partial(Connection, self),
+            partial(Connection, self, self._context),
             bind_addresses(endpoint),
             endpoint.port,
             backlog=_BACKLOG,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 
-from broker_core.protocol.definitions.messages import Part, RequestHeader, encode_response
+from broker_core.protocol.definitions.messages import RequestHeader, encode_response
+from broker_core.protocol.parts import Part
 from broker_core.protocol.schema import RequestBody, ResponseBody
 from broker_core.security.principal import Principal
 from waylog.config import Endpoint

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from broker_core.configuration.listeners import ListenerConfig
+from broker_core.protocol.definitions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.schema import AnyApi
 from broker_core.security.principal import ANONYMOUS, Principal, PrincipalMapper, distinguished_name
 from broker_core.security.sasl import SaslAuthentication, SaslSettings
 from waylog.config import Endpoint
+
+#: APIs that a client may use before its login.
+_LOGIN_APIS: Final = frozenset({API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
 
 
 class ListenerSecurity:
@@ -56,9 +62,14 @@ class ClientSession:
         """Tell whether requests other than those of the login are answered."""
         return self.sasl is None or self.sasl.principal is not None
 
-    def must_renew(self, now_ms: int) -> bool:
-        """Tell whether the login has expired."""
-        return self.sasl is not None and self.sasl.is_expired(now_ms)
+    def check_login(self, api: AnyApi, now_ms: int) -> None:
+        """Raise RemoteProtocolError for a request that has to follow a login."""
+        if api.key in _LOGIN_APIS:
+            return
+        if not self.is_authenticated:
+            raise RemoteProtocolError(f"{api.name} before the login")
+        if self.sasl is not None and self.sasl.is_expired(now_ms):
+            raise RemoteProtocolError(f"{api.name} after the login has expired")
 
     @property
     def listener_name(self) -> str:

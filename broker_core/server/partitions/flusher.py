@@ -45,6 +45,12 @@ class Flusher:
             self._loop.call_soon(self._start_round)
         self._dirty[partition] = None
 
+    def appended(self, partition: Partition) -> None:
+        """Flush an append without a waiter, if enough records are unflushed (flush.messages)."""
+        log = partition.log
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            self.request(partition)
+
     def wait_durable(self, partition: Partition, waiter: AppendWaiter, end_offset: int) -> None:
         """Tell a coordinator's waiter when its append is committed, perhaps at once."""
         partition.wait_durable(waiter, end_offset)

@@ -15,12 +15,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
+from broker_core.configuration.config import BrokerConfig
 from broker_core.environment import FileSlice
 from broker_core.replication.response_pace import FollowerResponsePacer
 from broker_core.replication.throttle import ReplicationQuota, is_throttled
 from broker_core.security.acl import CLUSTER_NAME, Operation, ResourceType
+from broker_core.security.authorizer import Authorizer
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
+from broker_core.server.partitions.topics import TopicRegistry
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
         FetchResponse,
         FetchResponsePartition,
     )
-    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -65,16 +67,10 @@ class ReplicaSession:
     """The fetch session of one follower; a ReplicaReader of each of its partitions."""
 
     def __init__(
-        self,
-        broker: Broker,
-        session_id: int,
-        broker_id: int,
-        broker_epoch: int,
-        sessions: ReplicaSessions,
+        self, sessions: ReplicaSessions, session_id: int, broker_id: int, broker_epoch: int
     ) -> None:
         self.session_id = session_id
         self.broker_id = broker_id
-        self._broker = broker
         self._sessions = sessions
         self._broker_epoch = broker_epoch
         self._epoch = 0
@@ -146,7 +142,7 @@ class ReplicaSession:
         )
 
     def _find(self, key: _Key) -> ReplicatedPartition | None:
-        topic = self._broker.topics.by_id(key[0])
+        topic = self._sessions.topics.by_id(key[0])
         try:
             if topic is None:
                 raise errors.UnknownTopicId()
@@ -199,14 +195,14 @@ class ReplicaSession:
     def _is_throttled(self, partition: ReplicatedPartition) -> bool:
         setting = partition.log.config.leader_replication_throttled_replicas
         return (
-            is_throttled(setting, partition.index, self._broker.node_id)
+            is_throttled(setting, partition.index, self._sessions.node_id)
             and self.broker_id not in partition.image.isr
         )
 
     def _holds(self, followed: _Followed) -> bool:
         """Return whether the throttle delays a follower that catches up; it is told later."""
         quota = self._sessions.quota
-        if quota is None or not self._is_throttled(followed.partition):
+        if not self._is_throttled(followed.partition):
             return False
         wait_s = quota.wait_s(asyncio.get_running_loop().time())
         if wait_s:
@@ -238,7 +234,7 @@ class ReplicaSession:
                 logger.error("%s cannot be read: %s", partition, error)
             return _refused(partition.index, error.code, partition.log.log_start_offset)
         quota = self._sessions.quota
-        if records and quota is not None and self._is_throttled(partition):
+        if records and self._is_throttled(partition):
             quota.record(len(records), asyncio.get_running_loop().time())
         if records or diverging is not None or followed.sent == _NOTHING_SENT:
             return _result(followed, records, diverging)
@@ -352,13 +348,25 @@ def _refused(index: int, code: int, log_start_offset: int) -> FetchResponseParti
 class ReplicaSessions:
     """The sessions of all followers, one for each broker."""
 
-    def __init__(self, broker: Broker, is_registered: Callable[[int], bool]) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicRegistry,
+        authorizer: Authorizer | None,
+        quota: ReplicationQuota,
+        is_registered: Callable[[int], bool],
+    ) -> None:
+        """`is_registered` tells whether there is a broker with an id."""
+        self.node_id = config.node_id
+        self.topics = topics
+        #: The throttle for followers that catch up.
+        self.quota = quota
+        self._authorizer = authorizer
         self._is_registered = is_registered
         self._sessions: dict[int, ReplicaSession] = {}  # by broker id
         self._next_id = 1
         self._loop = asyncio.get_running_loop()
-        self._pace = FollowerResponsePacer(broker.config.replica_fetch_linger_ms / 1000)
+        self._pace = FollowerResponsePacer(config.replica_fetch_linger_ms / 1000)
         #: True while appended records wait for more, to be sent together.
         self.is_gathering = False
         self._telling: asyncio.Handle | None = None
@@ -378,7 +386,7 @@ class ReplicaSessions:
                 if session is not None:
                     session.close()
                 session = self._sessions[broker_id] = ReplicaSession(
-                    self._broker, self._next_id, broker_id, broker_epoch, self
+                    self, self._next_id, broker_id, broker_epoch
                 )
                 self._next_id += 1
             elif session is None or session.session_id != body["session_id"]:
@@ -394,11 +402,6 @@ class ReplicaSessions:
         if at > now:
             self.is_gathering = True
         self._tell(now, at)
-
-    @property
-    def quota(self) -> ReplicationQuota | None:
-        """The throttle for followers that catch up."""
-        return self._broker.replication.replicas.leader_quota
 
     def tell_after(self, delay_s: float) -> None:
         """Schedule an answer to the followers after a delay."""
@@ -431,7 +434,7 @@ class ReplicaSessions:
             session.tell()
 
     def _check(self, request: Request[FetchRequest, FetchResponse], broker_id: int) -> None:
-        authorizer = self._broker.authorizer
+        authorizer = self._authorizer
         if not self._is_registered(broker_id) or (
             authorizer is not None
             and not authorizer.allows(

@@ -1,13 +1,13 @@
 """What clients change with the active controller's consent: topics, partitions, users, settings.
 
-Handlers make changes with `Broker.administer`, and answer when these are durable.
+Handlers make changes with `Administration`, and answer when these are durable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker_core import errors
 from broker_core.cluster.controller import Controller
@@ -25,17 +25,18 @@ from broker_core.cluster.settings_records import (
     stored_quotas,
     stored_scram_users,
 )
+from broker_core.configuration.config import BrokerConfig
 from broker_core.log.config import LogConfig
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.quotas import ClientQuotas
+from broker_core.server.partitions.topics import TopicRegistry
 from broker_core.server.settings.dynamic_config import DynamicConfig
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
         ElectLeadersRequestTopicPartition,
     )
-    from broker_core.server.runtime import Broker
 
 
 #: Called with None when a change is durable, or with the reason why it will not be.
@@ -57,8 +58,9 @@ class AdminOperations:
     Methods raise BrokerError for what is not possible.
     """
 
-    def __init__(self, broker: Broker, controller: Controller) -> None:
-        self._broker = broker
+    def __init__(self, config: BrokerConfig, topics: TopicRegistry, controller: Controller) -> None:
+        self._config = config
+        self._topics = topics
         self.controller = controller
 
     # ------------------------------------------------------------------------------- users, quotas
@@ -80,7 +82,7 @@ class AdminOperations:
     @cached_property
     def authorizer(self) -> Authorizer | None:
         """The ACLs; change them, then call `save`. None if there is no authorizer."""
-        if self._broker.authorizer is None:
+        if self._config.authorizer is None:
             return None
         authorizer = Authorizer()
         authorizer.load(stored_acls(self.controller.image))
@@ -122,7 +124,7 @@ class AdminOperations:
             topic.id,
             len(topic.partitions),
             len(topic.partitions[0].replicas),
-            self._broker.topics.log_config(overrides),
+            self._topics.log_config(overrides),
         )
 
     def find_topic(self, name: str | None, topic_id: bytes) -> tuple[str, bytes]:
@@ -179,11 +181,11 @@ class AdminOperations:
         """Return a topic's own settings, and its effective settings."""
         self.controller.topics.check_resource(TOPIC_RESOURCE, name)
         overrides = self.controller.image.configs.get((TOPIC_RESOURCE, name), {})
-        return dict(overrides), self._broker.topics.log_config(overrides)
+        return dict(overrides), self._topics.log_config(overrides)
 
     def change_topic(self, name: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
         """Replace a topic's own settings."""
-        self._broker.topics.log_config(overrides)
+        self._topics.log_config(overrides)
         if not validate_only:
             self.controller.topics.configure(TOPIC_RESOURCE, name, overrides)
 
@@ -191,7 +193,7 @@ class AdminOperations:
         """Return the dynamic settings of a broker, or of all brokers ("")."""
         self.controller.topics.check_resource(BROKER_RESOURCE, resource_name)
         configs = self.controller.image.configs
-        dynamic = DynamicConfig(self._broker.config)
+        dynamic = DynamicConfig(self._config)
         dynamic.load(
             {
                 "cluster": configs.get((BROKER_RESOURCE, ""), {}),
@@ -211,3 +213,10 @@ class AdminOperations:
     def change_group(self, group_id: str, properties: Mapping[str, str]) -> None:
         """Replace a group's own settings."""
         self.controller.topics.configure(GROUP_RESOURCE, group_id, properties)
+
+
+class Administration(Protocol):
+    """Has the active controller change topics and settings."""
+
+    def administer(self, action: Callable[[AdminOperations], None], done: Done) -> None:
+        """Change topics or settings; `done` is called when the change is durable or has failed."""

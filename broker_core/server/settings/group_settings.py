@@ -57,6 +57,8 @@ class GroupSettings:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._by_group: dict[str, dict[str, str]] = {}
+        #: Called with the id of each group whose settings have changed.
+        self.subscribers: list[Callable[[str], None]] = []
         lock_low, lock_high = (
             config.group_share_min_record_lock_ms,
             config.group_share_max_record_lock_ms,
@@ -126,6 +128,8 @@ class GroupSettings:
             self._by_group[group_id] = dict(properties)
         else:
             self._by_group.pop(group_id, None)
+        for subscriber in self.subscribers:
+            subscriber(group_id)
 
     def _value(self, group_id: str, name: str) -> Any:
         parse, default = self._known[name]

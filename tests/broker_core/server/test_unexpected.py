@@ -133,7 +133,7 @@ async def test_who_waits_behind_an_append_that_cannot_be_acknowledged_is_told(
         (partition, behind),
         (other, elsewhere),
     ):
-        where.append(bytearray(batch()), broker.now_ms())
+        where.append(bytearray(batch()), broker.clock.now_ms())
         broker.flusher.wait_durable(where, waiter, where.log.log_end_offset)
     async with asyncio.timeout(10):
         await asyncio.wait((broker.failed,))
@@ -172,7 +172,7 @@ async def test_retention_that_fails_at_one_partition_goes_on_at_the_others(
     for name in ("bad", "good"):
         (partition,) = create_topic(broker, name, 1, settings).partitions
         for i in range(20):
-            partition.append(build_batch([(1_000, b"k", b"%d" % i, ())]), broker.now_ms())
+            partition.append(build_batch([(1_000, b"k", b"%d" % i, ())]), broker.clock.now_ms())
         broker.flusher.request(partition)
     good = broker.topics.get("good")
     assert good is not None

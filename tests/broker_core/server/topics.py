@@ -21,7 +21,7 @@ def administer(broker: Broker, action: Callable[[AdminOperations], object]) -> N
     def perform(operations: AdminOperations) -> None:
         action(operations)
 
-    broker.administer(perform, results.append)
+    broker.cluster.administer(perform, results.append)
     (refusal,) = results
     if refusal is not None:
         raise refusal

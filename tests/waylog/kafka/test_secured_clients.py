@@ -193,7 +193,7 @@ async def test_a_broker_with_a_wrong_certificate_gets_nothing(
                 await producer.append("four", b"value")
         assert producer.trouble is not None
         assert "not of an authority that this client trusts" in producer.trouble
-    assert broker.failed_logins == 0
+    assert broker.login_failures.total == 0
 
 
 async def test_properties_that_cannot_be_kept_are_refused_before_anything_is_sent(

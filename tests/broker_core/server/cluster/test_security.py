@@ -211,7 +211,7 @@ async def test_brokers_and_controllers_log_in_to_each_other(tmp_path: Path, mech
             producer.poll(0.02)
         assert await asyncio.to_thread(producer.flush, 30) == 0
         assert failed and set(failed) == {None}
-        assert all(not broker.failed_logins for broker in trio.brokers.values())
+        assert all(not broker.login_failures.total for broker in trio.brokers.values())
     finally:
         await trio.stop(1, 2, 3)
 

@@ -245,7 +245,7 @@ async def test_a_client_that_takes_no_responses_is_not_read_any_further(
 ) -> None:
     topic = create_topic(broker, "t", 1, {"max.message.bytes": "10000000"})
     batch = build_batch([(1, None, bytes(1_000_000), ())])
-    topic.partitions[0].append(batch, broker.now_ms())
+    topic.partitions[0].append(batch, broker.clock.now_ms())
     broker.flusher.request(topic.partitions[0])
     reader = await connect(broker)
     async with asyncio.timeout(60):

@@ -183,7 +183,7 @@ async def test_a_wrong_password_is_refused_after_a_delay(broker: Broker, mechani
         await producer.start()
     await producer.stop()
     assert loop.time() - began >= 0.05
-    assert broker.failed_logins >= 1
+    assert broker.login_failures.total >= 1
 
 
 async def test_nothing_is_answered_before_the_login(broker: Broker) -> None:

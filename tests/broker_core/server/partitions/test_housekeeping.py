@@ -15,7 +15,7 @@ Start = Callable[..., Awaitable[Broker]]
 
 def append(broker: Broker, partition: Partition, key: bytes, value: bytes, time_ms: int) -> None:
     """Append one record in its own batch."""
-    partition.append(build_batch([(time_ms, key, value, ())]), broker.now_ms())
+    partition.append(build_batch([(time_ms, key, value, ())]), broker.clock.now_ms())
     broker.flusher.request(partition)
 
 
@@ -25,7 +25,7 @@ async def test_old_records_go(start: Start) -> None:
     (partition,) = topic.partitions
     for i in range(20):
         append(broker, partition, b"k", b"%d" % i, 1_000)
-    append(broker, partition, b"k", b"new", broker.now_ms())
+    append(broker, partition, b"k", b"new", broker.clock.now_ms())
     async with asyncio.timeout(10):
         while partition.log.log_start_offset < 18:
             await asyncio.sleep(0.01)
@@ -37,7 +37,7 @@ async def test_a_compacted_topic_keeps_the_newest_record_of_each_key(start: Star
     topic = create_topic(broker, "t", 1, {"cleanup.policy": "compact", "segment.bytes": "500"})
     (partition,) = topic.partitions
     for i in range(100):
-        append(broker, partition, b"k%d" % (i % 3), b"%d" % i, broker.now_ms())
+        append(broker, partition, b"k%d" % (i % 3), b"%d" % i, broker.clock.now_ms())
     async with asyncio.timeout(10):
         while partition.high_watermark < 100 or len(records := contents(partition)) > 20:
             await asyncio.sleep(0.01)
@@ -51,7 +51,7 @@ async def test_a_closed_segment_becomes_durable_without_being_asked(start: Start
     )
     (partition,) = create_topic(broker, "t", 1, {"segment.bytes": "200"}).partitions
     for i in range(10):
-        partition.append(build_batch([(1, b"k", b"%d" % i * 20, ())]), broker.now_ms())
+        partition.append(build_batch([(1, b"k", b"%d" % i * 20, ())]), broker.clock.now_ms())
     assert partition.log.recovery_point == 0
     async with asyncio.timeout(10):
         while partition.log.recovery_point < 10:

@@ -150,7 +150,7 @@ async def test_a_large_topic_is_deleted_without_holding_anybody_up(start: Start)
     batch = bytes(build_batch([(1, None, bytes(600), ())]))
     for partition in topic.partitions:
         for _ in range(400):
-            partition.append(bytearray(batch), broker.now_ms())
+            partition.append(bytearray(batch), broker.clock.now_ms())
     directory = broker.topics.directory("large", 0)
     # The time of this thread, which is the broker's event loop: others may have the processor.
     before_s = time.thread_time()

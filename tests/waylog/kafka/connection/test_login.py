@@ -191,7 +191,7 @@ async def test_a_login_is_renewed_while_requests_are_under_way(start_secured: St
         until = loop.time() + 7
         while loop.time() < until:
             assert await asyncio.gather(*(partitions(connection) for _ in range(5))) == [4] * 5
-    assert broker.failed_logins == 0
+    assert broker.login_failures.total == 0
 
 
 async def test_a_renewal_that_is_refused_ends_the_connection(

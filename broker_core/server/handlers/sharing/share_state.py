@@ -11,6 +11,7 @@ from broker_core import errors
 from broker_core.coordinator.share_records import SharePartitionKey, StoredState, batches_of
 from broker_core.server.coordination.groups import Stored
 from broker_core.server.network.request import AnyRequest, Request
+from broker_core.server.sharing.share_coordinator import ShareCoordinator
 from broker_core.server.sharing.share_coordinator_client import state_fields, summary_fields
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         WriteShareGroupStateRequestPartition,
         WriteShareGroupStateResponse,
     )
-    from broker_core.server.runtime import Broker
 
 _Asked = TypeVar("_Asked")
 #: The fields of a partition in a response, apart from its number.
@@ -81,11 +81,10 @@ def _code(answered: _Answer) -> Stored:
 
 
 def handle_initialize(
-    broker: Broker,
+    coordinator: ShareCoordinator,
     request: Request[InitializeShareGroupStateRequest, InitializeShareGroupStateResponse],
 ) -> None:
     """Answer an InitializeShareGroupState request."""
-    coordinator = broker.share_coordinator
 
     def initialize(
         place: SharePartitionKey,
@@ -98,10 +97,10 @@ def handle_initialize(
 
 
 def handle_read(
-    broker: Broker, request: Request[ReadShareGroupStateRequest, ReadShareGroupStateResponse]
+    coordinator: ShareCoordinator,
+    request: Request[ReadShareGroupStateRequest, ReadShareGroupStateResponse],
 ) -> None:
     """Answer a ReadShareGroupState request."""
-    coordinator = broker.share_coordinator
 
     def read(
         place: SharePartitionKey, asked: ReadShareGroupStateRequestPartition, answered: _Answer
@@ -116,10 +115,10 @@ def handle_read(
 
 
 def handle_write(
-    broker: Broker, request: Request[WriteShareGroupStateRequest, WriteShareGroupStateResponse]
+    coordinator: ShareCoordinator,
+    request: Request[WriteShareGroupStateRequest, WriteShareGroupStateResponse],
 ) -> None:
     """Answer a WriteShareGroupState request."""
-    coordinator = broker.share_coordinator
 
     def write(
         place: SharePartitionKey, asked: WriteShareGroupStateRequestPartition, answered: _Answer
@@ -136,19 +135,18 @@ def handle_write(
 
 
 def handle_delete(
-    broker: Broker, request: Request[DeleteShareGroupStateRequest, DeleteShareGroupStateResponse]
+    coordinator: ShareCoordinator,
+    request: Request[DeleteShareGroupStateRequest, DeleteShareGroupStateResponse],
 ) -> None:
     """Answer a DeleteShareGroupState request."""
-    coordinator = broker.share_coordinator
     _each_place(request, lambda place, asked, answered: coordinator.delete(place, _code(answered)))
 
 
 def handle_summary(
-    broker: Broker,
+    coordinator: ShareCoordinator,
     request: Request[ReadShareGroupStateSummaryRequest, ReadShareGroupStateSummaryResponse],
 ) -> None:
     """Answer a ReadShareGroupStateSummary request."""
-    coordinator = broker.share_coordinator
     _each_place(
         request,
         lambda place, asked, answered: answered(summary_fields(*coordinator.find(place))),

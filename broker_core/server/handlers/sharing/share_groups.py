@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
 from broker_core.coordinator.consumer_group_records import group_places
@@ -16,10 +16,15 @@ from broker_core.coordinator.share_group import (
 )
 from broker_core.coordinator.share_records import SharePartitionKey
 from broker_core.coordinator.states import GroupState
+from broker_core.security.authorizer import Authorizer
 from broker_core.server.authorization import may_read
+from broker_core.server.handlers.group_parts import GroupParts
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
 from broker_core.server.network.request import Request
+from broker_core.server.partitions.topics import TopicRegistry
 from broker_core.server.sharing.share_coordinator import NO_OFFSET
+from broker_core.server.sharing.share_coordinator_client import ShareCoordinatorClient
+from broker_core.server.sharing.share_groups import ShareGroups
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -42,7 +47,6 @@ if TYPE_CHECKING:
         ShareGroupHeartbeatRequest,
         ShareGroupHeartbeatResponse,
     )
-    from broker_core.server.runtime import Broker
 
     _Result = (
         DescribeShareGroupOffsetsResponsePartition
@@ -53,8 +57,17 @@ if TYPE_CHECKING:
 _NOT_ASKED: Final = -(2**31)
 
 
+class ShareGroupParts(GroupParts, Protocol):
+    """The parts of a broker that keep share groups and their offsets."""
+
+    authorizer: Authorizer | None
+    share_groups: ShareGroups
+    share_states: ShareCoordinatorClient
+
+
 def handle_heartbeat(
-    broker: Broker, request: Request[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]
+    broker: ShareGroupParts,
+    request: Request[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse],
 ) -> None:
     """Answer a ShareGroupHeartbeat request."""
     body = request.body
@@ -95,7 +108,7 @@ def handle_heartbeat(
 
 
 def handle_describe(
-    broker: Broker, request: Request[ShareGroupDescribeRequest, ShareGroupDescribeResponse]
+    broker: ShareGroupParts, request: Request[ShareGroupDescribeRequest, ShareGroupDescribeResponse]
 ) -> None:
     """Answer a ShareGroupDescribe request."""
     operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
@@ -103,7 +116,9 @@ def handle_describe(
     for group_id in request.body["group_ids"]:
         group = broker.share_groups.groups.get(group_id)
         if group is not None:
-            described.append(_describe(broker, group) | {"authorized_operations": operations})
+            described.append(
+                _describe(broker.topics, group) | {"authorized_operations": operations}
+            )
             continue
         is_other = group_id in broker.groups.coordinator.groups
         described.append(
@@ -118,7 +133,7 @@ def handle_describe(
     request.reply({"groups": described})
 
 
-def _describe(broker: Broker, group: ShareGroup) -> ShareGroupDescribeResponseGroup:
+def _describe(topics: TopicRegistry, group: ShareGroup) -> ShareGroupDescribeResponseGroup:
     return {
         "error_code": errors.NONE,
         "error_message": None,
@@ -127,11 +142,13 @@ def _describe(broker: Broker, group: ShareGroup) -> ShareGroupDescribeResponseGr
         "group_epoch": group.epoch,
         "assignment_epoch": group.epoch,
         "assignor_name": ASSIGNOR,
-        "members": [_describe_member(broker, each) for each in group.members.values()],
+        "members": [_describe_member(topics, each) for each in group.members.values()],
     }
 
 
-def _describe_member(broker: Broker, member: ShareMember) -> ShareGroupDescribeResponseMember:
+def _describe_member(
+    topics: TopicRegistry, member: ShareMember
+) -> ShareGroupDescribeResponseMember:
     return {
         "member_id": member.member_id,
         "rack_id": member.rack_id,
@@ -147,7 +164,7 @@ def _describe_member(broker: Broker, member: ShareMember) -> ShareGroupDescribeR
                     "partitions": each["partitions"],
                 }
                 for each in group_places(member.assigned)
-                if (topic := broker.topics.by_id(each["topic_id"])) is not None
+                if (topic := topics.by_id(each["topic_id"])) is not None
             ]
         },
     }
@@ -157,7 +174,7 @@ def _describe_member(broker: Broker, member: ShareMember) -> ShareGroupDescribeR
 
 
 def handle_describe_offsets(
-    broker: Broker,
+    broker: ShareGroupParts,
     request: Request[DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse],
 ) -> None:
     """Answer a DescribeShareGroupOffsets request."""
@@ -169,7 +186,7 @@ def handle_describe_offsets(
 
 
 def _describe_offsets(
-    broker: Broker, asked: DescribeShareGroupOffsetsRequestGroup, collected: _Collected
+    broker: ShareGroupParts, asked: DescribeShareGroupOffsetsRequestGroup, collected: _Collected
 ) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = asked["group_id"]
     groups = broker.share_groups
@@ -208,7 +225,7 @@ def _describe_offsets(
 
 
 def _describe_offset(
-    broker: Broker, group_id: str, name: str, number: int, collected: _Collected
+    broker: ShareGroupParts, group_id: str, name: str, number: int, collected: _Collected
 ) -> DescribeShareGroupOffsetsResponsePartition:
     answer: DescribeShareGroupOffsetsResponsePartition = {
         "partition_index": number,
@@ -263,7 +280,8 @@ class _Collected:
 
 
 def handle_alter_offsets(
-    broker: Broker, request: Request[AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse]
+    broker: ShareGroupParts,
+    request: Request[AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse],
 ) -> None:
     """Answer AlterShareGroupOffsets, for a group without members."""
     body = request.body
@@ -302,7 +320,7 @@ def handle_alter_offsets(
             if topic is None or not 0 <= number < topic.partition_count:
                 result["error_code"] = errors.UnknownTopicOrPartition.code
                 continue
-            if not may_read(broker, request, topic.name):
+            if not may_read(broker.authorizer, request, topic.name):
                 result["error_code"] = errors.TopicAuthorizationFailed.code
                 continue
             place = SharePartitionKey(group_id, topic.topic_id, number)
@@ -311,7 +329,7 @@ def handle_alter_offsets(
 
 
 def handle_delete_offsets(
-    broker: Broker,
+    broker: ShareGroupParts,
     request: Request[DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse],
 ) -> None:
     """Answer DeleteShareGroupOffsets, for a group without members."""
@@ -340,7 +358,7 @@ def handle_delete_offsets(
         if topic is None:
             result["error_code"] = errors.UnknownTopicOrPartition.code
             continue
-        if not may_read(broker, request, topic.name):
+        if not may_read(broker.authorizer, request, topic.name):
             result["error_code"] = errors.TopicAuthorizationFailed.code
             continue
         groups.forget_places(body["group_id"], topic.topic_id, collected.one(result))

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker_core import errors
 from broker_core.cluster.image import BrokerImage
 from broker_core.cluster.records import NO_LEADER
+from broker_core.server.cluster.membership import Cluster
 from broker_core.server.network.request import AnyRequest
+from broker_core.server.partitions.topics import Topic
 
 if TYPE_CHECKING:
-    from broker_core.server.cluster.membership import Cluster
-    from broker_core.server.partitions.topics import Topic
+    from broker_core.protocol.definitions.bodies import (
+        FetchResponse,
+        FetchResponsePartition,
+        ProduceResponse,
+        ProduceResponsePartition,
+        ShareAcknowledgeResponse,
+        ShareAcknowledgeResponsePartition,
+        ShareFetchResponse,
+        ShareFetchResponsePartition,
+    )
+
+    _Response = ProduceResponse | FetchResponse | ShareFetchResponse | ShareAcknowledgeResponse
+    _Result = (
+        ProduceResponsePartition
+        | FetchResponsePartition
+        | ShareFetchResponsePartition
+        | ShareAcknowledgeResponsePartition
+    )
+
+_MOVED: Final = frozenset({errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code})
 
 
 class Node(NamedTuple):
@@ -94,3 +114,33 @@ class ClusterView:
         return next(
             (each for each in self.nodes(request) if each.node_id == partition.leader), None
         )
+
+    def add_leaders(
+        self,
+        request: AnyRequest,
+        response: _Response,
+        results: Iterable[tuple[str, int, _Result]],
+    ) -> None:
+        """Add the current leader to results (topic, partition, result) of a former leader.
+
+        It saves clients a Metadata request (KIP-951).
+        """
+        image = self._cluster.image
+        leaders: set[int] = set()
+        for topic, index, result in results:
+            if result["error_code"] not in _MOVED:
+                continue
+            partition = image.partition(topic, index)
+            if partition is None or partition.leader < 0:
+                continue
+            result["current_leader"] = {
+                "leader_id": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+            }
+            leaders.add(partition.leader)
+        if leaders:
+            response["node_endpoints"] = [
+                {"node_id": each.node_id, "host": each.host, "port": each.port, "rack": each.rack}
+                for each in self.nodes(request)
+                if each.node_id in leaders
+            ]

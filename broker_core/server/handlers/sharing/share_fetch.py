@@ -1,50 +1,37 @@
-"""ShareFetch, ShareAcknowledge: members of a share group get and acknowledge records (KIP-932)."""
+"""ShareFetch: members of a share group get records, and acknowledge earlier ones (KIP-932)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_core import errors
-from broker_core.coordinator.share_partition import (
-    Acknowledgement,
-    AcknowledgeType,
-    LogBatch,
-    check_acknowledgements,
-)
+from broker_core.coordinator.share_partition import LogBatch
 from broker_core.coordinator.share_records import SharePartitionKey
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.protocol.records import BatchHeader, scan_batches
-from broker_core.server.authorization import may_read
+from broker_core.server.handlers.sharing.share_acknowledge import (
+    NO_LEADER,
+    Acknowledgements,
+    AcknowledgeParts,
+    by_name,
+    by_topic,
+    find_partition,
+    lock_ms,
+    member_of,
+)
 from broker_core.server.network.request import Request
-from broker_core.server.partitions.leader_hints import add_leaders
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.sharing.share_sessions import CLOSES, Place, ShareSession, is_opening
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
-        ShareAcknowledgeRequest,
-        ShareAcknowledgeRequestAcknowledgementBatch,
-        ShareAcknowledgeResponse,
-        ShareAcknowledgeResponsePartition,
         ShareFetchRequest,
-        ShareFetchRequestAcknowledgementBatch,
         ShareFetchResponse,
-        ShareFetchResponseCurrentLeader,
         ShareFetchResponsePartition,
     )
-    from broker_core.server.runtime import Broker
-
-    _Request = (
-        Request[ShareFetchRequest, ShareFetchResponse]
-        | Request[ShareAcknowledgeRequest, ShareAcknowledgeResponse]
-    )
-    _Body = ShareFetchRequest | ShareAcknowledgeRequest
-    _Batch = ShareFetchRequestAcknowledgementBatch | ShareAcknowledgeRequestAcknowledgementBatch
-
-_Partition = TypeVar("_Partition")
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +39,8 @@ _RECORD_LIMIT: Final = 1  # the acquire mode that never returns more records tha
 #: Reads of a partition without acquired records, after which it waits for the next request.
 _READS_MAX: Final = 16
 _READ_BYTES: Final = 1024 * 1024
-_NO_LEADER: Final[ShareFetchResponseCurrentLeader] = {"leader_id": -1, "leader_epoch": -1}
 _NOTHING: Final[ShareFetchResponsePartition] = {
-    "current_leader": _NO_LEADER,
+    "current_leader": NO_LEADER,
     "error_code": errors.NONE,
     "error_message": None,
     "acknowledge_error_message": None,
@@ -62,115 +48,27 @@ _NOTHING: Final[ShareFetchResponsePartition] = {
 }
 
 
-class _Problem(NamedTuple):
-    code: int
-    message: str | None
+class ShareFetchParts(AcknowledgeParts, Protocol):
+    """The parts of a broker that serve records to members of share groups."""
+
+    node_id: int
 
 
-_FINE: Final = _Problem(errors.NONE, None)
-
-
-def _problem(error: errors.BrokerError) -> _Problem:
-    return _Problem(error.code, str(error))
-
-
-class _Answers:
-    """The acknowledgements of one request; calls `done` when all are durable."""
-
-    def __init__(self, broker: Broker, request: _Request, session: ShareSession) -> None:
-        self.problems: dict[Place, _Problem] = {}
-        self._broker = broker
-        self._request = request
-        self._session = session
-        self._waiting = 1  # one for the end of `take`
-        self._done: Callable[[], None] | None = None
-
-    def take(self, done: Callable[[], None]) -> None:
-        """Apply all acknowledgements of the request."""
-        self._done = done
-        renews = self._request.body["is_renew_ack"]
-        for topic in self._request.body["topics"]:
-            for each in topic["partitions"]:
-                if not each["acknowledgement_batches"]:
-                    continue
-                place = (topic["topic_id"], each["partition_index"])
-                self.problems[place] = _FINE
-                self._waiting += 1
-                try:
-                    self._take(place, each["acknowledgement_batches"], renews=renews)
-                except errors.BrokerError as error:
-                    self.problems[place] = _problem(error)
-                    self._one_done()
-        self._one_done()
-
-    def _take(self, place: Place, batches: Sequence[_Batch], *, renews: bool) -> None:
-        partition = find_partition(self._broker, self._request, place)
-        acknowledgements = [
-            Acknowledgement(each["first_offset"], each["last_offset"], each["acknowledge_types"])
-            for each in batches
-        ]
-        check_acknowledgements(acknowledgements)
-        if not renews and any(AcknowledgeType.RENEW in each.types for each in acknowledgements):
-            raise errors.InvalidRequest("The request does not say that it renews.")
-
-        def stored(code: int) -> None:
-            if code:
-                self.problems[place] = _Problem(code, None)
-            self._one_done()
-
-        session = self._session
-        self._broker.share_partitions.acknowledge(
-            SharePartitionKey(session.group_id, *place),
-            partition,
-            session.member_id,
-            acknowledgements,
-            stored,
-        )
-
-    def _one_done(self) -> None:
-        self._waiting -= 1
-        if not self._waiting and self._done is not None:
-            self._done()
-
-
-def find_partition(broker: Broker, request: _Request, place: Place) -> Partition:
-    """Return a partition of a request.
-
-    Raises UnknownTopicId, TopicAuthorizationFailed, UnknownTopicOrPartition, NotLeaderOrFollower.
-    """
-    topic = broker.topics.by_id(place[0])
-    if topic is None:
-        raise errors.UnknownTopicId()
-    if not may_read(broker, request, topic.name):
-        raise errors.TopicAuthorizationFailed()
-    partition = topic.partition(place[1])
-    partition.check_is_led()
-    return partition
-
-
-def _member(body: _Body) -> tuple[str, str]:
-    """Return the ids of the group and of its member; raises InvalidRequest."""
-    group_id, member_id = body["group_id"], body["member_id"]
-    if not group_id:
-        raise errors.InvalidRequest("GroupId can't be empty.")
-    if not member_id:
-        raise errors.InvalidRequest("MemberId can't be empty.")
-    return group_id, member_id
-
-
-def _has_acknowledgements(body: _Body) -> bool:
+def _has_acknowledgements(body: ShareFetchRequest) -> bool:
     return any(
         each["acknowledgement_batches"] for topic in body["topics"] for each in topic["partitions"]
     )
 
 
-def handle_fetch(broker: Broker, request: Request[ShareFetchRequest, ShareFetchResponse]) -> None:
+def handle(
+    broker: ShareFetchParts, request: Request[ShareFetchRequest, ShareFetchResponse]
+) -> None:
     """Answer a ShareFetch request, now or later."""
     body = request.body
     groups = broker.share_partitions
     epoch = body["share_session_epoch"]
     try:
-        member = _member(body)
+        member = member_of(body)
         if is_opening(epoch):
             if _has_acknowledgements(body):
                 raise errors.InvalidRequest("A new share session has nothing to acknowledge.")
@@ -193,82 +91,16 @@ def handle_fetch(broker: Broker, request: Request[ShareFetchRequest, ShareFetchR
     fetch.begin()
 
 
-def handle_acknowledge(
-    broker: Broker, request: Request[ShareAcknowledgeRequest, ShareAcknowledgeResponse]
-) -> None:
-    """Answer a ShareAcknowledge request."""
-    body = request.body
-    groups = broker.share_partitions
-    epoch = body["share_session_epoch"]
-    try:
-        member = _member(body)
-        if is_opening(epoch):
-            raise errors.InvalidShareSessionEpoch("A share session begins with a ShareFetch.")
-        session = groups.sessions.go_on(*member, epoch)
-    except errors.BrokerError as error:
-        request.reply({"error_code": error.code, "error_message": str(error)})
-        return
-    answers = _Answers(broker, request, session)
-
-    def answer() -> None:
-        results: dict[Place, ShareAcknowledgeResponsePartition] = {
-            place: {
-                "partition_index": place[1],
-                "current_leader": _NO_LEADER,
-                "error_code": problem.code,
-                "error_message": problem.message,
-            }
-            for place, problem in answers.problems.items()
-        }
-        response: ShareAcknowledgeResponse = {
-            "error_code": errors.NONE,
-            "error_message": None,
-            "acquisition_lock_timeout_ms": _lock_ms(broker, session),
-            "responses": [
-                {"topic_id": topic_id, "partitions": partitions}
-                for topic_id, partitions in _by_topic(results).items()
-            ],
-        }
-        named = _by_name(broker, results)
-        add_leaders(broker, request, response, named)
-        request.reply(response)
-
-    answers.take(answer)
-    if epoch == CLOSES:
-        groups.release(session)
-
-
-def _lock_ms(broker: Broker, session: ShareSession) -> int:
-    return broker.share_partitions.settings.of_records(session.group_id).lock_ms
-
-
-def _by_topic(results: dict[Place, _Partition]) -> dict[bytes, list[_Partition]]:
-    topics: dict[bytes, list[_Partition]] = {}
-    for (topic_id, _), each in results.items():
-        topics.setdefault(topic_id, []).append(each)
-    return topics
-
-
-def _by_name(
-    broker: Broker, results: dict[Place, _Partition]
-) -> Iterator[tuple[str, int, _Partition]]:
-    """Yield the results of the topics that exist."""
-    for (topic_id, index), result in results.items():
-        topic = broker.topics.by_id(topic_id)
-        if topic is not None:
-            yield topic.name, index, result
-
-
 class _ShareFetch:
     """One ShareFetch; while it waits, a FetchWaiter and AvailabilityWaiter of its partitions."""
 
     def __init__(
         self,
-        broker: Broker,
+        broker: ShareFetchParts,
         request: Request[ShareFetchRequest, ShareFetchResponse],
         session: ShareSession,
     ) -> None:
-        self.answers = _Answers(broker, request, session)
+        self.answers = Acknowledgements(broker, request, session)
         self._broker = broker
         self._request = request
         self._session = session
@@ -461,14 +293,14 @@ class _ShareFetch:
         response: ShareFetchResponse = {
             "error_code": errors.NONE,
             "error_message": None,
-            "acquisition_lock_timeout_ms": _lock_ms(self._broker, self._session),
+            "acquisition_lock_timeout_ms": lock_ms(self._broker.share_partitions, self._session),
             "responses": [
                 {"topic_id": topic_id, "partitions": partitions}
-                for topic_id, partitions in _by_topic(results).items()
+                for topic_id, partitions in by_topic(results).items()
             ],
         }
-        named = _by_name(self._broker, results)
-        add_leaders(self._broker, self._request, response, named)
+        named = by_name(self._broker.topics, results)
+        self._broker.view.add_leaders(self._request, response, named)
         self._request.reply(response)
 
 
