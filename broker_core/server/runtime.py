@@ -153,7 +153,7 @@ class Broker:
             self.cluster.is_registered,
         )
         self._housekeeping = Housekeeping(
-            config, self.topics, self.flusher, environment, self.storage
+            config, self.topics, self.flusher, environment, self.storage, self._open_left_out
         )
         self._subscribe()
         self._handlers = handlers(
@@ -188,13 +188,18 @@ class Broker:
     def _subscribe(self) -> None:
         """Have the parts told of what is decided elsewhere."""
         forget_topic = (self.share_coordinator.forget_topic, self.share_partitions.forget_topic)
-        image_sync = BrokerImageSync(self, self._environment, forget_topic)
+        self._image_sync = BrokerImageSync(self, self._environment, forget_topic)
         # Replicas are opened before they lead or follow.
-        self.cluster.subscribers += (image_sync.apply, self.replication.apply)
+        self.cluster.subscribers += (self._image_sync.apply, self.replication.apply)
         self.group_settings.subscribers += (
             self.share_partitions.settings_changed,
             self.groups.settings_changed,
         )
+
+    def _open_left_out(self) -> None:
+        """Open the replicas that had no room on the disk."""
+        if self._image_sync.waits_for_room:
+            self.cluster.apply_again()
 
     async def start(self) -> None:
         """Start to serve; return when the controller has unfenced this broker."""

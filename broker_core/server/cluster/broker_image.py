@@ -55,8 +55,16 @@ class BrokerImageSync:
         """`deleted` are called with the id of each deleted topic."""
         self._broker = broker
         self._environment = environment
-        self._topics = TopicSync(broker.topics, broker.config.node_id, environment, deleted)
+        config = broker.config
+        self._topics = TopicSync(
+            broker.topics, config.node_id, environment, deleted, is_alone=config.is_alone
+        )
         self._is_loaded = False
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Tell whether a replica was left out, because there was no room for it."""
+        return bool(self._topics.left_out)
 
     def apply(self, image: ClusterImage, changes: ImageChanges) -> None:
         """Apply a change. Raises KafkaStorageError; ConfigError for another cluster's files."""

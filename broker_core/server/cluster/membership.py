@@ -265,6 +265,10 @@ class Cluster:
             for subscriber in self.subscribers:
                 subscriber(image, changes)
 
+    def apply_again(self) -> None:
+        """Apply the whole image once more."""
+        self._image_changed(self.image, ImageChanges(everything=True))
+
     def _led(self) -> None:
         self._progress.set()
         if self._shell.is_active:

@@ -11,6 +11,7 @@ from broker_core import errors
 from broker_core.cluster.image import TOPIC_RESOURCE, ClusterImage, ImageChanges, TopicImage
 from broker_core.environment import Environment
 from broker_core.server.partitions.topics import Topic, TopicRegistry
+from waylog.process.storage_trouble import DISK_IS_FULL
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +29,16 @@ class TopicSync:
         node_id: int,
         environment: Environment,
         deleted: Iterable[Callable[[bytes], None]],
+        *,
+        is_alone: bool,
     ) -> None:
-        """`deleted` are called with the id of each deleted topic."""
+        """`deleted` are called with the id of each deleted topic.
+
+        A broker that `is_alone` leaves out what its full disk has no room for.
+        """
+        self._is_alone = is_alone
+        #: Replicas that wait for room on the disk.
+        self.left_out: set[tuple[bytes, int]] = set()
         self._topics = topics
         self._deleted = tuple(deleted)
         self._node_id = node_id
@@ -46,6 +55,7 @@ class TopicSync:
         for topic in self._gone(image, changes):
             logger.info("topic %s is deleted", topic.name)
             self._topics.forget(topic)
+            self.left_out = {each for each in self.left_out if each[0] != topic.topic_id}
             for forget in self._deleted:
                 forget(topic.topic_id)
         touched = {name for name, _ in changes.partitions} | set(changes.created)
@@ -97,7 +107,16 @@ class TopicSync:
     def _follow(self, topic: Topic, index: int, described: TopicImage) -> None:
         is_here = self._node_id in described.partitions[index].replicas
         if is_here and topic.get(index) is None:
-            self._open(topic, index)
+            place = (topic.topic_id, index)
+            try:
+                self._open(topic, index)
+                self.left_out.discard(place)
+            except errors.KafkaStorageError as error:
+                if not (self._is_alone and _is_for_lack_of_room(error)):
+                    raise
+                if place not in self.left_out:
+                    logger.error("%s-%d waits for room on the disk: %s", topic.name, index, error)
+                self.left_out.add(place)
         elif not is_here and topic.get(index) is not None:
             logger.info("the replica of %s-%d has moved away", topic.name, index)
             self._topics.drop_partition(topic, index)
@@ -120,7 +139,16 @@ class TopicSync:
             try:
                 self._disk.replace(mark, f"version: 0\ntopic_id: {wanted}\n".encode())
             except OSError as error:
-                raise errors.KafkaStorageError(f"{mark}: {error.strerror}") from error
+                failure = errors.KafkaStorageError(f"{mark}: {error.strerror}")
+                failure.__cause__ = error
+                if not (self._is_alone and _is_for_lack_of_room(failure)):
+                    raise failure from error
+                # The next start writes it; without others no topic is replaced until then.
+                logger.warning("%s", failure)
+
+
+def _is_for_lack_of_room(error: errors.KafkaStorageError) -> bool:
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in DISK_IS_FULL
 
 
 def _topic_id(data: bytes) -> str:

@@ -33,7 +33,10 @@ class Housekeeping:
         flusher: Flusher,
         environment: Environment,
         storage: StorageWatch,
+        has_room: Callable[[], None],
     ) -> None:
+        """`has_room` is called each second in which the disk has room."""
+        self._has_room = has_room
         self._storage = storage
         self._config = config
         self._topics = topics
@@ -86,6 +89,8 @@ class Housekeeping:
 
     async def _look(self) -> None:
         self._storage.look()
+        if self._storage.reason is None:
+            self._has_room()
 
     async def _park(self) -> None:
         self.park_idle()

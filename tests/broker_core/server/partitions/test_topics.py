@@ -17,6 +17,7 @@ from broker_core import errors
 from broker_core.environment import Buffer, Environment, File, SystemClock, SystemDisk
 from broker_core.protocol.definitions import CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS, METADATA
 from broker_core.protocol.records import build_batch
+from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
 from tests.broker_core.server.topics import administer, create_topic, delete_topic
@@ -280,3 +281,58 @@ async def test_a_broker_that_is_alone_goes_on_when_its_full_disk_has_room_again(
     await broker.close()
     again = await start()
     assert {topic.name for topic in again.topics} == {"u-0", "u-1", "u-2"}
+
+
+class DiskForDecisionsAlone(SystemDisk):
+    """Has room for the metadata log, but while `is_full` for no log of a partition."""
+
+    def __init__(self, *, without: str) -> None:
+        """`without`: what there is no room for, folders or the files in them."""
+        self.is_full = False
+        self._without = without
+
+    def _check(self, path: Path, kind: str) -> None:
+        if self.is_full and self._without == kind and path.name != "metadata":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def make_directory(self, directory: Path) -> None:
+        """Create a directory."""
+        self._check(directory, "folders")
+        super().make_directory(directory)
+
+    def replace(self, path: Path, data: Buffer) -> None:
+        """Replace a small file."""
+        self._check(path.parent, "files")
+        super().replace(path, data)
+
+
+@pytest.mark.parametrize("without", ["folders", "files"])
+async def test_a_topic_that_a_full_disk_has_no_room_for_is_there_when_it_has(
+    start: Start, connect: Connect, without: str
+) -> None:
+    disk = DiskForDecisionsAlone(without=without)
+    broker = await start(Environment(SystemClock(), disk))
+    client = await connect(broker)
+    create_topic(broker, "before", 1, {})
+    disk.is_full = True
+    answer = await client.call(CREATE_TOPICS, 5, _many(2, "t"))
+    assert {each["error_code"] for each in answer["topics"]} == {0}
+    before = broker.topics.partition("before", 0)
+    assert before is not None
+    before.append(bytearray(build_batch([(1, None, b"still taken", ())])), broker.clock.now_ms())
+    disk.is_full = False
+    async with asyncio.timeout(30):
+        while not all(
+            isinstance(each := broker.topics.partition(f"t-{number}", index), ReplicatedPartition)
+            and each.is_led
+            for number in range(2)
+            for index in range(2)
+        ):
+            await asyncio.sleep(0.02)
+    assert not broker.failed.done()
+    await client.close()
+    await broker.close()
+    again = await start()
+    assert {topic.name: len(topic.partitions) for topic in again.topics} == {
+        "before": 1, "t-0": 2, "t-1": 2
+    }  # fmt: skip
