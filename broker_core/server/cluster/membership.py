@@ -32,12 +32,14 @@ from broker_core.server.cluster.forwarding import (
 )
 from broker_core.server.cluster.lifecycle import BrokerLifecycle
 from broker_core.server.cluster.quorum_description import quorum_description
-from broker_core.server.cluster.quorum_node import QuorumNode
+from broker_core.server.cluster.quorum_node import DIRECTORY, QuorumNode
+from broker_core.server.cluster.topic_sync import marked_partitions
 from broker_core.server.cluster.watch import BrokerWatch, is_refused
 from broker_core.server.network.request import AnyRequest
 from broker_core.server.partitions.identity import load_cluster_id
 from broker_core.server.partitions.topics import Topic, TopicRegistry
 from broker_core.server.settings.admin_operations import AdminOperations, Done
+from waylog.config import ConfigError
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -72,7 +74,7 @@ class Cluster:
         environment: Environment,
         failed: Callable[[Exception], None],
     ) -> None:
-        """Read the stored state; raises KafkaStorageError, OSError.
+        """Read the stored state; raises KafkaStorageError, OSError, ConfigError.
 
         `clients` answers the requests that other brokers forward.
         """
@@ -91,6 +93,8 @@ class Cluster:
             led=self._led,
             failed=failed,
         )
+        if config.is_alone and not self._adopted:
+            self._check_is_whole(environment)
         self._service = ControllerService(self._shell)
         self.channel = ControllerChannel(
             self._shell, self._service, config, partial(open_envelope, clients)
@@ -109,6 +113,17 @@ class Cluster:
         self._gone_at: dict[int, float] = {}
         self._progress = asyncio.Event()
         self._has_joined = False
+
+    def _check_is_whole(self, environment: Environment) -> None:
+        """Raise ConfigError if there are logs of topics, but no metadata to say which topics."""
+        directory = self._config.log_dir
+        if self._shell.is_new and (names := marked_partitions(directory, environment.disk)):
+            # Nobody else has it, and with a new one all of them would be logs of no topic.
+            raise ConfigError(
+                f"{directory / DIRECTORY} has no metadata, but there are the logs of "
+                f"{len(names)} partitions ({names[0]}, ...): put a copy of it back; to begin "
+                "without their topics, move their folders away"
+            )
 
     # -------------------------------------------------------------------------------- life
 

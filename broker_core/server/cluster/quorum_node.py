@@ -151,6 +151,11 @@ class QuorumNode:
         return None if self._closed and leader_id == self._node_id else leader_id
 
     @property
+    def is_new(self) -> bool:
+        """Tell whether the metadata log here is empty."""
+        return self._log.end_offset == 0
+
+    @property
     def is_active(self) -> bool:
         """Tell whether this node's controller is active."""
         return self.node.controller is not None and not self._closed

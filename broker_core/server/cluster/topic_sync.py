@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 from broker_core import errors
 from broker_core.cluster.image import TOPIC_RESOURCE, ClusterImage, ImageChanges, TopicImage
-from broker_core.environment import Environment
+from broker_core.environment import Disk, Environment
+from broker_core.log.log import DELETED_SUFFIX
 from broker_core.server.partitions.topics import Topic, TopicRegistry
 from waylog.process.storage_trouble import DISK_IS_FULL
 
@@ -145,6 +147,18 @@ class TopicSync:
                     raise failure from error
                 # The next start writes it; without others no topic is replaced until then.
                 logger.warning("%s", failure)
+
+
+def marked_partitions(directory: Path, disk: Disk) -> list[str]:
+    """Return the names of those folders in a log directory that a topic of a cluster has."""
+    if disk.size(directory) is None:
+        return []
+    return sorted(
+        name
+        for name in disk.directories(directory)
+        if not name.endswith(("-stray", DELETED_SUFFIX))
+        and disk.size(directory / name / _FILE) is not None
+    )
 
 
 def _is_for_lack_of_room(error: errors.KafkaStorageError) -> bool:

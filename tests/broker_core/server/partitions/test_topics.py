@@ -21,6 +21,7 @@ from broker_core.server.partitions.replicated_partition import ReplicatedPartiti
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
 from tests.broker_core.server.topics import administer, create_topic, delete_topic
+from waylog.config import ConfigError
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -63,11 +64,29 @@ async def test_a_log_of_no_topic_is_set_aside_and_never_deleted(
     broker = await start()
     create_topic(broker, "t", 1, {})
     await broker.close()
-    shutil.rmtree(tmp_path / "logs" / "metadata")
+    logs = tmp_path / "logs"
+    shutil.copytree(logs / "t-0", logs / "u-0")
     again = await start()
-    assert "t" not in again.topics
-    assert len(list((tmp_path / "logs").glob("t-0.*-stray"))) == 1
-    create_topic(again, "t", 1, {})
+    assert [topic.name for topic in again.topics] == ["t"]
+    assert len(list(logs.glob("u-0.*-stray"))) == 1
+    create_topic(again, "u", 1, {})
+
+
+async def test_logs_without_any_metadata_are_not_taken_for_those_of_no_topic(
+    start: Start, tmp_path: Path
+) -> None:
+    broker = await start()
+    create_topic(broker, "t", 2, {})
+    await broker.close()
+    logs = tmp_path / "logs"
+    (logs / "metadata").rename(tmp_path / "kept")
+    with pytest.raises(ConfigError, match=r"no metadata, but there are the logs of 2 partitions"):
+        await start()
+    assert not list(logs.glob("*-stray"))
+    shutil.rmtree(logs / "metadata")
+    (tmp_path / "kept").rename(logs / "metadata")
+    again = await start()
+    assert [topic.name for topic in again.topics] == ["t"]
 
 
 async def test_a_deletion_cut_short_is_ended_at_the_next_start(
