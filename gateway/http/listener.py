@@ -106,6 +106,12 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
     return answer
 
 
+async def _keep_to_the_asker(_: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Let no cache, of a proxy for example, answer others with what one person was told."""
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+
+
 def refuse_foreign_hosts(request: web.Request) -> None:
     """Raise Refused (421) for a foreign Host header, unless credentials make up for it.
 
@@ -196,6 +202,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
     )
     application[SERVICES] = services
     end_connections_after_chunks(application)
+    application.on_response_prepare.append(_keep_to_the_asker)
     ingest = Ingest(services)
     ranges = LogRanges(services.bootstrap_servers, client_id)
     proxy = GeocoderProxy(services.geo_url, ingest)

@@ -115,6 +115,22 @@ async def test_a_device_token_reads_its_device_alone(gateway: Gateway, user: Log
         await json_of(await client.get(f"/v1/devices/{user.name}%2Fphone"), 403)
 
 
+async def test_no_cache_keeps_what_somebody_was_told(gateway: Gateway, user: Login) -> None:
+    await send(gateway, user, {"device": "phone", "lat": 47.1, "lon": 9.5, "time": NOW})
+    async with gateway.client(user) as client:
+        device = f"/v1/devices/{user.name}%2Fphone"
+        answers = [
+            await client.get(path)
+            for path in ("/v1/devices", device, f"{device}/track", "/v1/session", "/v1/none")
+        ]
+        answers.append(await client.post("/v1/session"))
+        for answer in answers:
+            assert answer.headers["Cache-Control"] == "no-store", answer
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        # What is everybody's is asked for again, and not sent again.
+        assert (await client.get("/")).headers["Cache-Control"] == "no-cache"
+
+
 async def test_a_device_nobody_has_heard_of_is_404(gateway: Gateway, user: Login) -> None:
     async with gateway.client(user) as client:
         for path in (f"{user.name}%2Fnone", f"{user.name}%2Fnone/address", "nobody"):
