@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from waylog.config import ConfigError
-from waylog.process.storage_trouble import DISK_IS_FULL
+from waylog.process.storage_trouble import is_disk_full
 
 
 def check_folder(folder: Path, option: str) -> None:
@@ -19,7 +19,7 @@ def check_folder(folder: Path, option: str) -> None:
         with tempfile.TemporaryFile(dir=folder):
             return
     except OSError as error:
-        if error.errno in DISK_IS_FULL:
+        if is_disk_full(error):
             return
         raise ConfigError(
             f"{option} {folder}: nothing can be written there ({reason_of(error)}); choose another "

@@ -22,7 +22,7 @@ from broker_core.cluster.snapshot import decode_image, encode_image
 from broker_core.quorum.entries import EntryKind
 from broker_core.quorum.replica import QuorumReplica
 from broker_core.quorum.roles import Leader
-from waylog.process.storage_trouble import DISK_IS_FULL
+from waylog.process.storage_trouble import is_disk_full
 
 _ENTRIES_AT_ONCE: Final = 1000
 #: Number of entries behind the last snapshot at which the next one is taken.
@@ -153,7 +153,7 @@ class MetadataNode:
         except OSError as error:
             is_unchanged = self.replica.log.end_offset == end_offset
             is_alone = len(self.replica.voters) == 1
-            if not (is_alone and is_unchanged and error.errno in DISK_IS_FULL):
+            if not (is_alone and is_unchanged and is_disk_full(error)):
                 raise
             # Nobody else could decide instead, so this controller goes on, without what it had
             # just decided: everything before is committed.

@@ -21,7 +21,7 @@ from waylog.process.background import end_on_failure
 from waylog.process.file_limit import raise_file_limit
 from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.process.notify import notify_ready
-from waylog.process.storage_trouble import DISK_IS_FULL, describe
+from waylog.process.storage_trouble import describe, is_disk_full
 from waylog.process.watchdog import EventLoopWatchdog
 from waylog.supervision.listening_check import ListeningCheck
 
@@ -193,7 +193,7 @@ async def _serve(config: BrokerConfig) -> int:
     except (OSError, BrokerError) as error:
         cause = error.__cause__ or error
         reason = describe_os_error(error) if isinstance(error, OSError) else str(error)
-        if isinstance(cause, OSError) and cause.errno in DISK_IS_FULL:
+        if is_disk_full(cause):
             reason = describe(config.log_dir, cause)
         raise CommandError(f"the broker cannot start: {reason}") from error
     logger.info(

@@ -123,15 +123,20 @@ def owntracks(number: int) -> dict[str, object]:
     return {"_type": "location", "lat": 1, "lon": 2, "tst": seconds, "tid": "ab"}
 
 
-async def test_what_mqtt_3_cannot_be_told_waits_and_is_stored(
-    gateway: Workers, user: Login
-) -> None:
-    """A phone with MQTT 3.1.1 deletes acknowledged fixes: beyond the quota it waits instead."""
+async def mqtt_3_near_the_quota(gateway: Workers, user: Login) -> PahoClient:
+    """Connect a client of a user with a quota of 120 fixes a minute that has sent 118."""
     gateway.users.rights.set_quota(user.name, 120, None)
     async with gateway.client(user) as http:
         batch = [position(number) for number in range(118)]
         await json_of(await http.post("/v1/positions", json=batch))
-    client = await mqtt(gateway, user, "phone", version=4)
+    return await mqtt(gateway, user, "phone", version=4)
+
+
+async def test_what_mqtt_3_cannot_be_told_waits_and_is_stored(
+    gateway: Workers, user: Login
+) -> None:
+    """A phone with MQTT 3.1.1 deletes acknowledged fixes: beyond the quota it waits instead."""
+    client = await mqtt_3_near_the_quota(gateway, user)
     device = f"devices/{user.name}/phone/position"
     for number in range(200, 206):
         client.client.publish(device, json.dumps(position(number)), 1)
@@ -189,11 +194,7 @@ async def test_a_large_mapped_message_costs_what_it_takes_in_the_log(
 async def test_a_mapped_message_that_mqtt_3_cannot_be_told_of_waits(
     gateway: Workers, user: Login
 ) -> None:
-    gateway.users.rights.set_quota(user.name, 120, None)
-    async with gateway.client(user) as http:
-        batch = [position(number) for number in range(118)]
-        await json_of(await http.post("/v1/positions", json=batch))
-    client = await mqtt(gateway, user, "phone", version=4)
+    client = await mqtt_3_near_the_quota(gateway, user)
     notes = [b"note %d" % number for number in range(6)]
     for each in notes:
         client.client.publish(f"devices/{user.name}/phone/note", each, 1)

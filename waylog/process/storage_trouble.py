@@ -6,10 +6,9 @@ import errno
 import logging
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
-#: Error numbers of writes that fail for lack of space.
-DISK_IS_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DISK_IS_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -40,9 +39,14 @@ class StorageTrouble:
             )
 
 
+def is_disk_full(error: BaseException | None) -> TypeGuard[OSError]:
+    """Tell whether a write has failed for lack of space."""
+    return isinstance(error, OSError) and error.errno in _DISK_IS_FULL
+
+
 def describe(folder: Path, error: OSError) -> str:
     """Describe why a folder cannot be written, with the free space."""
-    if error.errno in DISK_IS_FULL:
+    if is_disk_full(error):
         return f"no room left in {folder}: {free_space(folder)} free ({error.strerror})"
     return f"{folder} cannot be written: {error.strerror or error}"
 

@@ -11,9 +11,8 @@ from typing import Final
 from broker_core import errors
 from broker_core.cluster.image import TOPIC_RESOURCE, ClusterImage, ImageChanges, TopicImage
 from broker_core.environment import Disk, Environment
-from broker_core.log.log import DELETED_SUFFIX
-from broker_core.server.partitions.topics import Topic, TopicRegistry
-from waylog.process.storage_trouble import DISK_IS_FULL
+from broker_core.server.partitions.topics import LOG_DIRECTORY, Topic, TopicRegistry
+from waylog.process.storage_trouble import is_disk_full
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +113,7 @@ class TopicSync:
                 self._open(topic, index)
                 self.left_out.discard(place)
             except errors.KafkaStorageError as error:
-                if not (self._is_alone and _is_for_lack_of_room(error)):
+                if not (self._is_alone and is_disk_full(error.__cause__)):
                     raise
                 if place not in self.left_out:
                     logger.error("%s-%d waits for room on the disk: %s", topic.name, index, error)
@@ -141,12 +140,11 @@ class TopicSync:
             try:
                 self._disk.replace(mark, f"version: 0\ntopic_id: {wanted}\n".encode())
             except OSError as error:
-                failure = errors.KafkaStorageError(f"{mark}: {error.strerror}")
-                failure.__cause__ = error
-                if not (self._is_alone and _is_for_lack_of_room(failure)):
-                    raise failure from error
+                reason = f"{mark}: {error.strerror}"
+                if not (self._is_alone and is_disk_full(error)):
+                    raise errors.KafkaStorageError(reason) from error
                 # The next start writes it; without others no topic is replaced until then.
-                logger.warning("%s", failure)
+                logger.warning("%s", reason)
 
 
 def marked_partitions(directory: Path, disk: Disk) -> list[str]:
@@ -156,13 +154,9 @@ def marked_partitions(directory: Path, disk: Disk) -> list[str]:
     return sorted(
         name
         for name in disk.directories(directory)
-        if not name.endswith(("-stray", DELETED_SUFFIX))
+        if LOG_DIRECTORY.fullmatch(name) is not None
         and disk.size(directory / name / _FILE) is not None
     )
-
-
-def _is_for_lack_of_room(error: errors.KafkaStorageError) -> bool:
-    return isinstance(error.__cause__, OSError) and error.__cause__.errno in DISK_IS_FULL
 
 
 def _topic_id(data: bytes) -> str:

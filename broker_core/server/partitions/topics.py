@@ -26,7 +26,8 @@ from broker_core.server.partitions.partition import Partition
 logger = logging.getLogger(__name__)
 
 _CLOSING_THREADS: Final = 16
-_LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+#: The names of folders in a log directory that are logs of partitions.
+LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STATE_TOPIC})
 
@@ -169,7 +170,7 @@ class TopicRegistry:
             if name.endswith(DELETED_SUFFIX):
                 remove_deleted(disk, self._directory / name)
                 continue
-            match = _LOG_DIRECTORY.fullmatch(name)
+            match = LOG_DIRECTORY.fullmatch(name)
             if match is None:
                 continue
             if self.partition(match["topic"], int(match["partition"])) is None:

@@ -50,8 +50,8 @@ def test_the_sessions_of_a_user_and_of_a_device_outlive_each_other() -> None:
     assert second.client(identity=PHONE)[1]
 
 
-def test_a_devices_session_of_an_older_version_is_found_with_what_waits_for_it() -> None:
-    log = Log()
+def left_by_an_older_version(log: Log) -> list[Record]:
+    """Return the records of a phone's session for which 30 messages wait."""
     first = Worker(log, "a")
     wire, _ = first.client(identity=PHONE)
     wire.subscribe(TOPIC)
@@ -59,10 +59,15 @@ def test_a_devices_session_of_an_older_version_is_found_with_what_waits_for_it()
     for number in range(30):
         publish(first.router, b"%d" % number + b"x" * 5_000)
     first.stop()
-    log.records = [
+    return [
         Record(as_older_versions_wrote_it(each.key()), each.value(), log.wall_ms)
         for each in log.records
     ]
+
+
+def test_a_devices_session_of_an_older_version_is_found_with_what_waits_for_it() -> None:
+    log = Log()
+    log.records = left_by_an_older_version(log)
     assert len(log.records) > 1
     second = Worker(log, "b")
     second.turn()
@@ -100,17 +105,7 @@ def test_a_devices_session_that_has_ended_does_not_come_back_from_an_older_recor
 
 def test_what_an_older_record_says_does_not_replace_what_came_after_it() -> None:
     log = Log()
-    first = Worker(log, "a")
-    wire, _ = first.client(identity=PHONE)
-    wire.subscribe(TOPIC)
-    wire.lose()
-    for number in range(30):
-        publish(first.router, b"%d" % number + b"x" * 5_000)
-    first.stop()
-    old = [
-        Record(as_older_versions_wrote_it(each.key()), each.value(), log.wall_ms)
-        for each in log.records
-    ]
+    old = left_by_an_older_version(log)
     log.records = list(old)
     log.wall_ms += 1_000
     second = Worker(log, "b")
