@@ -28,6 +28,7 @@ EXTENSIONS = [
     "gateway/mqtt/sessions/hub.pyx",
     "gateway/mqtt/sessions/link.pyx",
     "gateway/mqtt/sessions/memory_pool.pyx",
+    "gateway/mqtt/sessions/user_turns.pyx",
     "gateway/mqtt/packets/message.pyx",
     "gateway/mqtt/sessions/session.pyx",
     "gateway/mqtt/sessions/shell.pyx",

@@ -14,6 +14,7 @@ from gateway.limits.pools import Shares
 from gateway.mqtt.packets.packets import Will
 from gateway.mqtt.sessions.memory_pool import Account, Pool
 from gateway.mqtt.sessions.session import Session
+from gateway.mqtt.sessions.user_turns import UserTurn
 from gateway.mqtt.settings import Settings
 
 # Estimated bytes: of a subscription, of a trie level of a filter with a wildcard, and of a will.
@@ -25,11 +26,12 @@ _WILL_BYTES: Final = 500
 class UserAccount:
     """The resources that one user holds, as long as it has a session here."""
 
-    __slots__ = ("account", "offline", "publishes", "sessions")
+    __slots__ = ("account", "offline", "publishes", "sessions", "turn")
 
     def __init__(self, held: Pool, publishes: Pool) -> None:
         self.account = Account(held)
         self.publishes = Account(publishes)
+        self.turn = UserTurn()
         #: Sessions of clients that are away; the one away longest comes first.
         self.offline: OrderedDict[Session, None] = OrderedDict()
         self.sessions = 0

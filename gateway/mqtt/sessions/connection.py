@@ -198,7 +198,8 @@ class Connection(Link):
         self.counted_for = identity.user
         self._apply_limits(packet.properties or {})
         self.session, present = self._router.connect(self, packet, identity, now)
-        self.publishes = router.accounts.of(identity.user).publishes
+        account = router.accounts.of(identity.user)
+        self.publishes, self.turn = account.publishes, account.turn
         self.will = packet.will
         self.state = CONNECTED
         self._decoder.packet_bytes_max = settings.packet_bytes_max

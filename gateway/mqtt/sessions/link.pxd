@@ -4,6 +4,7 @@ from gateway.mqtt.packets.decoder cimport Acknowledgement, Decoder, Publish
 from gateway.mqtt.sessions.hub cimport Hub
 from gateway.mqtt.sessions.memory_pool cimport Account
 from gateway.mqtt.packets.message cimport Message
+from gateway.mqtt.sessions.user_turns cimport UserTurn
 from gateway.mqtt.sessions.session cimport Session
 
 
@@ -23,10 +24,12 @@ cdef class Link:
     cdef dict _aliases_in
     cdef Py_ssize_t _alias_bytes
     cdef public Account publishes   # None: nothing is charged
+    cdef public UserTurn turn       # None before the client is accepted
     cdef public str counted_for     # user in whose number of connections this one counts
     cdef dict _aliases_out
     cdef public object paused_since
-    cdef public object held         # timer or task, and packet; no other packet is handled before
+    # Timer, task or None (it is due), and packet; no other packet is handled before.
+    cdef public object held
     cdef public double _last_received
     cdef public uint32_t packet_bytes_max
     cdef public int state

@@ -6,6 +6,7 @@ from gateway.mqtt.packets.packets import Connect, Will
 from gateway.mqtt.sessions.hub import Hub
 from gateway.mqtt.sessions.memory_pool import Account
 from gateway.mqtt.sessions.session import Session
+from gateway.mqtt.sessions.user_turns import UserTurn
 
 AWAITING_CONNECT: Final = 0
 AUTHENTICATING: Final = 1
@@ -21,6 +22,7 @@ class Link:
     will: Will | None
     closing: tuple[int, str] | None
     publishes: Account | None
+    turn: UserTurn | None
     counted_for: str | None
     session: Session | None
     outgoing_bytes: int

@@ -5,6 +5,7 @@ from gateway.mqtt.publishing.topic_route cimport TopicRoute
 from gateway.mqtt.sessions.hub cimport Hub
 from gateway.mqtt.sessions.link cimport Link
 from gateway.mqtt.sessions.memory_pool cimport Account
+from gateway.mqtt.sessions.user_turns cimport UserTurns
 from gateway.fixes.receipts cimport FixAppender, Receipt
 
 
@@ -20,6 +21,8 @@ cdef class Shell:
     cdef public int in_flight
     cdef public Py_ssize_t in_flight_bytes
     cdef public dict stalled
+    cdef UserTurns _turns
+    cdef bint _was_read                # packets were handled since the last flush
     cdef bint _flush_scheduled
     cdef object _call_soon
     cdef object _call_later
@@ -29,6 +32,7 @@ cdef class Shell:
     cpdef wake(self)
     cdef int _publish(self, Link connection, Publish packet, double now) except -1
     cdef Receipt _append(self, TopicRoute route, bytes payload, double now)
+    cdef int _read_waiting(self) except -1
     cdef int _work(self, double until) except -1
     cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1
     cdef int _stored(self, PendingPublish pending, completion) except -1
@@ -47,7 +51,9 @@ cdef class MqttProtocol:
     cdef readonly Shell server
     cdef public object transport
     cdef public str address     # of the client; None: that of the transport
-    cdef bint waits             # it has used up its time in this turn of the loop
+    cdef bint waits             # it has used up the time for it in this turn of the loop
+    cdef bint _queued           # it waits for a turn of its user
+    cdef object _gone_since     # time of the server at which its client was found to have gone
     cdef public bint counted    # among the connections of its address
     cdef public str pool_party  # party charged in the server's pool; None: it has no place there
     cdef Py_ssize_t _incomplete # bytes of an incomplete packet, charged to the share of
@@ -56,6 +62,8 @@ cdef class MqttProtocol:
     cdef str _unread_of         # this user or address
 
     cpdef process(self, double now)
+    cdef int _read(self, double now) except -1
+    cdef bint _try_again(self, Link connection, double now) except -1
     cdef int _adapt_reading(self) except -1
     cdef int _count_incomplete(self, Py_ssize_t left) except -1
     cdef int _count_unread(self, Py_ssize_t size) except -1

@@ -24,11 +24,13 @@ from gateway.mqtt.sessions.hub cimport Hub
 from gateway.mqtt.sessions.link cimport Link
 from gateway.mqtt.sessions.memory_pool cimport Account
 from gateway.mqtt.sessions.session cimport Session
+from gateway.mqtt.sessions.user_turns cimport UserTurn, UserTurns, clock_s
 from gateway.fixes.receipts cimport FixAppender, Receipt
 
 from gateway.users.admission import QuotaExceeded
 from gateway.formats import owntracks, positions
 from gateway.mqtt.packets.packets import ReasonCode
+from waylog.network.peer_gone import has_gone
 from gateway.bodies.parsing import READ_HERE_COMMAS_MAX as COMMAS
 from waylog.observability.interceptors import RECORDS_PER_S, count_calls
 
@@ -40,8 +42,13 @@ cdef enum:
     HELD_S_MAX = 60  # seconds that a message beyond its sender's quota is held before a retry
     LOOKS = 32  # packets of one client that are handled between two looks at the clock
 
-#: Seconds of one turn of the loop for the packets of one client; then others are served.
-cdef double TURN_S = 0.001
+#: Seconds of one turn of the loop for what a client sends before it has signed in.
+cdef double STRANGER_TURN_S = 0.001
+#: Seconds of one turn of the loop for the packets of all users that had to wait.
+cdef double WAITING_S = 0.004
+#: Seconds after which a message beyond its sender's quota is no longer held for a client that has
+#: gone. Others of its messages may wait in the buffers of its connection, for any time.
+cdef double GONE_S = 30
 #: Seconds at the end of a turn for what waits: connections, wills, work.
 cdef double FLUSH_S = 0.0005
 cdef double SAMPLE_S = 1 / RECORDS_PER_S
@@ -82,6 +89,7 @@ cdef class Shell:
             self._appender = ingest.submitter
         self.time = loop.time
         self.stalled = {}  # protocols not read because of `saturated`
+        self._turns = UserTurns()
         self._call_soon = loop.call_soon
         self._call_later = loop.call_later
         self._in_flight_max = router.settings.all_publishes_in_flight_max
@@ -115,6 +123,8 @@ cdef class Shell:
             if receipt is not None:
                 self._wait(connection, packet, 0, receipt)
                 return 0
+        # This takes long, compared with an ordinary fix: look at the clock afterwards.
+        connection.looks_left = 0
         try:
             code, completions = self.ingest.submit(
                 connection.session.identity, route, packet.payload, packet.properties
@@ -181,27 +191,42 @@ cdef class Shell:
             self.hold(connection, packet, retry_after_s)
 
     def hold(self, Link connection, Publish packet, double seconds):
-        """Stop reading a connection, and handle this packet again after some seconds."""
-        timer = self._call_later(min(seconds, HELD_S_MAX), self.look_again, connection)
+        """Stop reading a connection, and handle this packet again after some seconds.
+
+        What one message of the user waits for, all that are held cannot have at once: they are
+        tried again one after the other.
+        """
+        cdef double wait_s = seconds
+        if connection.turn is not None:
+            connection.turn.held.add(connection)
+            wait_s *= len(connection.turn.held)
+        timer = self._call_later(min(wait_s, HELD_S_MAX), self.look_again, connection)
         connection.held = (timer, packet)
 
     def look_again(self, Link connection):
-        """Handle the packet that was held."""
+        """Handle the packet that was held, in the turn of its user."""
         cdef MqttProtocol protocol = connection.owner
         cdef double now = self.time()
         if connection.state != STATE_CONNECTED or protocol is None or self.draining:
             self.give_up_held(connection)
             return
-        _, packet = connection.held
-        connection.held = None
-        self._publish(connection, <Publish> packet, now)
+        if protocol.has_been_gone_too_long(now):
+            connection.abort = True
+            connection.close(
+                ReasonCode.QUOTA_EXCEEDED, "the client has gone, and its user is beyond its quota"
+            )
+            return
+        connection.held = (None, connection.held[1])
         protocol.process(now)
 
     def give_up_held(self, Link connection):
         """Discard a held packet of a connection that ends; the client will send it again."""
         if connection.held is not None:
             timer, packet = connection.held
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
+            if connection.turn is not None:
+                connection.turn.held.discard(connection)
             connection.held = None
             connection.fail(<Publish> packet, self.time())
 
@@ -273,7 +298,11 @@ cdef class Shell:
     cpdef wake(self):
         """Schedule a flush at the end of this turn of the loop, if there is anything to do."""
         if not self._flush_scheduled and (
-            self.router.changed or self.router.wills or self.router.work
+            self._was_read
+            or self.router.changed
+            or self.router.wills
+            or self.router.work
+            or self._turns.has_waiting()
         ):
             self._flush_scheduled = True
             self._call_soon(self.flush)
@@ -286,7 +315,8 @@ cdef class Shell:
         cdef double until = now + FLUSH_S
         cdef list changed = self.router.changed
         cdef Py_ssize_t index
-        self._flush_scheduled = False
+        self._flush_scheduled = self._was_read = False
+        self._turns.begin_turn()
         self.router.steps_left = STEPS_A_TURN
         self.router.changed = []
         for index, connection in enumerate(changed):
@@ -301,7 +331,21 @@ cdef class Shell:
             self.publish_wills(until)
         if self.router.work:
             self._work(until)
+        if self._turns.has_waiting():
+            self._read_waiting()
         self.wake()
+
+    cdef int _read_waiting(self) except -1:
+        """Handle packets of the clients whose users had no time left in an earlier turn."""
+        cdef MqttProtocol protocol
+        cdef double until = clock_s() + WAITING_S
+        while clock_s() < until:
+            protocol = self._turns.next_waiting()
+            if protocol is None:
+                break
+            protocol._queued = False
+            protocol.process(self.time())
+        return 0
 
     cdef int _work(self, double until) except -1:
         """Run the iterators of the router round robin until time `until`, at least one step."""
@@ -371,26 +415,61 @@ cdef class MqttProtocol:
 
     cpdef process(self, double now):
         """Handle the packets that have arrived, as far as limits allow."""
+        cdef Link connection = self.connection
+        if not self._queued:
+            self._read(now)
+            if self.waits and connection.turn is not None:
+                self._queued = True
+                self.server._turns.wait(connection.turn, self)
+            elif self.waits:
+                connection._change()
+        self._adapt_reading()
+        self.server._was_read = True
+        self.server.wake()
+
+    cdef int _read(self, double now) except -1:
+        """Handle packets until others have to be served before the rest: `waits` tells."""
         cdef Shell server = self.server
         cdef Link connection = self.connection
-        self.waits = False
+        cdef UserTurn turn = connection.turn
+        cdef double began = clock_s()
+        cdef double left = STRANGER_TURN_S if turn is None else server._turns.left_s(turn)
+        self.waits = left <= 0
         connection.looks_left = LOOKS
         while not self.waits and not server.saturated and not is_crowded(connection):
-            event = connection.next_event(now)
-            if type(event) is Publish:
-                server._publish(connection, <Publish> event, now)
-            elif event is not None:
-                server.authenticate(connection, event)
-            elif connection.looks_left > 0:
-                break
+            if connection.held is None or not self._try_again(connection, now):
+                event = connection.next_event(now)
+                if type(event) is Publish:
+                    server._publish(connection, <Publish> event, now)
+                elif event is not None:
+                    server.authenticate(connection, event)
+                elif connection.looks_left > 0:
+                    break
             if connection.looks_left <= 0:
                 connection.looks_left = LOOKS
-                if server.time() - now > TURN_S:
-                    # Other connections are served before the rest of its packets.
-                    self.waits = True
-                    connection._change()
-        self._adapt_reading()
-        server.wake()
+                self.waits = clock_s() - began > left
+        if turn is not None:
+            server._turns.spend(turn, clock_s() - began)
+        return 0
+
+    cdef bint _try_again(self, Link connection, double now) except -1:
+        """Handle the packet that was held, if it is due; return whether it was."""
+        timer, packet = connection.held
+        if timer is not None:
+            return False
+        connection.held = None
+        if connection.turn is not None:
+            connection.turn.held.discard(connection)
+        self.server._publish(connection, <Publish> packet, now)
+        return True
+
+    def has_been_gone_too_long(self, double now):
+        """Return whether the client had closed its connection some time ago, and still has."""
+        if not has_gone(self.transport):
+            return False
+        if self._gone_since is None:
+            self._gone_since = now
+        return now - self._gone_since >= GONE_S
 
     def flush(self, double now):
         """Write what the connection has collected since the last turn of the loop."""
