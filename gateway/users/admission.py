@@ -4,7 +4,7 @@ HTTP in every format, WebSocket, MQTT and the Kafka REST interface check three t
 anything is appended: whether the user may send at all, whether the quota of fixes per minute has
 room, and whether the device is one that the user may send for. Everything that a message puts into
 the log counts as a fix: events, and items that can never be accepted, too, since these are kept in
-topic `error`. Messages that operators map to topics of their own count by their size. Quotas and
+topic `error`. Users without a quota may have REFUSALS_PER_MINUTE of such items. Messages that operators map to topics of their own count by their size. Quotas and
 devices are counted over all protocols together, and over all gateway workers of the machine.
 Everything that is admitted is stored: a quota never refuses afterwards. The bytes in topic `error`
 have bounds of their own (gateway.limits.error_bytes).
@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 DEVICES_PER_USER: Final = 1_000
 #: Devices of one user that may register themselves per minute.
 REGISTRATIONS_PER_MINUTE: Final = 10
-#: Messages per minute that are refused for good and kept, of a user without a quota.
-REFUSALS_PER_MINUTE: Final = 600
+#: Messages and items per minute that are refused for good and kept, of a user without a quota.
+#: A fleet that sends a thousand fixes a second may have a few in a hundred.
+REFUSALS_PER_MINUTE: Final = 3_000
 
 #: Bytes of a message of any content that cost as much as a fix.
 BYTES_A_FIX: Final = 4096
@@ -99,9 +101,12 @@ class Admission:
         self._devices_per_user = devices_per_user
 
     @classmethod
-    def in_memory(cls, devices_per_user: int | None = None) -> Admission:
-        """Return an instance whose counts are those of this process alone."""
-        return cls(TokenBuckets(), SenderDevices(None, b"waylog"), devices_per_user)
+    def in_memory(
+        cls, devices_per_user: int | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> Admission:
+        """Return an instance whose counts are those of this process alone; `clock` is in s."""
+        buckets = TokenBuckets(clock=clock)
+        return cls(buckets, SenderDevices(None, b"waylog"), devices_per_user)
 
     def close(self) -> None:
         """Close the files of counts."""
@@ -171,8 +176,11 @@ class Admission:
         if rights.may_send and rights.fixes_per_minute is not None:
             self.take(sender, 1)
             return
+        self._take_refusals(sender, 1)
+
+    def _take_refusals(self, sender: Sender, count: int) -> None:
         # No user name begins with NUL.
-        wait_s = self._buckets.take(f"\0refused\0{sender.user}", REFUSALS_PER_MINUTE, 1)
+        wait_s = self._buckets.take(f"\0refused\0{sender.user}", REFUSALS_PER_MINUTE, count)
         if wait_s:
             reason = f"{REFUSALS_PER_MINUTE} messages of {sender.user} a minute may be refused"
             raise QuotaExceeded(reason, wait_s)
@@ -216,6 +224,11 @@ class Admission:
         if beyond:
             reason = f"this user may have {self.devices_max(sender)} devices"
             yield from _reject(parsed, beyond, reason)
+        # Those of a user with a quota have been paid for. An administrator's messages, as those of
+        # another cluster, are of many users.
+        unpaid = _rights_of(sender).fixes_per_minute is None and not sender.admin
+        if parsed.rejected and unpaid:
+            self._take_refusals(sender, len(parsed.rejected))
 
 
 def open_admission(

@@ -62,7 +62,13 @@ class Client:
     """A blocking client, for use in a thread."""
 
     def __init__(
-        self, port: int, user: str, name: str, keep_alive: int = 0, will: bytes | None = None
+        self,
+        port: int,
+        user: str,
+        name: str,
+        keep_alive: int = 0,
+        will: bytes | None = None,
+        password: str = "x",
     ) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._file = self._socket.makefile("rb")
@@ -70,7 +76,7 @@ class Client:
         body = text("MQTT") + bytes([4, flags]) + struct.pack(">H", keep_alive) + text(name)
         if will is not None:
             body += text(f"devices/{user}/phone/position") + text(will)
-        self.ask(packet(0x10, body + text(user) + text("x")), 2)
+        self.ask(packet(0x10, body + text(user) + text(password)), 2)
 
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
@@ -237,6 +243,34 @@ async def test_no_packets_of_one_client_keep_others_waiting() -> None:
         bob = await server.client("bob", "b")
         await server.measure("subscriptions", lambda: bob.ask(asked + b"\xc0\0", 13))
         for each in (eve, bob):
+            each.close()
+        server.check()
+
+
+async def test_clients_of_one_user_have_the_time_of_one_client() -> None:
+    """Everything that many clients send arrives at once, and is handled in turns of their user."""
+    async with bench(Settings(connections_per_user_max=400)) as server:
+        crowd = await server.clients("eve", 200)
+        flood = publish("devices/eve/a/b", b"", 0) * 1_000 + b"\xc0\0"
+
+        def flood_all() -> None:
+            for each in crowd:
+                each.send(flood)
+            for each in crowd:
+                each.wait(13)
+
+        await server.measure("messages", flood_all)
+        assert server.server.counters["publishes"] == 200 * 1_000
+        refused = publish("owntracks/eve/phone", b"x", 0) * 10
+
+        def refuse_all() -> None:
+            for each in crowd:
+                each.send(refused + b"\xc0\0")
+            for each in crowd:
+                each.wait(13)
+
+        await server.measure("refused messages", refuse_all)
+        for each in crowd:
             each.close()
         server.check()
 

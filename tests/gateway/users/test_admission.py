@@ -270,12 +270,29 @@ def test_events_and_rejected_items_cost_as_much_as_fixes(in_memory: MakeAdmissio
 def test_what_is_refused_of_a_user_without_a_quota_is_bounded_too(
     in_memory: MakeAdmission,
 ) -> None:
-    admission = in_memory()
+    admission = in_memory(clock=lambda: 1.0)
     for sender in (Sender(USUAL_RIGHTS, "bob"), Sender(Rights(may_send=False), "eve")):
         for _ in range(REFUSALS_PER_MINUTE):
             admission.take_refused(sender)
         with pytest.raises(QuotaExceeded):
             admission.take_refused(sender)
+
+
+def test_devices_beyond_the_limit_are_refused_no_oftener_than_other_items(
+    in_memory: MakeAdmission,
+) -> None:
+    admission = in_memory(devices_per_user=1, clock=lambda: 1.0)
+    sender = Sender(USUAL_RIGHTS)
+
+    def beyond(*names: str) -> int:
+        return admission.admit(sender, Parsed(fixes=[fix(f"ada/{name}", NOW) for name in names]))
+
+    assert beyond("a", "b") == 1
+    others = [f"invented{number}" for number in range(REFUSALS_PER_MINUTE - 1)]
+    assert beyond(*others) == len(others)
+    with pytest.raises(QuotaExceeded):
+        beyond("b")
+    assert beyond("a") == 0
 
 
 def test_a_message_beyond_the_quota_takes_no_places_of_devices(in_memory: MakeAdmission) -> None:

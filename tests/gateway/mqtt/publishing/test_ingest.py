@@ -196,7 +196,7 @@ async def test_who_publishes_junk_for_another_pays_for_it_but_not_an_administrat
 
 
 async def test_each_refused_message_costs_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, admission = MemoryLog(), Admission.in_memory()
+    log, admission = MemoryLog(), Admission.in_memory(clock=lambda: 1.0)
     ingest = Ingest(log, AccessRules(), lambda: 1, Counter(), admission=admission)
 
     def submit_all(identity: Identity, topic: str, payload: bytes = b"{}") -> int:
@@ -214,6 +214,13 @@ async def test_each_refused_message_costs_a_fix(monkeypatch: pytest.MonkeyPatch)
     looking = Identity("looking", rights=Rights(may_send=False, fixes_per_minute=5))
     assert submit_all(looking, "owntracks/looking/phone") == REFUSALS_PER_MINUTE
 
+    # What is refused for its contents counts as well, except of administrators.
+    frank = Identity("frank")
+    assert submit_all(frank, "owntracks/frank/phone", b"x") == REFUSALS_PER_MINUTE
+    root = Identity("root", admin=True)
+    with pytest.raises(AssertionError, match="nothing is counted"):
+        submit_all(root, "owntracks/root/phone", b"x")
+
     too_many = b"[" + b"{}," * BATCH_ITEMS_MAX + b"{}]"
     dora = Identity("dora", rights=Rights(fixes_per_minute=5))
     assert submit_all(dora, "devices/dora/phone/position", too_many) == 5
@@ -224,5 +231,5 @@ async def test_each_refused_message_costs_a_fix(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(owntracks, "parse", broken)
     carl = Identity("carl", rights=Rights(fixes_per_minute=5))
     assert submit_all(carl, "owntracks/carl/phone") == 5
-    assert len(log.rejected) == 15 + 2 * REFUSALS_PER_MINUTE
+    assert len(log.rejected) == 15 + 5 * REFUSALS_PER_MINUTE
     admission.close()
