@@ -37,6 +37,9 @@ class Settings:
     outgoing_bytes_max: int = 256 * 1024
     #: Seconds without progress after which a stalled reader is disconnected.
     stalled_reader_timeout_s: float = 60.0
+    #: Seconds for which messages beyond a quota are held for a client that has closed its
+    #: connection. Without an end its buffers, full of such messages, would keep the server busy.
+    gone_client_timeout_s: float = 30.0
     #: Sessions kept for clients that are away; the one away longest is evicted first.
     offline_sessions_max: int = 100_000
     session_expiry_max_s: int = 7 * 24 * 3600

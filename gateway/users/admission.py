@@ -4,10 +4,11 @@ HTTP in every format, WebSocket, MQTT and the Kafka REST interface check three t
 anything is appended: whether the user may send at all, whether the quota of fixes per minute has
 room, and whether the device is one that the user may send for. Everything that a message puts into
 the log counts as a fix: events, and items that can never be accepted, too, since these are kept in
-topic `error`. Users without a quota may have REFUSALS_PER_MINUTE of such items. Messages that operators map to topics of their own count by their size. Quotas and
-devices are counted over all protocols together, and over all gateway workers of the machine.
-Everything that is admitted is stored: a quota never refuses afterwards. The bytes in topic `error`
-have bounds of their own (gateway.limits.error_bytes).
+topic `error`. Users without a quota may have REFUSALS_PER_MINUTE of such items. Messages that
+operators map to topics of their own count by their size. Quotas and devices are counted over all
+protocols together, and over all gateway workers of the machine. Everything that is admitted is
+stored: a quota never refuses afterwards. The bytes in topic `error` have bounds of their own
+(gateway.limits.error_bytes).
 """
 
 from __future__ import annotations

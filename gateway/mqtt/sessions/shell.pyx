@@ -46,9 +46,6 @@ cdef enum:
 cdef double STRANGER_TURN_S = 0.001
 #: Seconds of one turn of the loop for the packets of all users that had to wait.
 cdef double WAITING_S = 0.004
-#: Seconds after which a message beyond its sender's quota is no longer held for a client that has
-#: gone. Others of its messages may wait in the buffers of its connection, for any time.
-cdef double GONE_S = 30
 #: Seconds at the end of a turn for what waits: connections, wills, work.
 cdef double FLUSH_S = 0.0005
 cdef double SAMPLE_S = 1 / RECORDS_PER_S
@@ -469,7 +466,7 @@ cdef class MqttProtocol:
             return False
         if self._gone_since is None:
             self._gone_since = now
-        return now - self._gone_since >= GONE_S
+        return now - self._gone_since >= self.server.router.settings.gone_client_timeout_s
 
     def flush(self, double now):
         """Write what the connection has collected since the last turn of the loop."""

@@ -23,6 +23,7 @@ from gateway.mqtt.rights.acl import AccessRules
 from gateway.mqtt.sessions.connection import Connection
 from gateway.mqtt.sessions.router import Router
 from gateway.mqtt.settings import Settings
+from gateway.users.admission import Admission
 from gateway.users.permissions import Permissions
 from waylog.config import Endpoint
 from waylog.messages import Address, Event, Fix, Rejected, encode
@@ -199,6 +200,7 @@ class Platform:
         telling: FriendEventFilter | None = None,
         parsing: Parsing | None = None,
         connections: ConnectionPool | None = None,
+        admission: Admission | None = None,
         endpoint: Endpoint = ANY_PORT,
     ) -> AsyncIterator[Platform]:
         self.server = await start_mqtt(
@@ -215,6 +217,7 @@ class Platform:
             telling=telling,
             parsing=parsing,
             connections=connections,
+            admission=admission,
         )
         try:
             yield self
