@@ -229,7 +229,8 @@ class Admission:
         # another cluster, are of many users.
         unpaid = _rights_of(sender).fixes_per_minute is None and not sender.admin
         if parsed.rejected and unpaid:
-            self._take_refusals(sender, len(parsed.rejected))
+            # One large message uses up a minute, and no more.
+            self._take_refusals(sender, min(len(parsed.rejected), REFUSALS_PER_MINUTE))
 
 
 def open_admission(

@@ -281,7 +281,8 @@ def test_what_is_refused_of_a_user_without_a_quota_is_bounded_too(
 def test_devices_beyond_the_limit_are_refused_no_oftener_than_other_items(
     in_memory: MakeAdmission,
 ) -> None:
-    admission = in_memory(devices_per_user=1, clock=lambda: 1.0)
+    now = [1.0]
+    admission = in_memory(devices_per_user=1, clock=lambda: now[0])
     sender = Sender(USUAL_RIGHTS)
 
     def beyond(*names: str) -> int:
@@ -293,6 +294,11 @@ def test_devices_beyond_the_limit_are_refused_no_oftener_than_other_items(
     with pytest.raises(QuotaExceeded):
         beyond("b")
     assert beyond("a") == 0
+    # However many items a message has, it uses up no more than a minute.
+    now[0] += 60
+    assert beyond(*others, "b", "c", "d") == REFUSALS_PER_MINUTE + 2
+    now[0] += 60
+    assert beyond(*others, "b") == REFUSALS_PER_MINUTE
 
 
 def test_a_message_beyond_the_quota_takes_no_places_of_devices(in_memory: MakeAdmission) -> None:
