@@ -191,6 +191,21 @@ async def test_a_large_mapped_message_costs_what_it_takes_in_the_log(
     assert notes_of(gateway, user) == [large]
 
 
+async def test_retained_messages_count_in_the_quota(gateway: Workers, user: Login) -> None:
+    gateway.users.rights.set_quota(user.name, QUOTA, None)
+    client = await mqtt(gateway, user, "phone")
+    sign = f"devices/{user.name}/phone/sign"
+    # What is only passed on is not stored, and costs nothing.
+    for _ in range(QUOTA):
+        assert await client.publish(sign, b"now") == 0
+    large = bytes(QUOTA * BYTES_A_FIX - len(sign))
+    assert await client.publish(sign, large, retain=True) == 0
+    assert await client.publish(sign, b"", retain=True) == QUOTA_EXCEEDED
+    await client.subscribe(sign)
+    assert (await client.message()).payload == large
+    await client.close()
+
+
 async def test_a_mapped_message_that_mqtt_3_cannot_be_told_of_waits(
     gateway: Workers, user: Login
 ) -> None:

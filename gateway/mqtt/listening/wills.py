@@ -58,7 +58,8 @@ class Wills:
             self._reading.start(self._read(due, route, self._large))
             return
         try:
-            self._submitted(due, self._ingest.submit(due.identity, route, will.payload))
+            submission = self._ingest.submit(due.identity, route, will.payload, retain=will.retain)
+            self._submitted(due, submission)
         except QuotaExceeded:
             self._router.counters["wills_beyond_quota"] += 1
 

@@ -127,6 +127,8 @@ class Ingest:
         route: TopicRoute,
         payload: bytes,
         properties: Properties | None = None,
+        *,
+        retain: bool = False,
     ) -> Submission:
         """Append a message; return its reason code and the appends to wait for.
 
@@ -138,6 +140,9 @@ class Ingest:
             return self._not_allowed("no right to publish to this topic", identity, route, payload)
         if route.parse is None:
             if route.rule is None:
+                # The journal stores it; all others pass on to clients and cost nothing.
+                if retain:
+                    self._admission.take_message(identity, len(route.topic) + len(payload))
                 return ReasonCode.SUCCESS, []
             return self._submit_mapped(identity, route, route.rule, payload, properties)
         try:

@@ -124,7 +124,11 @@ cdef class Shell:
         connection.looks_left = 0
         try:
             code, completions = self.ingest.submit(
-                connection.session.identity, route, packet.payload, packet.properties
+                connection.session.identity,
+                route,
+                packet.payload,
+                packet.properties,
+                retain=packet.retain,
             )
         except QuotaExceeded as error:
             self.beyond_quota(connection, packet, error.retry_after_s, now)
