@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from gateway.bodies.parsing import Parsing
+from gateway.mqtt.sessions.connection import Connection
 from gateway.mqtt.settings import Settings
 from gateway.users import auth
 from gateway.users.rights import USUAL_RIGHTS, Rights
@@ -275,6 +276,52 @@ async def test_clients_of_one_user_have_the_time_of_one_client() -> None:
         for each in crowd:
             each.close()
         server.check()
+
+
+def connections_of(server: Bench, user: str) -> list[Connection]:
+    sessions = server.server.router.sessions.values()
+    found = [each.connection for each in sessions if each.identity.user == user]
+    return [each for each in found if isinstance(each, Connection)]
+
+
+async def test_work_for_many_clients_of_one_user_goes_in_turns_with_that_of_others() -> None:
+    async with bench(Settings(connections_per_user_max=400)) as server:
+        crowd = await server.clients("eve", 300)
+        bob = await server.client("bob", "b")
+        router = server.server.router
+
+        def subscribed(user: str) -> int:
+            sessions = router.sessions.values()
+            return sum(len(each.subscriptions) for each in sessions if each.identity.user == user)
+
+        for each in crowd:
+            each.send(subscribe(*(f"owntracks/eve/d{number}" for number in range(200))))
+        while subscribed("eve") < 1_000:
+            await asyncio.sleep(0)
+        before = subscribed("eve")
+        bob.send(subscribe(*(f"owntracks/bob/d{number}" for number in range(20))))
+        while subscribed("bob") < 20:
+            await asyncio.sleep(0)
+        # With as many steps for each client of eve, she would have 300 * 20 more.
+        assert subscribed("eve") - before < 3_000
+        for each in (*crowd, bob):
+            each.close()
+
+
+async def test_answers_to_many_clients_of_one_user_go_in_turns_with_those_to_others() -> None:
+    async with bench(Settings(connections_per_user_max=2_000)) as server:
+        crowd = await server.clients("eve", 1_500)
+        bob = await server.client("bob", "b")
+        eves, bobs = connections_of(server, "eve"), connections_of(server, "bob")
+        assert (len(eves), len(bobs)) == (1_500, 1)
+        for each in (*eves, *bobs):
+            each.send(b"\xd0\0")
+        server.server.wake()
+        while bobs[0].outgoing_bytes:
+            await asyncio.sleep(0)
+        assert sum(bool(each.outgoing_bytes) for each in eves) > 500
+        for client in (*crowd, bob):
+            client.close()
 
 
 async def test_no_filters_keep_others_waiting() -> None:

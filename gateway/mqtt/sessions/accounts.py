@@ -81,6 +81,11 @@ class UserAccounts:
         """Return the account of a user that has a session."""
         return self._users[user]
 
+    def turn_of(self, session: Session) -> UserTurn | None:
+        """Return the turn of a session's user; None after the user's last session has ended."""
+        account = self._users.get(session.identity.user)
+        return None if account is None else account.turn
+
     def begin(self, session: Session) -> None:
         """Count a new session for its user."""
         user = session.identity.user

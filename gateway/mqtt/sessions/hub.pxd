@@ -1,6 +1,7 @@
 from gateway.mqtt.packets.topics cimport ElsewhereInterest, SubscriptionTree
 from gateway.mqtt.packets.message cimport Message
 from gateway.mqtt.sessions.session cimport Session
+from gateway.mqtt.sessions.user_turns cimport UserQueues
 
 
 cdef class Hub:
@@ -16,7 +17,7 @@ cdef class Hub:
     cdef public object pass_on
     cdef readonly object counters
     cdef public int steps_left      # queued messages that this turn of the loop may still send
-    cdef public object work         # iterators: work that takes more than one turn of the loop
+    cdef readonly UserQueues work   # iterators: work that takes more than one turn of the loop
     cdef public bint in_turns       # whether the shell runs `work` step by step
     cdef public long long rights_changes
     cdef dict _spreading            # topic -> deliveries still to be made, in order; or None

@@ -1,4 +1,4 @@
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +9,7 @@ from gateway.mqtt.sessions.retained import RetainedSource, RetainedStore
 from gateway.mqtt.sessions.router import WillDue
 from gateway.mqtt.sessions.session import Session
 from gateway.mqtt.sessions.timers import TimerWheel
+from gateway.mqtt.sessions.user_turns import UserQueues, UserTurn
 from gateway.mqtt.settings import Settings
 
 class Hub:
@@ -26,10 +27,10 @@ class Hub:
     pass_on: Callable[[Message], None] | None
     counters: Counter[str]
     steps_left: int
-    work: deque[Iterator[None]]
+    work: UserQueues
     in_turns: bool
     rights_changes: int
-    def begin(self, work: Iterator[None]) -> None: ...
+    def begin(self, work: Iterator[None], user: UserTurn | None = None) -> None: ...
     def __init__(
         self,
         settings: Settings,

@@ -16,6 +16,7 @@ from gateway.mqtt.sessions.constants cimport (
 from gateway.mqtt.sessions.link cimport Link
 from gateway.mqtt.packets.message cimport Message
 from gateway.mqtt.sessions.session cimport Session
+from gateway.mqtt.sessions.user_turns cimport UserQueues, UserTurn
 
 from gateway.mqtt.packets.topics import merge
 
@@ -39,9 +40,9 @@ cdef class Hub:
         self.pass_on = None
         self.counters = counters
         self.steps_left = STEPS_UNBOUNDED
-        #: Iterators for work that takes more than one turn of the loop; each of their steps is
-        #: short.
-        self.work = deque()
+        #: Work that takes more than one turn of the loop: pairs of a UserTurn, or None, and an
+        #: iterator, each of whose steps is short.
+        self.work = UserQueues()
         self.in_turns = False
         #: Grows whenever the rights of a session to read change.
         self.rights_changes = 0
@@ -56,10 +57,13 @@ cdef class Hub:
         """
         return message
 
-    def begin(self, work):
-        """Run `work` step by step over several turns if the shell does so; otherwise at once."""
+    def begin(self, work, UserTurn user=None):
+        """Run `work` step by step over several turns if the shell does so; otherwise at once.
+
+        `user` is the one on whose account it runs, in turns with others' work.
+        """
         if self.in_turns:
-            self.work.append(work)
+            self.work.push(user, (user, work))
         else:
             for _ in work:
                 pass
@@ -108,7 +112,8 @@ cdef class Hub:
         waiting = self._spreading.get(message.topic)
         if waiting is None:
             waiting = self._spreading[message.topic] = deque()
-            self.work.append(self._spreading_of(message.topic, waiting))
+            user = None if link is None else link.turn
+            self.begin(self._spreading_of(message.topic, waiting), user)
         elif link is None:
             # There is no publisher whose connection could be paused.
             if message.latest_only and waiting:

@@ -334,7 +334,7 @@ cdef class Link:
     def begin(self, work):
         """Do work for the client in several turns; the client is not read until it is done."""
         self.under_way += 1
-        self._router.begin(self._until_done(work))
+        self._router.begin(self._until_done(work), self.turn)
 
     def _until_done(self, work):
         try:

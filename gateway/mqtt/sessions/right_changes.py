@@ -41,7 +41,8 @@ class RightChanges:
         self._router.rights_changes += 1
         self._router.rights.keep_readable(session, before)
         if session.subscriptions:
-            self._router.begin(self._grant_all_again(session, identity, now))
+            user = self._router.accounts.turn_of(session)
+            self._router.begin(self._grant_all_again(session, identity, now), user)
 
     def _grant_all_again(self, session: Session, identity: Identity, now: float) -> Iterator[None]:
         for name, subscription in list(session.subscriptions.items()):

@@ -359,7 +359,7 @@ class Router(Hub):
                 self.drop(subscription)
                 self._let_go(subscription)
         if unshared:
-            self.begin(self._drop_all(unshared))
+            self.begin(self._drop_all(unshared), self.accounts.turn_of(session))
         self._offline.pop(session, None)
         self.accounts.end(session)
         self.timers.cancel(session)

@@ -5,7 +5,7 @@ from gateway.mqtt.publishing.topic_route cimport TopicRoute
 from gateway.mqtt.sessions.hub cimport Hub
 from gateway.mqtt.sessions.link cimport Link
 from gateway.mqtt.sessions.memory_pool cimport Account
-from gateway.mqtt.sessions.user_turns cimport UserTurns
+from gateway.mqtt.sessions.user_turns cimport UserQueues, UserTurns
 from gateway.fixes.receipts cimport FixAppender, Receipt
 
 
@@ -22,6 +22,7 @@ cdef class Shell:
     cdef public Py_ssize_t in_flight_bytes
     cdef public dict stalled
     cdef UserTurns _turns
+    cdef UserQueues _unflushed         # connections for which the last turn had no time left
     cdef bint _was_read                # packets were handled since the last flush
     cdef bint _flush_scheduled
     cdef object _call_soon
@@ -32,6 +33,7 @@ cdef class Shell:
     cpdef wake(self)
     cdef int _publish(self, Link connection, Publish packet, double now) except -1
     cdef Receipt _append(self, TopicRoute route, bytes payload, double now)
+    cdef int _flush_changed(self, double now) except -1
     cdef int _read_waiting(self) except -1
     cdef int _work(self, double until) except -1
     cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1

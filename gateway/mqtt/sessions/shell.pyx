@@ -24,7 +24,7 @@ from gateway.mqtt.sessions.hub cimport Hub
 from gateway.mqtt.sessions.link cimport Link
 from gateway.mqtt.sessions.memory_pool cimport Account
 from gateway.mqtt.sessions.session cimport Session
-from gateway.mqtt.sessions.user_turns cimport UserTurn, UserTurns, clock_s
+from gateway.mqtt.sessions.user_turns cimport UserQueues, UserTurn, UserTurns, clock_s
 from gateway.fixes.receipts cimport FixAppender, Receipt
 
 from gateway.users.admission import QuotaExceeded
@@ -87,6 +87,7 @@ cdef class Shell:
         self.time = loop.time
         self.stalled = {}  # protocols not read because of `saturated`
         self._turns = UserTurns()
+        self._unflushed = UserQueues()
         self._call_soon = loop.call_soon
         self._call_later = loop.call_later
         self._in_flight_max = router.settings.all_publishes_in_flight_max
@@ -302,7 +303,8 @@ cdef class Shell:
             self._was_read
             or self.router.changed
             or self.router.wills
-            or self.router.work
+            or not self.router.work.is_empty()
+            or not self._unflushed.is_empty()
             or self._turns.has_waiting()
         ):
             self._flush_scheduled = True
@@ -310,31 +312,39 @@ cdef class Shell:
 
     def flush(self):
         """Carry out what connections, wills and work require since the last turn of the loop."""
-        cdef Link connection
-        cdef MqttProtocol protocol
         cdef double now = self.time()
         cdef double until = now + FLUSH_S
-        cdef list changed = self.router.changed
-        cdef Py_ssize_t index
         self._flush_scheduled = self._was_read = False
         self._turns.begin_turn()
         self.router.steps_left = STEPS_A_TURN
-        self.router.changed = []
-        for index, connection in enumerate(changed):
-            if index and self.time() > until:
-                # The others follow in the next turn, before new ones.
-                self.router.changed = changed[index:] + self.router.changed
-                break
-            protocol = connection.owner
-            if protocol is not None:
-                protocol.flush(now)
+        self._flush_changed(now)
         if self.router.wills:
             self.publish_wills(until)
-        if self.router.work:
+        if not self.router.work.is_empty():
             self._work(until)
         if self._turns.has_waiting():
             self._read_waiting()
         self.wake()
+
+    cdef int _flush_changed(self, double now) except -1:
+        """Flush connections that have changed; of those that have to wait, each user's in turn."""
+        cdef Link connection
+        cdef list changed = self.router.changed
+        cdef double until = clock_s() + FLUSH_S
+        cdef Py_ssize_t done = 0
+        self.router.changed = []
+        if self._unflushed.is_empty():
+            for connection in changed:
+                if done and clock_s() > until:
+                    break
+                flush_link(connection, now)
+                done += 1
+        for connection in changed[done:]:
+            self._unflushed.push(connection.turn, connection)
+        while not self._unflushed.is_empty() and (not done or clock_s() <= until):
+            flush_link(self._unflushed.pop(), now)
+            done += 1
+        return 0
 
     cdef int _read_waiting(self) except -1:
         """Handle packets of the clients whose users had no time left in an earlier turn."""
@@ -350,12 +360,12 @@ cdef class Shell:
 
     cdef int _work(self, double until) except -1:
         """Run the iterators of the router round robin until time `until`, at least one step."""
-        work = self.router.work
-        while work:
-            each = work.popleft()
+        cdef UserQueues work = self.router.work
+        while not work.is_empty():
+            user, each = work.pop()
             try:
                 next(each)
-                work.append(each)
+                work.push(user, (user, each))
             except StopIteration:
                 pass
             except Exception:
@@ -563,6 +573,13 @@ cdef class MqttProtocol:
         name = None if self.transport is None else self.transport.get_extra_info("peername")
         port = f":{name[1]}" if name and name[0] == self.address else ""
         return f"{self.address}{port}" if self.address else "?"
+
+
+cdef int flush_link(Link connection, double now) except -1:
+    cdef MqttProtocol protocol = connection.owner
+    if protocol is not None:
+        protocol.flush(now)
+    return 0
 
 
 cdef inline bint is_crowded(Link connection):

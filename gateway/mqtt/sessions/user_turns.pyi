@@ -1,9 +1,12 @@
 from gateway.mqtt.sessions.link import Link
 
 class UserTurn:
-    """What the clients of one user have had of the present turn, and those that wait for more."""
+    """What the clients of one user have had of the present turn of the loop."""
 
     held: set[Link]
 
-class UserTurns:
-    """The present turn of the loop, and the users whose clients wait for the next ones."""
+class UserQueues:
+    """A queue of each user. They are served one after the other; None stands for all others."""
+
+    def __bool__(self) -> bool: ...
+    def push(self, user: UserTurn | None, item: object) -> None: ...

@@ -1,8 +1,8 @@
-"""The time that the clients of each user get in a turn of the event loop.
+"""The part of the event loop's time that each user gets, however many connections it has.
 
-However many connections a user has, the packets of all of them together take no more than
-`USER_TURN_S` of a turn. Those that are left wait, and their sockets are not read. In each later
-turn the users that wait are served one after the other.
+The packets of all clients of a user together take no more than `USER_TURN_S` of a turn of the loop.
+Those that are left wait, and their sockets are not read. Whatever waits is served in the order of
+the users: one thing of each, and then the next of the first.
 """
 
 from collections import deque
@@ -21,19 +21,48 @@ cdef double clock_s() noexcept nogil:
 
 
 cdef class UserTurn:
-    """What the clients of one user have had of the present turn, and those that wait for more."""
+    """What the clients of one user have had of the present turn of the loop."""
 
     def __init__(self):
         self._turn = -1
-        self._waiting = deque()
         self.held = set()
 
 
-cdef class UserTurns:
-    """The present turn of the loop, and the users whose clients wait for the next ones."""
+cdef class UserQueues:
+    """A queue of each user. They are served one after the other; None stands for all others."""
 
     def __init__(self):
-        self._waiting = {}
+        self._queues = {}
+
+    def __bool__(self):
+        return not self.is_empty()
+
+    cdef bint is_empty(self):
+        """Return whether nothing waits."""
+        return not self._queues
+
+    cpdef push(self, UserTurn user, item):
+        """Append to the queue of a user."""
+        queue = self._queues.get(user)
+        if queue is None:
+            queue = self._queues[user] = deque()
+        queue.append(item)
+
+    cdef object pop(self):
+        """Return what has waited longest of the first user, who comes last from now on."""
+        user = next(iter(self._queues))
+        queue = self._queues.pop(user)
+        item = queue.popleft()
+        if queue:
+            self._queues[user] = queue
+        return item
+
+
+cdef class UserTurns:
+    """The present turn of the loop, and the protocols that wait for later ones."""
+
+    def __init__(self):
+        self._waiting = UserQueues()
 
     cdef int begin_turn(self) except -1:
         """Note that a new turn of the loop has begun."""
@@ -42,7 +71,7 @@ cdef class UserTurns:
 
     cdef bint has_waiting(self):
         """Return whether a protocol waits."""
-        return bool(self._waiting)
+        return not self._waiting.is_empty()
 
     cdef double left_s(self, UserTurn user):
         """Return the seconds that are left to the user's clients in this turn of the loop."""
@@ -60,24 +89,16 @@ cdef class UserTurns:
 
     cdef int wait(self, UserTurn user, protocol) except -1:
         """Let a protocol wait, after those of its user that wait already."""
-        user._waiting.append(protocol)
-        self._waiting[user] = None
+        self._waiting.push(user, protocol)
         return 0
 
     cdef object next_waiting(self):
-        """Return a protocol whose user has time left in this turn, or None.
-
-        The user comes last from now on.
-        """
+        """Return a protocol whose user has time left in this turn, or None."""
+        cdef dict queues = self._waiting._queues
         cdef UserTurn user
-        for _ in range(len(self._waiting)):
-            user = next(iter(self._waiting))
-            del self._waiting[user]
-            if self.left_s(user) <= 0:
-                self._waiting[user] = None
-                continue
-            protocol = user._waiting.popleft()
-            if user._waiting:
-                self._waiting[user] = None
-            return protocol
+        for _ in range(len(queues)):
+            user = next(iter(queues))
+            if self.left_s(user) > 0:
+                return self._waiting.pop()
+            queues[user] = queues.pop(user)
         return None
