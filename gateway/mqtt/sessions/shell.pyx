@@ -45,7 +45,7 @@ cdef enum:
 #: Seconds of one turn of the loop for what a client sends before it has signed in.
 cdef double STRANGER_TURN_S = 0.001
 #: Seconds of one turn of the loop for the packets of all users that had to wait.
-cdef double WAITING_S = 0.004
+cdef double WAITING_S = 0.003
 #: Seconds at the end of a turn for what waits: connections, wills, work.
 cdef double FLUSH_S = 0.0005
 cdef double SAMPLE_S = 1 / RECORDS_PER_S
@@ -347,13 +347,17 @@ cdef class Shell:
         return 0
 
     cdef int _read_waiting(self) except -1:
-        """Handle packets of the clients whose users had no time left in an earlier turn."""
+        """Handle packets of the clients whose users had no time left in an earlier turn.
+
+        If all have had their time again, they share what is left.
+        """
         cdef MqttProtocol protocol
         cdef double until = clock_s() + WAITING_S
-        while clock_s() < until:
+        while clock_s() < until and self._turns.has_waiting():
             protocol = self._turns.next_waiting()
             if protocol is None:
-                break
+                self._turns.begin_turn()
+                continue
             protocol._queued = False
             protocol.process(self.time())
         return 0
