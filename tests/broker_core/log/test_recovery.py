@@ -13,10 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_core.environment import Environment
+from broker_core.environment import Environment, SystemDisk
 from broker_core.errors import OffsetOutOfRange
 from broker_core.log import Log, LogConfig
-from broker_core.log.checkpoints import CLEAN_SHUTDOWN, LOG_START_OFFSET, RECOVERY_POINT
+from broker_core.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    load_offset,
+)
 from broker_core.protocol.records import iterate_records, scan_batches
 from tests.broker_core.log.support import NOW, Workbench
 
@@ -125,7 +130,7 @@ def test_a_segment_that_lost_whole_batches_at_its_end_cuts_what_lies_behind_it(
 def test_what_lies_before_the_recovery_point_is_not_read_again(bench: Workbench) -> None:
     fill(bench, 30)
     bench.log.flush()
-    assert int((bench.directory / RECOVERY_POINT).read_text()) == 30
+    assert load_offset(SystemDisk(), bench.directory, RECOVERY_POINT).offset == 30
     fill_from = bench.log.segments[0].path
     damaged = bytearray(fill_from.read_bytes())
     damaged[-1] ^= 1
@@ -188,7 +193,7 @@ def test_deleted_records_stay_deleted_though_the_tail_is_lost(bench: Workbench) 
     assert bench.append(b"next").base_offset == 8
     with pytest.raises(OffsetOutOfRange):
         bench.log.read(7, 100)
-    assert int((bench.directory / LOG_START_OFFSET).read_text()) == 8
+    assert load_offset(SystemDisk(), bench.directory, LOG_START_OFFSET).offset == 8
 
 
 def test_rubbish_of_an_interrupted_step_is_removed(bench: Workbench) -> None:
@@ -232,7 +237,7 @@ def test_leader_epochs_are_read_from_the_batches(bench: Workbench) -> None:
 _WRITER = """
 import sys, time
 from pathlib import Path
-from broker_core.environment import Environment
+from broker_core.environment import Environment, SystemDisk
 from broker_core.log import Log, LogConfig
 from broker_core.protocol.records import build_batch
 
