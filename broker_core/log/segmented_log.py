@@ -166,7 +166,13 @@ class SegmentedLog:
 
     def _save_producers(self) -> None:
         path = producer_state.snapshot_path(self.directory, self.log_end_offset)
-        self._disk.write(path, (self._producers.to_bytes(),))
+        try:
+            self._disk.write(path, (self._producers.to_bytes(),))
+        except OSError:
+            # What a full disk has taken of it would be found damaged by the next start.
+            with suppress(OSError):
+                self._disk.remove(path)
+            raise
 
     # --- read ---
 

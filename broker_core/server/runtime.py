@@ -159,6 +159,7 @@ class Broker:
         self._housekeeping = Housekeeping(
             config, self.topics, self.flusher, environment, self.storage, self._open_left_out
         )
+        self.dynamic_config.set_cleaner_backoff = self._housekeeping.set_cleaner_backoff
         self._subscribe()
         self._handlers = handlers(
             record_apis(self),

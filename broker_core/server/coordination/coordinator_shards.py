@@ -112,8 +112,8 @@ class CoordinatorShards:
         logger.error(
             "%s: %s. What it coordinates waits, and clients try again "
             "(COORDINATOR_LOAD_IN_PROGRESS). Stop this broker and put a copy of %s back, or remove "
-            "the folder if another replica "
-            "is sound; to go on without what is in it, move the damaged file away",
+            "the folder if another replica is sound; to go on without what is in it, move the "
+            "damaged file away",
             partition,
             error,
             partition.log.directory,
