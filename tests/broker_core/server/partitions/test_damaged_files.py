@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
@@ -312,10 +313,12 @@ async def commit(client: RawClient, group: str, offset: int) -> int:
 async def committed(client: RawClient, group: str) -> int:
     """Return a committed offset of topic `t`, -1 if there is none."""
     asked = {"groups": [{"group_id": group, "topics": None}], "require_stable": False}
-    while True:
-        (found,) = (await client.call(OFFSET_FETCH, 8, asked))["groups"]
-        if found["error_code"] != errors.CoordinatorLoadInProgress.code:
-            break
+    async with asyncio.timeout(60):
+        while True:
+            (found,) = (await client.call(OFFSET_FETCH, 8, asked))["groups"]
+            if found["error_code"] != errors.CoordinatorLoadInProgress.code:
+                break
+            await asyncio.sleep(0.01)
     assert found["error_code"] == errors.NONE
     topics = found["topics"]
     return -1 if not topics else int(topics[0]["partitions"][0]["committed_offset"])
@@ -384,8 +387,10 @@ async def test_transactions_are_not_coordinated_by_what_a_damaged_log_still_has(
     await broker.close()
     path.write_bytes(right)
     client = await connect(await start(**properties))
-    while True:
-        answer = await client.call(INIT_PRODUCER_ID, 4, asked)
-        if answer["error_code"] != errors.CoordinatorLoadInProgress.code:
-            break
+    async with asyncio.timeout(60):
+        while True:
+            answer = await client.call(INIT_PRODUCER_ID, 4, asked)
+            if answer["error_code"] != errors.CoordinatorLoadInProgress.code:
+                break
+            await asyncio.sleep(0.01)
     assert answer["producer_epoch"] == 2
