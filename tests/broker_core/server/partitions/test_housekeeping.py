@@ -66,6 +66,17 @@ async def test_the_pause_between_compactions_can_be_changed_while_the_broker_run
             await asyncio.sleep(0.01)
 
 
+async def test_when_producers_expire_can_be_changed_while_the_broker_runs(start: Start) -> None:
+    broker = await start()
+    (partition,) = create_topic(broker, "t", 1, {"retention.ms": "1000"}).partitions
+    administer(
+        broker,
+        lambda operations: operations.change_broker("0", {"producer.id.expiration.ms": "20"}),
+    )
+    assert partition.log.config.producer_id_expiration_ms == 20
+    assert partition.log.config.retention_ms == 1000
+
+
 async def test_a_closed_segment_becomes_durable_without_being_asked(start: Start) -> None:
     broker = await start(
         log_flush_interval_messages=str(2**63 - 1), log_flush_scheduler_interval_ms="20"
