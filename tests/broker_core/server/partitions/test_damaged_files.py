@@ -19,6 +19,7 @@ from broker_core.protocol.definitions import (
     OFFSET_FETCH,
 )
 from broker_core.protocol.records import build_batch, scan_batches
+from broker_core.server.cluster.clean_shutdown import UNKNOWN
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
 from tests.broker_core.server.topics import create_topic, delete_topic, start_coordinators
@@ -173,6 +174,24 @@ async def test_a_log_that_is_gone_is_missed_and_gives_no_offset_twice(
     shutil.rmtree(logs / "t-1", ignore_errors=True)
     shutil.move(kept, logs / "t-1")
     assert end_of(await start(), "t", 1) == 5
+
+
+async def test_a_broker_claims_to_have_all_records_only_if_its_logs_are_there(
+    start: Start, tmp_path: Path
+) -> None:
+    """Others in sync lead instead then, in a cluster (PreviousBrokerEpoch, KIP-966)."""
+    logs = tmp_path / "logs"
+    await stopped_with_records(start)
+    broker = await start()
+    assert broker.cluster.lifecycle.life.former_epoch != UNKNOWN
+    await broker.close()
+    (logs / "t-1" / "log-start-offset").write_bytes(b"x")
+    broker = await start()
+    assert broker.cluster.lifecycle.life.former_epoch == UNKNOWN
+    await broker.close()
+    shutil.rmtree(logs / "t-1")
+    broker = await start()
+    assert broker.cluster.lifecycle.life.former_epoch == UNKNOWN
 
 
 async def test_who_gives_up_a_log_that_is_gone_begins_at_0(start: Start, tmp_path: Path) -> None:
