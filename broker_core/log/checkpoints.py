@@ -6,9 +6,11 @@ of a disk; separate files need no lock, and no log rewrites the offsets of the o
 
 from __future__ import annotations
 
+import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_core.environment import Disk
 
@@ -16,21 +18,49 @@ RECOVERY_POINT: Final = "recovery-point"
 LOG_START_OFFSET: Final = "log-start-offset"
 CLEAN_SHUTDOWN: Final = "clean-shutdown"
 
+_WITHOUT_CHECKSUM: Final = re.compile(rb"\d{1,19}\n")
+_LINE: Final = re.compile(rb"(\d{1,19}) ([0-9a-f]{8})\n")
 
-def load_offset(disk: Disk, directory: Path, name: str) -> int:
-    """Read an offset; return 0 if the file is missing or cannot be parsed."""
+
+class StoredOffset(NamedTuple):
+    """What a checkpoint says."""
+
+    offset: int | None  # 0 if there is no file, None if it is damaged
+    is_sound: bool  # False if the file, or one of its two lines, is damaged
+
+
+def load_offset(disk: Disk, directory: Path, name: str) -> StoredOffset:
+    """Read an offset; raises OSError.
+
+    A file has the offset and its CRC-32 in two lines, so that one of them may be damaged. Without a
+    checksum, as earlier versions wrote it, it is a single line.
+    """
     path = directory / name
     if disk.size(path) is None:
-        return 0
-    try:
-        return max(0, int(disk.read(path)))
-    except ValueError:
-        return 0
+        return StoredOffset(0, is_sound=True)
+    data = disk.read(path)
+    if _WITHOUT_CHECKSUM.fullmatch(data):
+        return StoredOffset(int(data), is_sound=True)
+    half = len(data) // 2
+    found = {
+        int(match[1])
+        for line in (data[:half], data[half:])
+        if (match := _LINE.fullmatch(line)) and zlib.crc32(match[1]) == int(match[2], 16)
+    }
+    if len(found) != 1:
+        return StoredOffset(None, is_sound=False)
+    (offset,) = found
+    return StoredOffset(offset, is_sound=data == _content(offset))
 
 
 def save_offset(disk: Disk, directory: Path, name: str, offset: int) -> None:
     """Write an offset durably; raises OSError."""
-    disk.replace(directory / name, b"%d\n" % offset)
+    disk.replace(directory / name, _content(offset))
+
+
+def _content(offset: int) -> bytes:
+    number = b"%d" % offset
+    return b"%s %08x\n" % (number, zlib.crc32(number)) * 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,9 +111,9 @@ class Compaction:
 
     def _run(self, segments: list[Segment], replace: Replace) -> CompactionResult | None:
         segments = self._without_young(segments)
-        first_dirty = max(
-            load_offset(self._disk, self._directory, FIRST_DIRTY_OFFSET), self._log_start_offset
-        )
+        # If it is damaged, everything is compacted again.
+        cleaned = load_offset(self._disk, self._directory, FIRST_DIRTY_OFFSET).offset or 0
+        first_dirty = max(cleaned, self._log_start_offset)
         dirty = [segment for segment in segments if segment.next_offset > first_dirty]
         if not dirty or not self._is_due(segments, dirty):
             return None

@@ -6,12 +6,15 @@ A follower that comes back asks the leader where its last epoch ended and trunca
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
 from broker_core.environment import Disk
+
+logger = logging.getLogger(__name__)
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
 _VERSION: Final = "0"
@@ -27,10 +30,17 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, disk: Disk, directory: Path) -> LeaderEpochs:
-        """Read the checkpoint; if it is missing or unreadable, the table is empty."""
+        """Read the checkpoint; if it is missing or damaged, the table is empty."""
         epochs = cls(disk, directory)
         if disk.size(epochs._path) is not None:
-            epochs._entries = _parse(disk.read(epochs._path))
+            entries = _parse(disk.read(epochs._path))
+            if entries is None:
+                logger.warning(
+                    "%s is damaged: where the leader epochs of older records end is not known, and "
+                    "followers may get them again from their leader",
+                    epochs._path,
+                )
+            epochs._entries = entries or []
         return epochs
 
     @property
@@ -100,12 +110,12 @@ class LeaderEpochs:
         self._disk.replace(self._path, ("\n".join(lines) + "\n").encode())
 
 
-def _parse(data: bytes) -> list[tuple[int, int]]:
+def _parse(data: bytes) -> list[tuple[int, int]] | None:
     try:
         version, count, *lines = data.decode().split("\n")
         entries = [(int(epoch), int(start)) for epoch, start in map(str.split, lines[:-1])]
     except ValueError:
-        return []
+        return None
     if version != _VERSION or count != str(len(entries)) or entries != sorted(set(entries)):
-        return []
+        return None
     return entries

@@ -378,10 +378,19 @@ def load_snapshot(
     disk: Disk, directory: Path, offsets: Iterable[int], up_to_offset: int
 ) -> tuple[int, ProducerState] | None:
     """Load the newest undamaged snapshot among `offsets` that is not after `up_to_offset`."""
+    damaged = []
+    found = None
     for offset in sorted(offsets, reverse=True):
         if offset <= up_to_offset:
             state = ProducerState.from_bytes(disk.read(snapshot_path(directory, offset)))
             if state is not None:
-                return offset, state
-            logger.warning("%s is damaged", snapshot_path(directory, offset))
-    return None
+                found = offset, state
+                break
+            damaged.append(offset)
+    if damaged:
+        logger.warning(
+            "%s is damaged%s; the state of producers is read from the log",
+            snapshot_path(directory, damaged[0]),
+            f", and {len(damaged) - 1} older ones" if len(damaged) > 1 else "",
+        )
+    return found

@@ -9,12 +9,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_core.environment import FileSlice
 from broker_core.errors import CorruptMessage
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.segment import Segment
+from broker_core.protocol.records import BatchHeader, scan_batches
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,23 @@ _CLOSED_SEGMENTS_OPEN_MAX: Final = 4  # per log; so many lagging readers read at
 _READ_POSITIONS_MAX: Final = 64  # per log; so many readers continue without an index lookup
 _base_offset: Final = attrgetter("base_offset")
 _first_offset: Final = attrgetter("first_offset")
+
+
+class Unreadable(NamedTuple):
+    """Offsets that cannot be read, and why."""
+
+    offset: int
+    end_offset: int
+    problem: str  # with file and byte
+
+
+class SoundRead(NamedTuple):
+    """Batches that have been checked."""
+
+    data: bytes
+    headers: list[BatchHeader]  # of the sound batches in the data
+    next_offset: int  # where to go on; the log's end if there is nothing more
+    damage: Unreadable | None  # what lies between these batches and `next_offset`
 
 
 class SegmentReader:
@@ -56,6 +74,42 @@ class SegmentReader:
             data, next_offset = segment.read_at(position, max_bytes, up_to_offset, min_one_message)
         self._has_read(segments, segment, position + len(data), next_offset if data else -1)
         return data
+
+    def read_sound(
+        self, segments: Sequence[Segment], offset: int, max_bytes: int, end_offset: int
+    ) -> SoundRead:
+        """See `SegmentedLog.read_sound`."""
+        data, headers = b"", []
+        try:
+            found = self._find(segments, offset)
+            if found is None:
+                return SoundRead(b"", [], end_offset, None)
+            segment, position = found
+            data, _ = segment.read_at(position, max_bytes, end_offset, min_one_message=True)
+            scanned, _, problem = scan_batches(data)
+            for header in scanned:
+                if not offset < header.next_offset <= end_offset:
+                    problem = f"offset {header.base_offset} is out of order"
+                    break
+                headers.append(header)
+                offset = header.next_offset
+            if not data:
+                problem = "the batch there ends behind the log's end"
+            if problem is None:
+                self._has_read(segments, segment, position + len(data), offset)
+                return SoundRead(data, headers, offset, None)
+            at = position + sum(header.size for header in headers)
+            text = f"{segment.path}, byte {at}: {problem}"
+        except CorruptMessage as error:
+            text = str(error)
+        behind = end_offset
+        for segment in segments:
+            if segment.next_offset > offset and (sound := segment.locate_sound(offset)) is not None:
+                behind, at = sound
+                # Looking for the offset would come to the damage again.
+                self._has_read(segments, segment, at, behind)
+                break
+        return SoundRead(data, headers, behind, Unreadable(offset, behind, text))
 
     def slice(
         self, segments: Sequence[Segment], offset: int, max_bytes: int, up_to_offset: int

@@ -43,6 +43,10 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 Remember = Callable[[Segment, BatchHeader, bytes], None]
 
 
+class UnknownStart(KafkaStorageError, code=KafkaStorageError.code, retriable=True):
+    """Which records of the log were deleted is not known; nothing in its directory is changed."""
+
+
 @dataclass
 class LoadedLog:
     """The result of recovery."""
@@ -60,9 +64,11 @@ class LoadedLog:
 
 
 def load(directory: Path, name: str, config: LogConfig, environment: Environment) -> LoadedLog:
-    """Open or create a log's directory; raises KafkaStorageError."""
+    """Open or create a log's directory; raises KafkaStorageError, UnknownStart if it is damaged."""
     try:
         return _Loader(directory, name, config, environment).load()
+    except KafkaStorageError:
+        raise
     except OSError as error:
         raise KafkaStorageError(f"{directory}: {error.strerror or error}") from error
 
@@ -108,13 +114,12 @@ class _Loader:
 
     def load(self) -> LoadedLog:
         self.disk.make_directory(self.directory)
+        start = self._start_offset()
         names = self._tidy(self.disk.names(self.directory))
         bases = offsets_of(names, LOG_SUFFIX)
         snapshots = offsets_of(names, producer_state.SUFFIX)
-        start = checkpoints.load_offset(self.disk, self.directory, checkpoints.LOG_START_OFFSET)
-        recovery_point = checkpoints.load_offset(
-            self.disk, self.directory, checkpoints.RECOVERY_POINT
-        )
+        # Recovery reads everything if it is not known.
+        recovery_point = self._checkpoint(checkpoints.RECOVERY_POINT) or 0
         epochs = LeaderEpochs.load(self.disk, self.directory)
         clean = CleanShutdown.load(self.disk, self.directory)
         segments = self._segments(bases)
@@ -171,6 +176,33 @@ class _Loader:
             bytes_cut=self.bytes_cut,
             acknowledged_end=acknowledged,
         )
+
+    def _checkpoint(self, name: str) -> int | None:
+        stored = checkpoints.load_offset(self.disk, self.directory, name)
+        if not stored.is_sound:
+            logger.warning(
+                "%s: %s is damaged: %s",
+                self.name,
+                self.directory / name,
+                "it is not used" if stored.offset is None else f"it says {stored.offset}",
+            )
+        return stored.offset
+
+    def _start_offset(self) -> int:
+        """Return where the log starts; raises UnknownStart.
+
+        With a lower offset, records come back that were deleted; with a higher one others are lost.
+        """
+        start = self._checkpoint(checkpoints.LOG_START_OFFSET)
+        if start is None:
+            bases = offsets_of(self.disk.names(self.directory), LOG_SUFFIX)
+            first = bases[0] if bases else 0
+            raise UnknownStart(
+                f"{self.directory / checkpoints.LOG_START_OFFSET} is damaged. Write into it, as a "
+                f"line, the first offset that may be read: {first} is that of the first file, and "
+                "brings back what a request has deleted in it"
+            )
+        return start
 
     def _report_missing_start(self, bases: list[int], start: int) -> None:
         """Log that the oldest segments are gone.

@@ -42,6 +42,8 @@ DERIVED_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SU
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # an index entry holds 32 bits
 
 _SLICE_BYTES_MIN: Final = 32 * 1024  # smaller ranges are faster to read than to send from the file
+_MAGIC_AT: Final = 16  # position of that byte in a batch header
+_SEARCH_DAMAGE_BYTES_MAX: Final = 1024 * 1024  # behind a damaged length, where no index helps
 _MAX_TIMESTAMP_AT: Final = 35  # position of that field in a batch header, 8 bytes
 _SEARCH_BYTES: Final = 8192  # with an index entry every 4096 bytes, one read usually suffices
 
@@ -459,6 +461,43 @@ class Segment:
         _, valid, problem = scan_batches(data, check_crc=False)
         at = position + min(valid, len(data))
         return CorruptMessage(f"{self.path}, byte {at}: {problem or 'no batch begins there'}")
+
+    def locate_sound(self, offset: int) -> tuple[int, int] | None:
+        """Return (base offset, position) of the first sound batch from an offset on, or None.
+
+        Damage before it is passed over. Raises KafkaStorageError.
+        """
+        file, index = self.handle()
+        position = index.lookup(max(0, offset - self.base_offset))
+        while position < self.size:
+            scan = Scan(file, self.size, check_crc=True, start=position)
+            for header, at, _ in scan:
+                if offset <= header.base_offset < self.next_offset:
+                    return header.base_offset, at
+                position = at + header.size
+            if scan.problem is None:
+                break
+            position = self._behind_damage(file, index, position)
+        return None
+
+    def _behind_damage(self, file: File, index: OffsetIndex, position: int) -> int:
+        """Return where a batch may begin behind the damaged one that begins here."""
+        size = int.from_bytes(file.pread(12, position)[8:], "big", signed=True) + 12
+        if size >= HEADER_BYTES and position + size < self.size:
+            for _ in Scan(file, self.size, check_crc=True, start=position + size):
+                return position + size
+        # Its length is damaged, or the next one too: look for what begins as a batch.
+        behind = index.position_behind(position)
+        until = self.size if behind is None else behind
+        data = file.pread(min(until - position, _SEARCH_DAMAGE_BYTES_MAX), position)
+        upper = self.base_offset.to_bytes(8, "big")[:4]
+        at = data.find(upper, 1)
+        while at >= 0:
+            if data[at + _MAGIC_AT : at + _MAGIC_AT + 1] == b"\x02":
+                for _ in Scan(file, self.size, check_crc=True, start=position + at):
+                    return position + at
+            at = data.find(upper, at + 1)
+        return until
 
     def read_at(
         self, position: int, max_bytes: int, up_to_offset: int, min_one_message: bool

@@ -20,7 +20,7 @@ from broker_core.log.config import LogConfig
 from broker_core.log.leader_epochs import LeaderEpochs
 from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from broker_core.log.producer_state import ProducerState
-from broker_core.log.reading import SegmentReader, aborted_between
+from broker_core.log.reading import SegmentReader, SoundRead, aborted_between
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
 from broker_core.protocol.records import empty_batch, whole_batches
 
@@ -166,7 +166,13 @@ class SegmentedLog:
 
     def _save_producers(self) -> None:
         path = producer_state.snapshot_path(self.directory, self.log_end_offset)
-        self._disk.write(path, (self._producers.to_bytes(),))
+        try:
+            self._disk.write(path, (self._producers.to_bytes(),))
+        except OSError:
+            # What a full disk has taken of it would be found damaged by the next start.
+            with suppress(OSError):
+                self._disk.remove(path)
+            raise
 
     # --- read ---
 
@@ -220,6 +226,16 @@ class SegmentedLog:
             # list must come from the same segments.
             if segments is self._segments:
                 return data, aborted
+
+    def read_sound(self, offset: int, max_bytes: int) -> SoundRead:
+        """Read batches from an offset up to the log's end, check them, and pass over damage.
+
+        Raises OffsetOutOfRange, KafkaStorageError.
+        """
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise self._out_of_range(offset)
+        return self._reader.read_sound(self._segments, offset, max_bytes, end)
 
     def slice(
         self, offset: int, max_bytes: int, up_to_offset: int

@@ -76,13 +76,15 @@ def _verify(disk: Disk, directory: Path, progress: Progress) -> Verified | None:
     outcome = Verified(directory)
     damage: list[Damage] = []
     # Before the segments are listed, which may have more by then.
-    stored = checkpoints.load_offset(disk, directory, checkpoints.RECOVERY_POINT)
+    stored = _checkpoint(disk, directory, checkpoints.RECOVERY_POINT, damage) or 0
     clean = CleanShutdown.load(disk, directory)
     if clean is not None:
         stored = max(stored, clean.log_end_offset)
     bases = offsets_of(disk.names(directory), LOG_SUFFIX)
     # Retention saves it before it removes segments.
-    start = checkpoints.load_offset(disk, directory, checkpoints.LOG_START_OFFSET)
+    start = _checkpoint(disk, directory, checkpoints.LOG_START_OFFSET, damage)
+    if start is None:
+        start = bases[0] if bases else 0
     if bases and bases[0] > start:
         text = f"offsets {start} to {bases[0] - 1} are lost: no file has them"
         damage.append(Damage(segment_path(directory, bases[0]), None, text))
@@ -104,6 +106,14 @@ def _verify(disk: Disk, directory: Path, progress: Progress) -> Verified | None:
         damage.append(Damage(directory, None, text))
     outcome.damage = tuple(damage)
     return outcome if directory.exists() else None
+
+
+def _checkpoint(disk: Disk, directory: Path, name: str, damage: list[Damage]) -> int | None:
+    stored = checkpoints.load_offset(disk, directory, name)
+    if not stored.is_sound:
+        text = "is damaged" if stored.offset is None else f"is damaged; it says {stored.offset}"
+        damage.append(Damage(directory / name, None, text))
+    return stored.offset
 
 
 def _next_base(disk: Disk, directory: Path, base: int) -> int | None:

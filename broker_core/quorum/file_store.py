@@ -6,6 +6,10 @@ are also kept in memory; there are few of them, since a snapshot replaces them w
 
 If all earlier entries are durable when entries are appended, a marker frame is written before them.
 Damage before a marker is therefore not a write torn by a power cut.
+
+`durable-end` has an offset before which all entries were durable once, so that a file that was cut
+at the end of a frame, or is gone, is noticed too. It is written behind each flush, and not synced
+itself: it may be too low, never too high.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ _FRAME: Final = struct.Struct(">II")  # length of the rest, CRC-32 of the rest
 _ENTRY: Final = struct.Struct(">ih")  # epoch, kind
 _SNAPSHOT: Final = struct.Struct(">IqiI")  # CRC-32 of the rest, end offset, epoch, voters' length
 _LOG_NAME: Final = re.compile(r"entries-(\d{20})")
+_MARK: Final = struct.Struct(">qI")  # an offset, CRC-32 of it
 #: Kind of a marker: everything before it was durable when the marker was written.
 _DURABLE_KIND: Final = -2
 #: Most bytes that one `read` returns, unless it is a single entry.
@@ -48,18 +53,46 @@ _READ_BYTES_MAX: Final = 4 * 1024 * 1024
 class FileElectionStore:
     """An ElectionStore in a file."""
 
-    def __init__(self, directory: Path, environment: Environment) -> None:
+    def __init__(self, directory: Path, environment: Environment, *, is_only_voter: bool) -> None:
+        self._directory = directory
         self._path = directory / "quorum-state"
         self._disk = environment.disk
+        self._is_only_voter = is_only_voter
 
     def load(self) -> Election:
-        """See ElectionStore. Raises KafkaStorageError: without its old vote, it must not vote."""
+        """See ElectionStore. Raises KafkaStorageError: without its old vote, it must not vote.
+
+        The vote of an only voter competes with no other, so it is not missed. The replica takes the
+        epoch from its log then.
+        """
         if self._disk.size(self._path) is None:
-            return Election(0, None)
-        try:
-            return msgspec.json.decode(self._disk.read(self._path), type=Election)
-        except (OSError, msgspec.DecodeError) as error:
-            raise KafkaStorageError(f"{self._path}: {error}") from error
+            if not self._has_log():
+                return Election(0, None)
+            problem = "is missing"
+        else:
+            try:
+                return msgspec.json.decode(self._disk.read(self._path), type=Election)
+            except (OSError, msgspec.DecodeError) as error:
+                problem = f"is damaged ({error})"
+        if not self._is_only_voter:
+            raise KafkaStorageError(
+                f"{self._path}: {problem}, and with it this node's vote. Only while a majority of "
+                f"the other controllers is running may {self._directory} be moved away, for the "
+                "node to get its metadata from them"
+            )
+        logger.warning(
+            "%s: %s; this node is the only voter and goes on in the next epoch of its log",
+            self._path,
+            problem,
+        )
+        return Election(0, None)
+
+    def _has_log(self) -> bool:
+        return any(
+            self._disk.size(self._directory / name)
+            for name in self._disk.names(self._directory)
+            if name == "snapshot" or _LOG_NAME.fullmatch(name)
+        )
 
     def save(self, election: Election) -> None:
         """See ElectionStore. Raises OSError."""
@@ -69,11 +102,19 @@ class FileElectionStore:
 class FileMetadataLog:
     """A MetadataLog in files; writing raises OSError."""
 
-    def __init__(self, directory: Path, environment: Environment) -> None:
-        """Read the files; raises KafkaStorageError, OSError."""
+    def __init__(self, directory: Path, environment: Environment, *, is_only_voter: bool) -> None:
+        """Read the files; raises KafkaStorageError, OSError.
+
+        `is_only_voter`: no other node has the entries; errors advise accordingly.
+        """
         self._directory = directory
         self._disk = environment.disk
+        self._is_only_voter = is_only_voter
         self._disk.make_directory(directory)
+        self._mark_path = directory / "durable-end"
+        self._mark: File | None = None
+        # What the mark says; 0 if that is not known.
+        self._marked = self._read_mark()
         self._snapshot = self._read_snapshot()
         self._entries: list[Entry] = []
         # Position in the file after each entry.
@@ -81,6 +122,7 @@ class FileMetadataLog:
         self._flushed = 0
         self._file: File
         self._open()
+        self._note_durable_end()
 
     # -------------------------------------------------------------------------------------- reading
 
@@ -162,9 +204,11 @@ class FileMetadataLog:
         if self._flushed < len(self._entries):
             self._file.fdatasync()
             self._flushed = len(self._entries)
+            self._note_durable_end()
 
     def truncate(self, end_offset: int) -> None:
         """See MetadataLog."""
+        self._lower_mark(end_offset)
         count = end_offset - self.start_offset
         del self._entries[count:]
         del self._ends[count:]
@@ -174,20 +218,24 @@ class FileMetadataLog:
 
     def install(self, snapshot: Snapshot) -> None:
         """See MetadataLog."""
+        kept = _behind(snapshot, self.start_offset, self._entries)
+        self._lower_mark(snapshot.end_offset + len(kept))
         voters = encode_voters(snapshot.voters)
         rest = _SNAPSHOT.pack(0, snapshot.end_offset, snapshot.epoch, len(voters))[4:]
         rest += voters + snapshot.data
         checksum = zlib.crc32(rest).to_bytes(4, "big")
         self._disk.replace(self._directory / "snapshot", checksum + rest)
-        kept = _behind(snapshot, self.start_offset, self._entries)
         self._snapshot = snapshot
         former = self._file
         self._rewrite(kept)
         former.close()
+        self._note_durable_end()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the files."""
         self._file.close()
+        if self._mark is not None:
+            self._mark.close()
 
     # -------------------------------------------------------------------------------------- details
 
@@ -214,13 +262,48 @@ class FileMetadataLog:
             if _LOG_NAME.fullmatch(name) and name != path.name:
                 self._disk.remove(self._directory / name)
 
+    def _read_mark(self) -> int:
+        size = self._disk.size(self._mark_path)
+        if size is None:
+            return 0
+        data = self._disk.read(self._mark_path)
+        if len(data) == _MARK.size:
+            offset, checksum = _MARK.unpack(data)
+            if zlib.crc32(data[:8]) == checksum:
+                return int(offset)
+        logger.warning(
+            "%s is damaged: whether the newest entries of the metadata are there is not known",
+            self._mark_path,
+        )
+        return 0
+
+    def _write_mark(self, offset: int) -> None:
+        if self._mark is None:
+            self._mark = self._disk.open(self._mark_path, create=True)
+        number = offset.to_bytes(8, "big")
+        self._mark.pwrite(number + zlib.crc32(number).to_bytes(4, "big"), 0)
+        self._marked = offset
+
+    def _note_durable_end(self) -> None:
+        if self.flushed_offset > self._marked:
+            # Without room for it the mark stays too low, which does no harm.
+            with suppress(OSError):
+                self._write_mark(self.flushed_offset)
+
+    def _lower_mark(self, end_offset: int) -> None:
+        """Lower the mark, durably, before the log is cut; raises OSError."""
+        if self._marked > end_offset:
+            self._write_mark(end_offset)
+            assert self._mark is not None
+            self._mark.fdatasync()
+
     def _read_snapshot(self) -> Snapshot | None:
         path = self._directory / "snapshot"
         if self._disk.size(path) is None:
             return None
         data = self._disk.read(path)
         if len(data) < _SNAPSHOT.size or zlib.crc32(data[4:]) != int.from_bytes(data[:4], "big"):
-            raise KafkaStorageError(f"{path} is damaged")
+            raise KafkaStorageError(f"{path}: is damaged. {self._advice}")
         _, end_offset, epoch, length = _SNAPSHOT.unpack_from(data)
         begin = _SNAPSHOT.size + length
         return Snapshot(
@@ -237,8 +320,9 @@ class FileMetadataLog:
             if starts:
                 raise KafkaStorageError(
                     f"{self._directory}: the entries begin at {starts[-1]}, and the snapshot that "
-                    "stands for those before is missing"
+                    f"stands for those before is missing. {self._advice}"
                 )
+            self._check_end(self.start_offset)
             self._rewrite([])
             return
         start = starts[-1]
@@ -248,14 +332,15 @@ class FileMetadataLog:
         if data.find(_DURABLE, whole) >= 0:
             raise KafkaStorageError(
                 f"{path}: the entry at offset {start + len(entries)} (byte {whole}) is damaged, "
-                "and there are later ones. What is committed may rest on this node: only while a "
-                "majority of the other controllers is running may this file and `snapshot` be "
-                "moved away, for the node to get its metadata from them"
+                f"and there are later ones. {self._advice}"
             )
         if self._snapshot is not None and start < self._snapshot.end_offset:
             # The snapshot was written, but the entries behind it had not been rewritten yet.
-            self._rewrite(_behind(self._snapshot, start, entries))
+            kept = _behind(self._snapshot, start, entries)
+            self._check_end(self.start_offset + len(kept))
+            self._rewrite(kept)
             return
+        self._check_end(start + len(entries))
         self._file = self._disk.open(path, writable=True)
         self._entries, self._ends = entries, ends
         if whole < len(data):
@@ -266,6 +351,30 @@ class FileMetadataLog:
         # The data that was read may have been written but never flushed.
         self._file.fdatasync()
         self._flushed = len(self._entries)
+
+    def _check_end(self, end_offset: int) -> None:
+        """Raise KafkaStorageError if entries are missing that were durable; nothing is changed."""
+        if end_offset >= self._marked:
+            return
+        without = (
+            f"; to go on without what was decided then, remove {self._mark_path}"
+            if self._is_only_voter
+            else ""
+        )
+        raise KafkaStorageError(
+            f"{self._directory}: the entries at the offsets {end_offset} to {self._marked - 1} are "
+            f"missing, which were on disk once. {self._advice}{without}"
+        )
+
+    @property
+    def _advice(self) -> str:
+        if self._is_only_voter:
+            return f"No other controller has them: put a copy of {self._directory} back"
+        return (
+            "What is committed may rest on this node: only while a majority of the other "
+            f"controllers is running may {self._directory} be moved away, for the node to get its "
+            "metadata from them"
+        )
 
 
 def _framed(body: bytes) -> bytes:

@@ -86,6 +86,9 @@ class QuorumReplica:
         self._random = randomness
         self._outgoing: list[Outgoing] = []
         self._epoch, self._voted = elections.load()
+        if self._epoch < log.last_epoch:
+            # The file of the vote was lost; epochs in the log must never decrease.
+            self._epoch, self._voted = log.last_epoch, None
         #: Entries before it are committed; None until it is known.
         self.high_watermark = None if log.snapshot is None else log.snapshot.end_offset
         self._bootstrap_voters = bootstrap_voters

@@ -7,11 +7,19 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from broker_core.environment import SystemDisk
-from broker_core.log.verification import Verified, log_bytes, log_directories, verify_log
+from broker_core.environment import Disk, SystemDisk
+from broker_core.log.verification import (
+    Damage,
+    Verified,
+    log_bytes,
+    log_directories,
+    verify_log,
+)
+from broker_core.server.partitions.inventory import INVENTORY_FILE, PartitionInventory
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import DataDirectory
 
@@ -52,13 +60,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check the logs; return 1 if something is wrong with one."""
     disk = SystemDisk()
-    found = log_directories(arguments.data)
-    if arguments.topic:
-        found = [each for each in found if each.name.rpartition("-")[0] in arguments.topic]
-    if not found:
+    wanted = partial(_is_of, arguments.topic)
+    found = list(filter(wanted, log_directories(arguments.data)))
+    missing = [each for each in _missing(arguments.data, disk) if wanted(each.directory)]
+    if not found and not missing:
         what = f" of {', '.join(arguments.topic)}" if arguments.topic else ""
         raise CommandError(f"there are no logs{what} in {arguments.data}; --data names the folder")
-    outcomes = []
+    outcomes = list(missing)
+    for each in missing:
+        _tell(each, as_json=arguments.json)
     with _progress(sum(log_bytes(disk, each) for each in found)) as progress:
         for directory in found:
             outcome = verify_log(disk, directory, progress)
@@ -74,6 +84,26 @@ def run(arguments: argparse.Namespace) -> int:
             + (f"{len(damaged)} logs are damaged" if damaged else "all sound")
         )
     return EXIT_FAILED if damaged else EXIT_DONE
+
+
+def _is_of(topics: list[str] | None, directory: Path) -> bool:
+    return not topics or directory.name.rpartition("-")[0] in topics
+
+
+def _missing(folder: Path, disk: Disk) -> list[Verified]:
+    """Return the logs that were in a folder, or below it, and are gone."""
+    outcomes = []
+    for path in sorted(folder.rglob(INVENTORY_FILE)):
+        inventory = PartitionInventory(path.parent, disk)
+        if inventory.problem is not None:
+            damage = Damage(path, None, inventory.problem)
+            outcomes.append(Verified(path.parent, damage=(damage,)))
+        for directory in inventory.missing():
+            # What is being deleted leaves the inventory first.
+            if PartitionInventory(path.parent, disk).topic_id(directory.name) is not None:
+                damage = Damage(directory, None, "the log was here, and is gone")
+                outcomes.append(Verified(directory, damage=(damage,)))
+    return outcomes
 
 
 def _tell(outcome: Verified, *, as_json: bool) -> None:

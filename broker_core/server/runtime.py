@@ -48,6 +48,7 @@ from broker_core.server.network.throttling import Throttling
 from broker_core.server.partitions.fetch_sessions import FetchSessions
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.housekeeping import Housekeeping
+from broker_core.server.partitions.inventory import PartitionInventory
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.replica_sessions import ReplicaSessions
 from broker_core.server.partitions.storage_watch import StorageWatch
@@ -108,6 +109,9 @@ class Broker:
             )
             self.network.limits.creation_rate_of = self.quotas.connection_rate
             self.cluster = Cluster(config, self.topics, self, environment, self.cannot_go_on)
+            self._inventory = _inventory(config, environment)
+            if self._inventory.lacks_records():
+                self.cluster.lifecycle.life.distrust_former()
             self.controller_network = controller_network(self)
             self.view = ClusterView(self.cluster)
             self.producer_ids = ProducerIdBlocks(config.node_id, self.cluster)
@@ -155,6 +159,7 @@ class Broker:
         self._housekeeping = Housekeeping(
             config, self.topics, self.flusher, environment, self.storage, self._open_left_out
         )
+        self.dynamic_config.set_cleaner_backoff = self._housekeeping.set_cleaner_backoff
         self._subscribe()
         self._handlers = handlers(
             record_apis(self),
@@ -188,7 +193,7 @@ class Broker:
     def _subscribe(self) -> None:
         """Have the parts told of what is decided elsewhere."""
         forget_topic = (self.share_coordinator.forget_topic, self.share_partitions.forget_topic)
-        self._image_sync = BrokerImageSync(self, self._environment, forget_topic)
+        self._image_sync = BrokerImageSync(self, self._environment, self._inventory, forget_topic)
         # Replicas are opened before they lead or follow.
         self.cluster.subscribers += (self._image_sync.apply, self.replication.apply)
         self.group_settings.subscribers += (
@@ -246,9 +251,14 @@ class Broker:
             )
             or None,
             "controller": self.cluster.lifecycle.trouble,
+            "partitions": self._offline_partitions(),
             "process": str(self.failed.exception()) if self.failed.done() else None,
         }
         return {part: reason for part, reason in found.items() if reason is not None}
+
+    def _offline_partitions(self) -> str | None:
+        offline = [f"{topic.name}-{index}" for topic in self.topics for index in topic.offline]
+        return f"offline, see the log: {', '.join(sorted(offline))}" if offline else None
 
     async def _unless_failed(self, step: Coroutine[Any, Any, None]) -> None:
         """Await a step that depends on other nodes; raises the error if the broker fails."""
@@ -341,6 +351,13 @@ class Broker:
             # reads the files, finds out what is stored.
             logger.critical("%s: %s; the broker stops", partition, error)
             self.cannot_go_on(error)
+
+
+def _inventory(config: BrokerConfig, environment: Environment) -> PartitionInventory:
+    inventory = PartitionInventory(config.log_dir, environment.disk)
+    if inventory.problem is not None:
+        logger.warning("%s %s", inventory.path, inventory.problem)
+    return inventory
 
 
 def _authorizer(config: BrokerConfig) -> Authorizer | None:

@@ -74,8 +74,8 @@ class Node:
         environment = Environment(SystemClock(), self.disk)
         return self.cluster.replica_type(
             self.key,
-            FileMetadataLog(_DIRECTORY, environment),
-            FileElectionStore(_DIRECTORY, environment),
+            FileMetadataLog(_DIRECTORY, environment, is_only_voter=False),
+            FileElectionStore(_DIRECTORY, environment, is_only_voter=False),
             self.cluster.bootstrap,
             SETTINGS,
             self.cluster.random,

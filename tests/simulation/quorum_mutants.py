@@ -8,12 +8,14 @@ from broker_core.quorum.entries import Entry, EntryKind, ReplicaKey, encode_vote
 from broker_core.quorum.messages import FetchAnswer, FetchRequest, VoteRequest
 from broker_core.quorum.replica import QuorumReplica, Voters
 from broker_core.quorum.roles import Follower, Leader
+from broker_core.quorum.storage import Election
 
 
 class ForgetsItsVote(QuorumReplica):
-    """The vote is answered before it is on the disk."""
+    """The vote is answered before it is on the disk; the epoch is there."""
 
     def _save_election(self, epoch: int, voted: ReplicaKey | None) -> None:
+        self._elections.save(Election(epoch, None))
         self._epoch, self._voted = epoch, voted
 
 

@@ -18,9 +18,10 @@ from broker_core.environment import Environment
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.quotas import ClientQuotas
-from broker_core.server.cluster.topic_sync import TopicSync
+from broker_core.server.cluster.topic_sync import TopicSync, marked_partitions
 from broker_core.server.network.network import Network
-from broker_core.server.partitions.identity import load_cluster_id
+from broker_core.server.partitions.identity import check_cluster_id
+from broker_core.server.partitions.inventory import PartitionInventory
 from broker_core.server.partitions.topics import TopicRegistry
 from broker_core.server.settings.dynamic_config import DynamicConfig
 from broker_core.server.settings.group_settings import GroupSettings
@@ -50,6 +51,7 @@ class BrokerImageSync:
         self,
         broker: ImageParts,
         environment: Environment,
+        inventory: PartitionInventory,
         deleted: Iterable[Callable[[bytes], None]],
     ) -> None:
         """`deleted` are called with the id of each deleted topic."""
@@ -57,7 +59,12 @@ class BrokerImageSync:
         self._environment = environment
         config = broker.config
         self._topics = TopicSync(
-            broker.topics, config.node_id, environment, deleted, is_alone=config.is_alone
+            broker.topics,
+            config.node_id,
+            environment,
+            inventory,
+            deleted,
+            is_alone=config.is_alone,
         )
         self._is_loaded = False
 
@@ -73,9 +80,15 @@ class BrokerImageSync:
             self._topics.apply(image, changes)
             return
         config = self._broker.config
-        self._broker.cluster_id = load_cluster_id(
-            config.log_dir, config.node_id, self._environment, image.cluster_id
+        assert image.cluster_id is not None  # the first entry of the metadata log has it
+        check_cluster_id(
+            config.log_dir,
+            config.node_id,
+            self._environment,
+            image.cluster_id,
+            is_new=not marked_partitions(config.log_dir, self._environment.disk),
         )
+        self._broker.cluster_id = image.cluster_id
         self._topics.load(image)
         self._is_loaded = True
 

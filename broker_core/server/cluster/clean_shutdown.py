@@ -54,6 +54,10 @@ class CleanShutdownFile:
         same_boot = stored.boot_id != "" and stored.boot_id == self._environment.boot_id
         return stored.broker_epoch if stored.has_ended or same_boot else UNKNOWN
 
+    def distrust_former(self) -> None:
+        """Take note that records of the former process are not on disk."""
+        self.former_epoch = UNKNOWN
+
     def begin(self, epoch: int) -> None:
         """Store the broker epoch that the controller has given this process."""
         self._epoch = epoch

@@ -36,7 +36,7 @@ from broker_core.server.cluster.quorum_node import DIRECTORY, QuorumNode
 from broker_core.server.cluster.topic_sync import marked_partitions
 from broker_core.server.cluster.watch import BrokerWatch, is_refused
 from broker_core.server.network.request import AnyRequest
-from broker_core.server.partitions.identity import load_cluster_id
+from broker_core.server.partitions.identity import stored_cluster_id
 from broker_core.server.partitions.topics import Topic, TopicRegistry
 from broker_core.server.settings.admin_operations import AdminOperations, Done
 from waylog.config import ConfigError
@@ -86,7 +86,7 @@ class Cluster:
         self._shell = QuorumNode(
             config,
             environment,
-            cluster_id=load_cluster_id(config.log_dir, config.node_id, environment)
+            cluster_id=stored_cluster_id(config.log_dir, config.node_id, environment)
             if config.is_alone
             else None,
             changed=self._image_changed,

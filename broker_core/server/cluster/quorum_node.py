@@ -35,6 +35,7 @@ from broker_core.security.tls import client_context
 from broker_core.server.cluster import wire
 from broker_core.server.network.peer import Peer
 from broker_core.server.settings.settings_store import load_users
+from waylog.config import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -97,15 +98,16 @@ class QuorumNode:
         self._led = led
         self._failed = failed
         self._loop = asyncio.get_running_loop()
-        directory = config.log_dir / DIRECTORY
-        self._log = FileMetadataLog(directory, environment)
+        directory = self._directory = config.log_dir / DIRECTORY
+        is_only_voter = [node_id for node_id, _ in config.quorum] == [config.node_id]
+        self._log = FileMetadataLog(directory, environment, is_only_voter=is_only_voter)
         self._node_id = config.node_id
         randomness = environment.randomness
         replica = QuorumReplica(
             # As in Kafka, voters that are configured by address have no directory ids.
             ReplicaKey(config.node_id, ""),
             self._log,
-            FileElectionStore(directory, environment),
+            FileElectionStore(directory, environment, is_only_voter=is_only_voter),
             frozenset(ReplicaKey(node_id, "") for node_id, _ in config.quorum),
             quorum_settings(config),
             randomness,
@@ -257,8 +259,17 @@ class QuorumNode:
             action()
             self._settle()
         except Exception as error:
-            is_expected = isinstance(error, _FATAL)
-            logger.critical("the metadata log: %s", error, exc_info=None if is_expected else error)
+            is_expected = isinstance(error, (*_FATAL, ConfigError))
+            place = ""
+            if type(error) is OSError and error.filename is None:
+                # Only files of the metadata log are used by their descriptors alone.
+                place = f"{self._directory}: "
+            logger.critical(
+                "this node cannot go on: %s%s",
+                place,
+                error,
+                exc_info=None if is_expected else error,
+            )
             # The node's state may not be on the medium. No other node may learn of it: not from a
             # fetch position, not from a vote, not from an answer.
             self._end()

@@ -85,6 +85,7 @@ class CoordinatorShards:
 
     async def _run(self, partition: Partition) -> None:
         index = partition.index
+        said = ""
         while True:
             try:
                 count = 0
@@ -93,7 +94,9 @@ class CoordinatorShards:
                     await asyncio.sleep(0)
                 break
             except errors.BrokerError as error:
-                logger.error("%s cannot be read: %s", partition, error)
+                if str(error) != said:
+                    said = str(error)
+                    self._tell(partition, error)
                 await asyncio.sleep(_RETRY_S)
             except Exception:
                 logger.exception("%s cannot be read", partition)
@@ -101,6 +104,20 @@ class CoordinatorShards:
         del self._loading[index]
         self._active.add(index)
         logger.info("%s: coordinated here, %d records read", partition, count)
+
+    def _tell(self, partition: Partition, error: errors.BrokerError) -> None:
+        if not isinstance(error, errors.CorruptMessage):
+            logger.error("%s cannot be read: %s", partition, error)
+            return
+        logger.error(
+            "%s: %s. What it coordinates waits, and clients try again "
+            "(COORDINATOR_LOAD_IN_PROGRESS). Stop this broker and put a copy of %s back, or remove "
+            "the folder if another replica is sound; to go on without what is in it, move the "
+            "damaged file away",
+            partition,
+            error,
+            partition.log.directory,
+        )
 
     def close(self) -> None:
         """Stop loading."""

@@ -185,6 +185,8 @@ class Groups:
             producer_id = header.producer_id if header.is_transactional else None
             loader.load(key, value, now, producer_id)
 
+        # Without a damaged batch, groups have offsets that were committed before: their members
+        # read some records again, as after any failure. To refuse all would stop the others too.
         yield from read_back(partition, take, loader.end_transaction)
         self.coordinator.adopt(loader, self.moment())
         self._set_timer()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 from broker_core import errors
+from broker_core.log.reading import Unreadable
 from broker_core.protocol import records
 from broker_core.protocol.control_records import read_end_marker
 from broker_core.protocol.records import BatchHeader
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.topics import Topic, TopicRegistry
+
+logger = logging.getLogger(__name__)
 
 _LOAD_BYTES = 1024 * 1024
 
@@ -64,22 +68,26 @@ class InternalTopic:
         return [] if topic is None else topic.partitions
 
 
-def read_back(partition: Partition, take: TakeRecord, take_marker: TakeMarker) -> Iterator[int]:
+def read_back(
+    partition: Partition, take: TakeRecord, take_marker: TakeMarker, *, without_damage: bool = False
+) -> Iterator[int]:
     """Read a partition's records in the order of its log, up to the log's end.
 
     Yields the number of records read from time to time, so that the caller can do other work.
-    Records that are appended meanwhile are read too.
+    Records that are appended meanwhile are read too. Damaged batches are passed over, and one line
+    tells of them; with `without_damage` they are an error instead, CorruptMessage.
     """
     log = partition.log
     offset = log.log_start_offset
+    damaged: list[Unreadable] = []
     while offset < log.log_end_offset:
-        data = log.read(offset, _LOAD_BYTES)
-        headers = records.scan_batches(data)[0]
-        if not headers:
-            break
+        data, headers, offset, damage = log.read_sound(offset, _LOAD_BYTES)
+        if damage is not None:
+            damaged.append(damage)
+            if without_damage:
+                raise errors.CorruptMessage(_described(damage))
         count = 0
         for header in headers:
-            offset = header.next_offset
             if header.is_control:
                 marker = read_end_marker(data, header)
                 if marker is not None:
@@ -90,3 +98,18 @@ def read_back(partition: Partition, take: TakeRecord, take_marker: TakeMarker) -
                     take(header, key, value)
                     count += 1
         yield count
+    if damaged:
+        more = f", and {len(damaged) - 1} more places" if len(damaged) > 1 else ""
+        logger.error(
+            "%s: %s%s; the rest is used, with what was stored before in place of what is lost "
+            "there. `waylog log verify` finds all; where another replica is sound, stop this "
+            "broker and remove its folder of the partition",
+            partition,
+            _described(damaged[0]),
+            more,
+        )
+
+
+def _described(damage: Unreadable) -> str:
+    last = max(damage.offset, damage.end_offset - 1)
+    return f"the offsets {damage.offset} to {last} cannot be read ({damage.problem})"

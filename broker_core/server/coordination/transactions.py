@@ -205,10 +205,14 @@ class Transactions:
 
     def _load(self, partition: Partition) -> Iterator[int]:
         transactions: dict[str, Transaction] = {}
+        # What an older record says of a transaction may be wrong: a decision would be taken back
+        # of which some partitions have markers already, and an epoch given to a second producer.
+        # Where a group would only read some records again, nothing is coordinated here.
         yield from read_back(
             partition,
             lambda _, key, value: load_transaction(transactions, key, value),
             lambda *_: None,
+            without_damage=True,
         )
         self.coordinator.adopt(transactions, self.moment())
         # In a callback: markers may be written only after the partition counts as loaded.

@@ -14,7 +14,7 @@ from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.partitions.topics import TopicRegistry
-from waylog.process.background import PeriodicTask
+from waylog.process.background import PeriodicTask, spawn
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +46,8 @@ class Housekeeping:
         # writes a large part of a log: one thread does all of it, one log after the other.
         self._executor = environment.threads.executor(1, "housekeeping")
         self._clock = environment.clock
+        self._cleaner_backoff_ms = config.cleaner_backoff_ms
+        self._backoff_changed = asyncio.Event()
         # Log end offset of each partition at the last check for idle files.
         self._ends: dict[Partition, int] = {}
         # Monotonic ms at which a partition was first seen with records that are not flushed.
@@ -59,10 +61,26 @@ class Housekeeping:
         self._every(_LOOK_INTERVAL_S, "looking for room on the disk", self._look)
         self._every(_PARK_INTERVAL_S, "closing idle files", self._park)
         if config.cleaner_enable:
-            self._every(config.cleaner_backoff_ms / 1000, "compaction", self._compact)
+            self._tasks.append(spawn(self._compact_in_turn(), "compaction"))
 
     def _every(self, interval_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
         self._tasks.append(PeriodicTask(name).spawn(interval_s, work))
+
+    def set_cleaner_backoff(self, backoff_ms: int) -> None:
+        """Set the pause between two rounds of compaction; the current one begins anew."""
+        if backoff_ms != self._cleaner_backoff_ms:
+            self._cleaner_backoff_ms = backoff_ms
+            self._backoff_changed.set()
+
+    async def _compact_in_turn(self) -> None:
+        task = PeriodicTask("compaction")
+        while True:
+            self._backoff_changed.clear()
+            try:
+                async with asyncio.timeout(self._cleaner_backoff_ms / 1000):
+                    await self._backoff_changed.wait()
+            except TimeoutError:
+                await task.once(self._compact)
 
     async def close(self) -> None:
         """Stop the tasks, and wait for work that is running."""

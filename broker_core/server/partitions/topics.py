@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 _CLOSING_THREADS: Final = 16
 #: The names of folders in a log directory that are logs of partitions.
 LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+#: The names of those that were set aside; nothing deletes them.
+_STRAY: Final = re.compile(r"(?P<partition>[a-zA-Z0-9._-]+-\d+)\.[0-9a-f]{32}-stray")
+#: Names that a line of the log has at most.
+_NAMES_TOLD: Final = 5
 
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STATE_TOPIC})
 
@@ -44,6 +48,8 @@ class Topic:
         self.config = config
         #: Number of partitions, wherever their replicas are.
         self.partition_count = 0
+        #: Replicas whose logs here cannot be used before an operator has decided, and why.
+        self.offline: dict[int, str] = {}
         self._partitions: dict[int, Partition] = {}
 
     @property
@@ -59,10 +65,13 @@ class Topic:
     def partition(self, index: int) -> Partition:
         """Return a partition that has a replica on this broker.
 
-        Raises UnknownTopicOrPartition, or NotLeaderOrFollower if its replicas are elsewhere.
+        Raises UnknownTopicOrPartition, NotLeaderOrFollower if its replicas are elsewhere, and
+        KafkaStorageError if it is offline.
         """
         found = self._partitions.get(index)
         if found is None:
+            if index in self.offline:
+                raise errors.KafkaStorageError(self.offline[index])
             if 0 <= index < self.partition_count:
                 raise errors.NotLeaderOrFollower()
             raise errors.UnknownTopicOrPartition()
@@ -160,23 +169,47 @@ class TopicRegistry:
 
     # ------------------------------------------------------------------------------------- changing
 
+    def strays(self) -> dict[str, list[Path]]:
+        """Return the folders that were set aside, by the name that they had before."""
+        found: dict[str, list[Path]] = {}
+        for name in self._environment.disk.directories(self._directory):
+            match = _STRAY.fullmatch(name)
+            if match is not None:
+                found.setdefault(match["partition"], []).append(self._directory / name)
+        return found
+
     def set_strays_aside(self) -> None:
         """Rename logs of no topic to `*-stray`, and finish interrupted deletions.
 
         Logs belong to no topic if the metadata log was lost, for example.
         """
         disk = self._environment.disk
-        for name in disk.directories(self._directory):
+        strays = []
+        for name in sorted(disk.directories(self._directory)):
             if name.endswith(DELETED_SUFFIX):
                 remove_deleted(disk, self._directory / name)
                 continue
             match = LOG_DIRECTORY.fullmatch(name)
             if match is None:
                 continue
-            if self.partition(match["topic"], int(match["partition"])) is None:
+            topic, index = self.get(match["topic"]), int(match["partition"])
+            if topic is None or (topic.get(index) is None and index not in topic.offline):
                 stray = f"{name}.{self._environment.new_uuid().hex}-stray"
-                logger.warning("%s belongs to no topic: it becomes %s", name, stray)
                 disk.rename(self._directory / name, self._directory / stray)
+                strays.append(name)
+        if strays:
+            more = f" and {len(strays) - _NAMES_TOLD} more" if len(strays) > _NAMES_TOLD else ""
+            logger.error(
+                "%d folders in %s are of no partition that the metadata places here: %s%s. They "
+                "are named *-stray now, and nothing deletes them. If their topics were deleted, or "
+                "their replicas moved, while this broker was stopped, remove them; otherwise "
+                "decisions are missing in the metadata: stop the broker and put a copy of it back, "
+                "and they are taken back",
+                len(strays),
+                self._directory,
+                ", ".join(strays[:_NAMES_TOLD]),
+                more,
+            )
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """Combine a topic's settings with the broker's defaults; raises InvalidConfig."""

@@ -43,6 +43,8 @@ DYNAMIC: Final = (
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
         "max.connection.creation.rate",
+        "log.cleaner.backoff.ms",
+        "producer.id.expiration.ms",
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
     }
@@ -61,6 +63,8 @@ class DynamicConfig:
         self.own: dict[str, str] = {}
         #: Called with `leader.` and `follower.replication.throttled.rate`.
         self.set_replication_rates: Callable[[int, int], None] | None = None
+        #: Called with `log.cleaner.backoff.ms`.
+        self.set_cleaner_backoff: Callable[[int], None] | None = None
 
     def effective(self) -> BrokerConfig:
         """Return the broker's settings with the dynamic ones applied; raises ConfigError."""
@@ -104,6 +108,8 @@ class DynamicConfig:
                 config.leader_replication_throttled_rate,
                 config.follower_replication_throttled_rate,
             )
+        if self.set_cleaner_backoff is not None:
+            self.set_cleaner_backoff(config.cleaner_backoff_ms)
 
     def to_stored(self) -> dict[str, Any]:
         """Return the settings in the form that is stored as JSON."""

@@ -64,6 +64,7 @@ class ShareCoordinator:
             else:
                 self._states[place] = decode_value(value)
 
+        # With an older state in place of a damaged one, some records are delivered again.
         yield from read_back(partition, take, lambda producer_id, committed: None)
         for place in [each for each in self._states if self._topics.by_id(each.topic_id) is None]:
             if self._topic.index_of(_key(place)) == partition.index:

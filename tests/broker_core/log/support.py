@@ -77,6 +77,7 @@ class FailingDisk(SystemDisk):
 
     def write(self, path: Path, parts: Sequence[Buffer]) -> None:
         if self.room is not None and self.room < sum(map(len, parts)):
+            super().write(path, [])
             raise OSError(errno.ENOSPC, "No space left on device")
         super().write(path, parts)
 

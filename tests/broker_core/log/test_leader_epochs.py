@@ -61,9 +61,12 @@ def test_the_file_has_kafkas_format_and_survives(epochs: LeaderEpochs, tmp_path:
 @pytest.mark.parametrize(
     "text", ["", "0\n", "1\n1\n0 0\n", "0\n2\n0 0\n", "0\n1\nx y\n", "0\n2\n2 5\n1 9\n", "\xff"]
 )
-def test_a_damaged_file_is_an_empty_table(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_named_and_an_empty_table(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
     (tmp_path / FILE_NAME).write_text(text, encoding="latin-1")
     assert LeaderEpochs.load(SystemDisk(), tmp_path).entries == []
+    assert f"{tmp_path / FILE_NAME} is damaged" in caplog.text
 
 
 def test_cutting_the_log_forgets_what_began_behind_the_cut(

@@ -260,3 +260,49 @@ def test_a_log_that_is_deleted_while_it_is_verified_is_left_out(filled: Workbenc
 
     assert verify_log(SystemDisk(), filled.directory, progress) is None
     assert verify_log(SystemDisk(), filled.directory, progress) is None
+
+
+def read_all_sound(log: Log) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the offsets that can be read, and the ranges of those that cannot."""
+    offsets: list[int] = []
+    unreadable = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read_sound(offset, 200)
+        assert read.next_offset > offset or read.headers
+        offset = read.next_offset
+        offsets += [each.base_offset for each in read.headers]
+        if read.damage is not None:
+            unreadable.append(read.damage[:2])
+    return offsets, unreadable
+
+
+@pytest.mark.parametrize("at", range(0, 130, 3))
+def test_what_is_sound_is_read_whatever_byte_is_damaged(filled: Workbench, at: int) -> None:
+    path = filled.directory / filled.files(".log")[1]
+    base = int(path.stem)
+    data = bytearray(path.read_bytes())
+    second = scan_batches(data)[0][1]
+    data[second.position + at % second.size] ^= 0x41
+    path.write_bytes(data)
+    offsets, unreadable = read_all_sound(reopen(filled))
+    lost = sorted(set(range(RECORDS)) - set(offsets))
+    # The epoch and the magic byte of a header, and the batch's offset, are not covered by its CRC.
+    assert base + 1 not in lost or unreadable
+    # As far as the next entry of the index, where the length is damaged.
+    assert len(lost) <= 4
+    assert offsets == sorted(set(offsets))
+
+
+def test_several_places_of_damage_are_passed_over(filled: Workbench) -> None:
+    lost = []
+    for name in filled.files(".log")[1:4]:
+        path = filled.directory / name
+        data = bytearray(path.read_bytes())
+        header = scan_batches(data)[0][2]
+        data[header.position + header.size - 1] ^= 1
+        path.write_bytes(data)
+        lost.append(header.base_offset)
+    offsets, unreadable = read_all_sound(reopen(filled))
+    assert offsets == [offset for offset in range(RECORDS) if offset not in lost]
+    assert unreadable == [(offset, offset + 1) for offset in lost]

@@ -13,10 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_core.environment import Environment
-from broker_core.errors import OffsetOutOfRange
+from broker_core.environment import Environment, SystemDisk
+from broker_core.errors import KafkaStorageError, OffsetOutOfRange
 from broker_core.log import Log, LogConfig
-from broker_core.log.checkpoints import CLEAN_SHUTDOWN, LOG_START_OFFSET, RECOVERY_POINT
+from broker_core.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    load_offset,
+)
 from broker_core.protocol.records import iterate_records, scan_batches
 from tests.broker_core.log.support import NOW, Workbench
 
@@ -125,7 +130,7 @@ def test_a_segment_that_lost_whole_batches_at_its_end_cuts_what_lies_behind_it(
 def test_what_lies_before_the_recovery_point_is_not_read_again(bench: Workbench) -> None:
     fill(bench, 30)
     bench.log.flush()
-    assert int((bench.directory / RECOVERY_POINT).read_text()) == 30
+    assert load_offset(SystemDisk(), bench.directory, RECOVERY_POINT).offset == 30
     fill_from = bench.log.segments[0].path
     damaged = bytearray(fill_from.read_bytes())
     damaged[-1] ^= 1
@@ -188,7 +193,7 @@ def test_deleted_records_stay_deleted_though_the_tail_is_lost(bench: Workbench) 
     assert bench.append(b"next").base_offset == 8
     with pytest.raises(OffsetOutOfRange):
         bench.log.read(7, 100)
-    assert int((bench.directory / LOG_START_OFFSET).read_text()) == 8
+    assert load_offset(SystemDisk(), bench.directory, LOG_START_OFFSET).offset == 8
 
 
 def test_rubbish_of_an_interrupted_step_is_removed(bench: Workbench) -> None:
@@ -232,7 +237,7 @@ def test_leader_epochs_are_read_from_the_batches(bench: Workbench) -> None:
 _WRITER = """
 import sys, time
 from pathlib import Path
-from broker_core.environment import Environment
+from broker_core.environment import Environment, SystemDisk
 from broker_core.log import Log, LogConfig
 from broker_core.protocol.records import build_batch
 
@@ -320,3 +325,41 @@ def test_what_is_appended_to_a_log_that_was_closed_is_recovered(tmp_path: Path) 
     bench.open()
     assert bench.log.bytes_cut == 4
     assert bench.values() == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def _with_producers(bench: Workbench, count: int) -> None:
+    for number in range(count):
+        bench.append(b"%d" % number, producer_id=number + 1, producer_epoch=0, base_sequence=0)
+
+
+def test_a_full_disk_leaves_no_piece_of_the_state_of_producers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Workbench(tmp_path)
+    _with_producers(bench, 20)
+    bench.disk.room = 200  # the indexes fit
+    with pytest.raises(KafkaStorageError):
+        bench.log.roll()
+    assert bench.files(".snapshot") == []
+    bench.disk.room = None
+    bench.open()
+    assert len(bench.log.producers) == 20
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+
+
+def test_damaged_states_of_producers_are_told_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Workbench(tmp_path)
+    for _ in range(5):
+        bench.append(b"x")
+        bench.log.roll()
+    bench.log.flush()
+    _with_producers(bench, 3)
+    names = bench.files(".snapshot")
+    for name in names:
+        (bench.directory / name).write_bytes(b"")
+    bench.open()
+    assert len(bench.log.producers) == 3
+    (said,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert said.startswith(f"{bench.directory / names[-1]} is damaged, and 4 older ones; ")

@@ -9,14 +9,20 @@ from broker_core.environment import Environment
 from broker_core.errors import KafkaStorageError
 from broker_core.quorum.entries import Entry, EntryKind, EpochEnd, ReplicaKey, Snapshot
 from broker_core.quorum.file_store import FileElectionStore, FileMetadataLog
+from broker_core.quorum.replica import QuorumReplica
+from broker_core.quorum.settings import QuorumSettings
 from broker_core.quorum.storage import Election, MetadataLog
 
 ENVIRONMENT = Environment.real()
 VOTERS = frozenset({ReplicaKey(1, ""), ReplicaKey(2, "x")})
 
 
-def opened(directory: Path) -> FileMetadataLog:
-    return FileMetadataLog(directory, ENVIRONMENT)
+def opened(directory: Path, *, is_only_voter: bool = False) -> FileMetadataLog:
+    return FileMetadataLog(directory, ENVIRONMENT, is_only_voter=is_only_voter)
+
+
+def election_store(directory: Path, *, is_only_voter: bool = False) -> FileElectionStore:
+    return FileElectionStore(directory, ENVIRONMENT, is_only_voter=is_only_voter)
 
 
 def entry(epoch: int, value: bytes = b"v") -> Entry:
@@ -79,16 +85,47 @@ def contents(log: MetadataLog) -> tuple[object, ...]:
 
 
 def test_the_vote_is_there_after_a_restart(tmp_path: Path) -> None:
-    store = FileElectionStore(tmp_path, ENVIRONMENT)
+    store = election_store(tmp_path)
     assert store.load() == Election(0, None)
     store.save(Election(7, ReplicaKey(2, "d")))
-    assert FileElectionStore(tmp_path, ENVIRONMENT).load() == Election(7, ReplicaKey(2, "d"))
+    assert election_store(tmp_path).load() == Election(7, ReplicaKey(2, "d"))
 
 
 def test_a_vote_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> None:
     (tmp_path / "quorum-state").write_bytes(b"[")
-    with pytest.raises(KafkaStorageError):
-        FileElectionStore(tmp_path, ENVIRONMENT).load()
+    with pytest.raises(
+        KafkaStorageError, match=r"quorum-state: is damaged .* majority of the other"
+    ):
+        election_store(tmp_path).load()
+    (tmp_path / "quorum-state").unlink()
+    (tmp_path / "entries-00000000000000000000").write_bytes(b"x")
+    with pytest.raises(KafkaStorageError, match=r"quorum-state: is missing"):
+        election_store(tmp_path).load()
+
+
+@pytest.mark.parametrize("content", [b"[", None], ids=["damaged", "missing"])
+def test_an_only_voter_goes_on_without_its_vote(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None
+) -> None:
+    log = opened(tmp_path)
+    log.append([entry(7)])
+    log.flush()
+    if content is not None:
+        (tmp_path / "quorum-state").write_bytes(content)
+    only = ReplicaKey(1, "")
+    replica = QuorumReplica(
+        only,
+        log,
+        election_store(tmp_path, is_only_voter=True),
+        frozenset({only}),
+        QuorumSettings(),
+        random.Random(1),
+        0.0,
+    )
+    assert "quorum-state" in caplog.text
+    while not replica.is_leader:
+        replica.tick(replica.next_deadline())
+    assert [each.epoch for each in log.read(0, 10)] == [7, 8]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -228,3 +265,77 @@ def test_a_log_that_was_told_of_no_news_is_whole_after_a_restart(
     assert (tmp_path / "entries-00000000000000000000").stat().st_size == size
     assert opened(tmp_path).end_offset == 1
     assert not caplog.records
+
+
+def _filled(directory: Path, *, with_snapshot: bool) -> list[int]:
+    """Write five entries, with a snapshot of the first two; return the sizes after each entry."""
+    log = opened(directory)
+    sizes = []
+    for number in range(5):
+        log.append([entry(1, b"%d" % number)])
+        log.flush()
+        (path,) = directory.glob("entries-*")
+        sizes.append(path.stat().st_size)
+        if number == 1 and with_snapshot:
+            log.install(Snapshot(2, 1, VOTERS, b"state"))
+    log.close()
+    return sizes
+
+
+@pytest.mark.parametrize("with_snapshot", [False, True])
+@pytest.mark.parametrize("damage", ["at a frame's end", "within a frame", "empty", "missing"])
+def test_entries_that_were_durable_and_are_gone_are_missed(
+    tmp_path: Path, damage: str, with_snapshot: bool
+) -> None:
+    sizes = _filled(tmp_path, with_snapshot=with_snapshot)
+    (path,) = tmp_path.glob("entries-*")
+    whole = path.read_bytes()
+    end = {"at a frame's end": 3, "within a frame": 4}.get(damage, 2 if with_snapshot else 0)
+    if damage == "missing":
+        path.unlink()
+    else:
+        size = {"at a frame's end": sizes[2], "within a frame": sizes[4] - 1, "empty": 0}[damage]
+        path.write_bytes(whole[:size])
+    left = {each: each.read_bytes() for each in tmp_path.iterdir()}
+    said = rf"entries at the offsets {end} to 4 are missing.*put a copy of {tmp_path} back.*remove"
+    with pytest.raises(KafkaStorageError, match=said):
+        opened(tmp_path, is_only_voter=True)
+    with pytest.raises(KafkaStorageError, match="majority of the other controllers"):
+        opened(tmp_path)
+    assert {each: each.read_bytes() for each in tmp_path.iterdir()} == left
+    path.write_bytes(whole)
+    log = opened(tmp_path, is_only_voter=True)
+    assert log.end_offset == 5
+    log.close()
+    # As the error advises who has no copy.
+    path.write_bytes(b"")
+    (tmp_path / "durable-end").unlink()
+    assert opened(tmp_path, is_only_voter=True).end_offset == (2 if with_snapshot else 0)
+
+
+def test_entries_that_were_cut_by_decision_are_not_missed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = opened(tmp_path)
+    log.append([entry(1) for _ in range(9)])
+    log.flush()
+    log.truncate(7)
+    log.close()
+    log = opened(tmp_path)
+    log.install(Snapshot(6, 2, VOTERS, b"of another leader"))
+    assert log.end_offset == 6
+    log.close()
+    assert opened(tmp_path).end_offset == 6
+    assert not caplog.records
+
+
+def test_a_damaged_mark_of_the_durable_end_is_named_and_made_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _filled(tmp_path, with_snapshot=False)
+    mark = tmp_path / "durable-end"
+    right = mark.read_bytes()
+    mark.write_bytes(bytes([right[0] ^ 1, *right[1:]]))
+    opened(tmp_path).close()
+    assert f"{mark} is damaged" in caplog.text
+    assert mark.read_bytes() == right

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from broker_core import errors
 from broker_core.protocol.definitions import (
+    CREATE_TOPICS,
     DELETE_RECORDS,
     FETCH,
     FIND_COORDINATOR,
@@ -426,3 +428,37 @@ async def test_replicas_that_have_all_lost_the_newest_records_take_more(
     assert position.offset == 20
     await trio.until(lambda broker: log_end(broker) == 21)
     await producer.close()
+
+
+async def test_a_replica_whose_log_is_gone_gets_it_from_the_others_and_does_not_lead_before(
+    start_trio: StartTrio, connect: Connect, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trio = await start_trio(min_insync_replicas="1")
+    await make_topic(trio, connect)
+    leader = leader_of(trio)
+    client = await connect(leader)
+    assert result_of(await produce(client, batch("a", "b", "c")))["error_code"] == errors.NONE
+    # Alone, its topic is only there.
+    place = {"partition_index": 0, "broker_ids": [leader.node_id]}
+    alone = {"name": "alone", "num_partitions": -1, "replication_factor": -1}
+    alone |= {"assignments": [place], "configs": []}
+    asked = {"topics": [alone], "timeout_ms": 10_000}
+    (created,) = (await client.call(CREATE_TOPICS, 7, asked))["topics"]
+    assert created["error_code"] == errors.NONE
+    await trio.until(lambda broker: broker.topics.get("alone") is not None)
+    await client.close()
+    node = leader.node_id
+    others = {1, 2, 3} - {node}
+    await trio.stop(node)
+    for name in ("t-0", "alone-0"):
+        shutil.rmtree(tmp_path / str(node) / name)
+    caplog.clear()
+    await trio.start(node)
+    await trio.until(lambda broker: in_sync(broker, 1, 2, 3) and log_end(broker) == 3)
+    assert replica(trio.brokers[min(others)]).log.read(0, 1000) == replica(
+        trio.brokers[node]
+    ).log.read(0, 1000)
+    said = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert len(said) == 2
+    assert any(each.startswith("alone-0 stays offline: ") for each in said)
+    assert any("t-0 is gone: another replica in sync has its records" in each for each in said)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.topics import create_topic
+from tests.broker_core.server.topics import administer, create_topic
 
 Start = Callable[..., Awaitable[Broker]]
 
@@ -43,6 +43,38 @@ async def test_a_compacted_topic_keeps_the_newest_record_of_each_key(start: Star
             await asyncio.sleep(0.01)
     newest = {record[2]: record[3] for record in records}
     assert newest == {b"k0": b"99", b"k1": b"97", b"k2": b"98"}
+
+
+async def test_the_pause_between_compactions_can_be_changed_while_the_broker_runs(
+    start: Start,
+) -> None:
+    broker = await start(log_cleaner_backoff_ms="3600000")
+    topic = create_topic(broker, "t", 1, {"cleanup.policy": "compact", "segment.bytes": "500"})
+    (partition,) = topic.partitions
+    for i in range(100):
+        append(broker, partition, b"k%d" % (i % 3), b"%d" % i, broker.clock.now_ms())
+    async with asyncio.timeout(10):
+        while partition.high_watermark < 100:
+            await asyncio.sleep(0.01)
+    assert len(contents(partition)) == 100
+    administer(
+        broker,
+        lambda operations: operations.change_broker("", {"log.cleaner.backoff.ms": "20"}),
+    )
+    async with asyncio.timeout(30):
+        while len(contents(partition)) > 20:
+            await asyncio.sleep(0.01)
+
+
+async def test_when_producers_expire_can_be_changed_while_the_broker_runs(start: Start) -> None:
+    broker = await start()
+    (partition,) = create_topic(broker, "t", 1, {"retention.ms": "1000"}).partitions
+    administer(
+        broker,
+        lambda operations: operations.change_broker("0", {"producer.id.expiration.ms": "20"}),
+    )
+    assert partition.log.config.producer_id_expiration_ms == 20
+    assert partition.log.config.retention_ms == 1000
 
 
 async def test_a_closed_segment_becomes_durable_without_being_asked(start: Start) -> None:
