@@ -233,6 +233,19 @@ async def test_consumers_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(consumers) == 0
 
 
+async def test_one_administrator_does_not_take_all_consumers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rest_consumers, "INSTANCES_EACH_MAX", 2)
+    consumers = RestConsumers("127.0.0.1:1", "test")
+    for _ in range(2):
+        await consumers.create("g", None, "json", {}, "root")
+    with pytest.raises(TooManyInstances):
+        await consumers.create("g", None, "json", {}, "root")
+    await consumers.create("g", None, "json", {}, "another")
+    await consumers.close()
+
+
 async def test_an_instance_that_is_deleted_leaves_its_group_before_it_closes(
     gateway: Gateway, admin: Login, monkeypatch: pytest.MonkeyPatch
 ) -> None:
