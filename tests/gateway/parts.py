@@ -12,6 +12,7 @@ from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FriendFilter
 from gateway.http.requests.services import Services
 from gateway.limits.bounds import HttpLimits
+from gateway.limits.error_bytes import ErrorBytes
 from gateway.notices.notices import MachineLock, Notices
 from gateway.observability.metrics import GatewayMetrics
 from gateway.users.admission import Admission
@@ -30,7 +31,11 @@ from waylog.network.served_hosts import ServedHosts
 
 @asynccontextmanager
 async def parts(
-    folder: Path, *, log: MemoryLog | None = None, limits: HttpLimits | None = None
+    folder: Path,
+    *,
+    log: MemoryLog | None = None,
+    limits: HttpLimits | None = None,
+    error_bytes: ErrorBytes | None = None,
 ) -> AsyncIterator[Services]:
     """Yield services in open mode."""
     store = UserStore(folder / "users.db")
@@ -44,7 +49,9 @@ async def parts(
     friend_filter = FriendFilter(places, b"secret")
     yield Services(
         submitter=Submitter(
-            log or MemoryLog(), MemoryTelemetry(), asyncio.get_running_loop(), metrics=metrics
+            *(log or MemoryLog(), MemoryTelemetry(), asyncio.get_running_loop()),
+            metrics=metrics,
+            error_bytes=error_bytes,
         ),
         authenticator=authenticator,
         permissions=permissions,

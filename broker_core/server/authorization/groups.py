@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsResponse,
         DescribeShareGroupOffsetsResponseGroup,
+        DescribeShareGroupOffsetsResponsePartition,
+        DescribeShareGroupOffsetsResponseTopic,
         FindCoordinatorRequest,
         FindCoordinatorResponse,
         FindCoordinatorResponseCoordinator,
@@ -53,6 +55,9 @@ _TRANSACTION_REFUSED: Final = errors.TransactionalIdAuthorizationFailed.code
 _KEY_TYPE_GROUP: Final = 0
 _GROUPS_IN_BATCHES_FROM: Final = 8
 _NO_ID: Final = bytes(16)
+_TOPICS_HIDDEN: Final = (
+    "The group has described topic(s) that the client is not authorized to describe."
+)
 
 
 def of_group(operation: Operation) -> Rule:
@@ -262,7 +267,11 @@ def find_coordinator(guard: Guard[FindCoordinatorRequest, FindCoordinatorRespons
 
 
 def describe_groups(field: str) -> Rule:
-    """Return a rule that requires DESCRIBE on each group; `field` contains their ids."""
+    """Return a rule that requires DESCRIBE on each group; `field` contains their ids.
+
+    As in Kafka, a group is also refused if members are assigned a topic without DESCRIBE. Not so
+    the groups of the classic protocol, whose assignments the broker does not read.
+    """
 
     def rule(guard: Guard[Any, Any]) -> bool:
         guard.body[field], refused = split(
@@ -279,12 +288,34 @@ def describe_groups(field: str) -> Rule:
                     group["authorized_operations"] = guard.operations(
                         ResourceType.GROUP, group["group_id"]
                     )
-            response["groups"] = [*response["groups"], *answers]
+            shown = [
+                group
+                if all(guard.may_topic(Operation.DESCRIBE, name) for name in _assigned(group))
+                else {
+                    "group_id": group["group_id"],
+                    "error_code": _TOPIC_REFUSED,
+                    "error_message": _TOPICS_HIDDEN,
+                    "members": [],
+                }
+                for group in response["groups"]
+            ]
+            response["groups"] = [*shown, *answers]
 
         guard.request.amend_with(amend)
         return True
 
     return rule
+
+
+def _assigned(group: Any) -> set[str]:
+    """Return the names of the topics that the members of a described group are assigned."""
+    return {
+        topic["topic_name"]
+        for member in group.get("members", ())
+        for assignment in (member.get("assignment"), member.get("target_assignment"))
+        if isinstance(assignment, dict)
+        for topic in assignment["topic_partitions"]
+    }
 
 
 def share_group(guard: Guard[_ShareRequest, _ShareResponse]) -> bool:
@@ -297,22 +328,58 @@ def share_group(guard: Guard[_ShareRequest, _ShareResponse]) -> bool:
 def describe_share_group_offsets(
     guard: Guard[DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse],
 ) -> bool:
-    """Require DESCRIBE on each group."""
+    """Require DESCRIBE on the groups and the topics."""
     body = guard.body
     body["groups"], refused = split(
         body["groups"], lambda entry: guard.may_group(Operation.DESCRIBE, entry["group_id"])
     )
+    hidden: dict[str, list[DescribeShareGroupOffsetsResponseTopic]] = {}
+    for group in body["groups"]:
+        if group["topics"] is not None:
+            group["topics"], unseen = split(
+                group["topics"],
+                lambda topic: guard.may_topic(Operation.DESCRIBE, topic["topic_name"]),
+            )
+            hidden[group["group_id"]] = [
+                {
+                    "topic_name": topic["topic_name"],
+                    "topic_id": _NO_ID,
+                    "partitions": [_no_share_offset(each) for each in topic["partitions"]],
+                }
+                for topic in unseen
+            ]
     answers: list[DescribeShareGroupOffsetsResponseGroup] = [
         {"group_id": each["group_id"], "error_code": _GROUP_REFUSED, "error_message": None}
         for each in refused
     ]
 
     def amend(response: DescribeShareGroupOffsetsResponse) -> None:
+        for group in response["groups"]:
+            # A request for all topics returns the permitted ones; a named topic is refused.
+            if "topics" in group:
+                group["topics"] = [
+                    *(
+                        topic
+                        for topic in group["topics"]
+                        if guard.may_topic(Operation.DESCRIBE, topic["topic_name"])
+                    ),
+                    *hidden.get(group["group_id"], ()),
+                ]
         response["groups"] = [*response["groups"], *answers]
 
-    if answers:
-        guard.request.amend_with(amend)
+    guard.request.amend_with(amend)
     return True
+
+
+def _no_share_offset(index: int) -> DescribeShareGroupOffsetsResponsePartition:
+    return {
+        "partition_index": index,
+        "start_offset": -1,
+        "leader_epoch": 0,
+        "lag": -1,
+        "error_code": _TOPIC_REFUSED,
+        "error_message": None,
+    }
 
 
 def list_groups(guard: Guard[ListGroupsRequest, ListGroupsResponse]) -> bool:

@@ -223,6 +223,12 @@ def test_a_node_of_a_cluster_without_an_id_is_told_so() -> None:
         BrokerConfig.from_properties(nameless)
 
 
+def test_a_controller_without_a_listener_of_its_own_is_told_so() -> None:
+    without = {"listeners": "PLAINTEXT://:9092", "controller.listener.names": ""}
+    with pytest.raises(ConfigError, match=r"^controller\.listener\.names: a controller needs"):
+        BrokerConfig.from_properties(_MEMBER | without)
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -238,6 +244,7 @@ def test_a_node_of_a_cluster_without_an_id_is_told_so() -> None:
             {"listeners": "PLAINTEXT://:9092,CONTROLLER://10.0.0.7:9093"},
             "has node 2 at 10.0.0.2:9093, but its listener CONTROLLER is at 10.0.0.7:9093",
         ),
+        ({"min.insync.replicas": "3"}, ""),
         (
             {"min.insync.replicas": "4"},
             "min.insync.replicas=4 is more than default.replication.factor=3: new topics take no",

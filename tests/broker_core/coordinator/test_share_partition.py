@@ -57,6 +57,13 @@ def test_a_batch_is_divided_only_for_who_asks_for_a_strict_limit() -> None:
     assert strict.next_offset() == 3
 
 
+def test_what_a_member_calls_a_gap_is_over() -> None:
+    share = SharePartition(0, _SETTINGS)
+    share.acquire("a", batches(4), 5, 0)
+    assert not share.acknowledge("a", answer(0, 2, AcknowledgeType.GAP), 0)
+    assert (share.start_offset, share.in_flight) == (3, 2)
+
+
 def test_what_is_accepted_in_order_is_forgotten() -> None:
     share = SharePartition(0, _SETTINGS)
     share.acquire("a", batches(9), 10, 0)
@@ -199,6 +206,17 @@ def test_a_restart_forgets_who_had_what_and_nothing_else() -> None:
     ]
     place = SharePartitionKey("g", bytes(range(16)), 3)
     assert decode_key(encode_key(place)) == place
+
+
+def test_a_restart_during_the_last_delivery_leaves_one_more_but_not_more_than_the_maximum() -> None:
+    share = SharePartition(0, _SETTINGS)
+    share.acquire("a", batches(0), 1, 0)
+    share.acknowledge("a", answer(0, 0, RELEASE), 0)
+    assert share.acquire("a", batches(0), 1, 0) == [AcquiredRecords(0, 0, 2)]
+    again = SharePartition(share.start_offset, _SETTINGS, share.batches())
+    assert again.acquire("b", batches(0), 1, 0) == [AcquiredRecords(0, 0, 2)]
+    assert not again.acknowledge("b", answer(0, 0, RELEASE), 0)
+    assert again.start_offset == 1
 
 
 def test_what_was_not_stored_of_the_middle_is_delivered() -> None:

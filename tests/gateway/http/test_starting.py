@@ -129,7 +129,30 @@ async def test_the_real_server_takes_over_who_has_not_been_answered() -> None:
             writer.write(b" more")
             async with asyncio.timeout(10):
                 assert await reader.readexactly(len(start) + 5) == start + b" more"
+        await server.close()  # which is not the server of this port any more
         async with connected(address) as (reader, writer):
             writer.write(b"new")
             assert await reader.readexactly(3) == b"new"
+        listening.close()
+
+
+async def test_the_real_server_gets_nothing_of_a_request_that_has_been_answered() -> None:
+    taken_over: list[RealServer] = []
+
+    def accept() -> RealServer:
+        taken_over.append(RealServer())
+        return taken_over[-1]
+
+    async with starting() as (server, address):
+        async with connected(address) as (reader, writer):
+            writer.write(b"POST /v1/positions HTTP/1.1\r\nContent-Length: 100\r\n\r\n")
+            assert (await read_answer(reader)).status == 503
+            listening = server.take_over(accept)
+            # It could be taken for a request of its own.
+            writer.write(b"GET /of-the-body HTTP/1.1\r\n\r\n")
+        # New connections come after the bytes of that one.
+        async with connected(address) as (reader, writer):
+            writer.write(b"new")
+            assert await reader.readexactly(3) == b"new"
+        assert len(taken_over) == 1
         listening.close()

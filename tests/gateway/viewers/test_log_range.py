@@ -129,6 +129,31 @@ async def test_what_lies_outside_of_the_log_is_left_out(ranges: LogRanges, end: 
     assert await offsets(ranges, start, beyond) == {}
 
 
+async def test_what_other_programs_wrote_is_passed_over(broker: Broker, ranges: LogRanges) -> None:
+    places: list[tuple[str, int, int]] = []
+
+    def delivered(error: object, message: object) -> None:
+        assert error is None
+        places.append((message.topic(), message.partition(), message.offset()))  # type: ignore[attr-defined]
+
+    good = encode(fix("ada/phone", NOW))
+    producer = Producer(producer_config(broker.address, "test"))
+    for value, key in (
+        (good, b"ada/phone"),
+        (b"rubbish", b"ada/phone"),
+        (b'{"lat":1}', b"ada/phone"),
+        (None, b"ada/phone"),
+        (good, None),
+        (good, b"\xff"),
+        (good, b"ada/phone"),
+    ):
+        producer.produce("event", value, key, 0, on_delivery=delivered)
+    assert producer.flush(20) == 0
+    numbers = [offset for _, _, offset in places]
+    start, end = {("event", 0): numbers[0]}, {("event", 0): numbers[-1] + 1}
+    assert await offsets(ranges, start, end) == {("event", 0): [numbers[0], numbers[-1]]}
+
+
 async def test_whoever_gives_up_within_a_step_takes_nothing_from_others(
     ranges: LogRanges, end: Cursor
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -97,6 +98,39 @@ def test_what_was_produced_is_consumed_with_its_key_and_headers(
         "ben/phone\tnot JSON\n"
     )
     assert terminal.run("consume", topic, "--from", "1", "--max", "1") == "not JSON\n"
+
+
+#: A shell without job control starts what it starts in the background with SIGINT ignored.
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv[0] = "waylog"
+from waylog.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("more", [("--from", "beginning"), ("--group",)], ids=["alone", "group"])
+def test_ctrl_c_is_the_usual_way_to_end_a_consumer(
+    terminal: Terminal, topic: str, more: tuple[str, ...]
+) -> None:
+    terminal.run("produce", topic, stdin="first\n")
+    group = f"group-{topic}"
+    more = (*more, group, "--from", "beginning") if more == ("--group",) else more
+    words = ("consume", topic, *more, "--bootstrap-servers", terminal.bootstrap_servers)
+    reader = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "first\n"
+    reader.send_signal(signal.SIGINT)
+    _, said = reader.communicate(timeout=60)
+    assert reader.returncode == 0
+    assert "Traceback" not in said
+    if group in more:
+        (found,) = [each for each in terminal.rows("groups", "list") if each["group"] == group]
+        assert found["state"].lower() == "empty"  # it has left, and keeps nobody waiting
 
 
 def test_offsets_are_found_by_time(terminal: Terminal, topic: str) -> None:

@@ -300,7 +300,9 @@ def handle_alter_offsets(
         )
     )
     for asked in body["topics"]:
-        topic = broker.topics.get(asked["topic_name"])
+        # Whoever may not read a topic is not told either whether there is one.
+        is_allowed = may_read(broker.authorizer, request, asked["topic_name"])
+        topic = broker.topics.get(asked["topic_name"]) if is_allowed else None
         results: list[AlterShareGroupOffsetsResponsePartition] = []
         responses.append(
             {
@@ -317,11 +319,11 @@ def handle_alter_offsets(
                 "error_message": None,
             }
             results.append(result)
+            if not is_allowed:
+                result["error_code"] = errors.TopicAuthorizationFailed.code
+                continue
             if topic is None or not 0 <= number < topic.partition_count:
                 result["error_code"] = errors.UnknownTopicOrPartition.code
-                continue
-            if not may_read(broker.authorizer, request, topic.name):
-                result["error_code"] = errors.TopicAuthorizationFailed.code
                 continue
             place = SharePartitionKey(group_id, topic.topic_id, number)
             groups.begin_at(place, each["start_offset"], collected.one(result))
@@ -347,7 +349,8 @@ def handle_delete_offsets(
         )
     )
     for asked in body["topics"]:
-        topic = broker.topics.get(asked["topic_name"])
+        is_allowed = may_read(broker.authorizer, request, asked["topic_name"])
+        topic = broker.topics.get(asked["topic_name"]) if is_allowed else None
         result: DeleteShareGroupOffsetsResponseResult = {
             "topic_name": asked["topic_name"],
             "topic_id": bytes(16) if topic is None else topic.topic_id,
@@ -355,11 +358,11 @@ def handle_delete_offsets(
             "error_message": None,
         }
         responses.append(result)
+        if not is_allowed:
+            result["error_code"] = errors.TopicAuthorizationFailed.code
+            continue
         if topic is None:
             result["error_code"] = errors.UnknownTopicOrPartition.code
-            continue
-        if not may_read(broker.authorizer, request, topic.name):
-            result["error_code"] = errors.TopicAuthorizationFailed.code
             continue
         groups.forget_places(body["group_id"], topic.topic_id, collected.one(result))
     collected.end()

@@ -14,7 +14,7 @@ from broker_core.security.acl import Acl, Operation, PatternType, Permission, Re
 from broker_core.server.authorization import RULES
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
-from tests.broker_core.server.topics import create_topic, start_coordinators
+from tests.broker_core.server.topics import administer, create_topic, start_coordinators
 
 Start = Callable[..., Awaitable[Broker]]
 
@@ -149,7 +149,36 @@ REFUSALS: list[tuple[AnyApi, int, dict[str, Any], int]] = [
     (api.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": ["t"]}, TRANSACTION),
     (api.LIST_CONFIG_RESOURCES, 1, {"resource_types": []}, CLUSTER),
     (api.DESCRIBE_TOPIC_PARTITIONS, 0, {"topics": [{"name": "closed"}]}, TOPIC),
+    (api.ELECT_LEADERS, 2, {"topic_partitions": None}, CLUSTER),
+    (api.ALTER_PARTITION_REASSIGNMENTS, 0, {}, CLUSTER),
+    (api.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": None}, CLUSTER),
+    (api.DESCRIBE_QUORUM, 0, {}, CLUSTER),
+    (api.CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": "g", "member_id": "m"}, GROUP),
+    (api.CONSUMER_GROUP_DESCRIBE, 0, {"group_ids": ["g"]}, GROUP),
+    (api.SHARE_GROUP_HEARTBEAT, 1, {"group_id": "g", "member_id": "m"}, GROUP),
+    (api.SHARE_GROUP_DESCRIBE, 1, {"group_ids": ["g"]}, GROUP),
+    (api.SHARE_FETCH, 2, {"group_id": "g", "member_id": "m"}, GROUP),
+    (api.SHARE_ACKNOWLEDGE, 2, {"group_id": "g", "member_id": "m"}, GROUP),
+    (api.DESCRIBE_SHARE_GROUP_OFFSETS, 0,
+     {"groups": [{"group_id": "g", "topics": None}]}, GROUP),
+    (api.ALTER_SHARE_GROUP_OFFSETS, 0, {"group_id": "g"}, GROUP),
+    (api.DELETE_SHARE_GROUP_OFFSETS, 0, {"group_id": "g"}, GROUP),
 ]  # fmt: skip
+
+#: What only brokers ask each other ends the connection of anybody else.
+BETWEEN_BROKERS: list[AnyApi] = [
+    api.INITIALIZE_SHARE_GROUP_STATE,
+    api.READ_SHARE_GROUP_STATE,
+    api.WRITE_SHARE_GROUP_STATE,
+    api.DELETE_SHARE_GROUP_STATE,
+    api.READ_SHARE_GROUP_STATE_SUMMARY,
+]
+
+#: Those that need no right, that leave out what one may not see, or that do nothing here.
+NEVER_REFUSED: list[AnyApi] = [
+    *(api.API_VERSIONS, api.SASL_HANDSHAKE, api.SASL_AUTHENTICATE, api.DESCRIBE_CLUSTER),
+    *(api.LIST_GROUPS, api.LIST_TRANSACTIONS, api.ALTER_REPLICA_LOG_DIRS),
+]
 
 
 def filled(plan: Any, given: dict[str, Any]) -> dict[str, Any]:
@@ -165,6 +194,19 @@ def filled(plan: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_api_has_a_rule() -> None:
     assert [each.name for key, each in api.APIS.items() if key not in RULES] == []
+
+
+def test_every_api_is_tried_here() -> None:
+    tried = {each.name for each in (*BETWEEN_BROKERS, *NEVER_REFUSED)}
+    tried |= {which.name for which, *_ in REFUSALS}
+    assert tried == {each.name for each in api.APIS.values()}
+
+
+@pytest.mark.parametrize("which", BETWEEN_BROKERS, ids=lambda which: which.name)
+async def test_what_brokers_ask_each_other_is_for_brokers(anna: RawClient, which: AnyApi) -> None:
+    version = which.versions[1]
+    anna.send(which, version, filled(which.request_plan(version), {"group_id": "g"}))
+    assert await anna.is_closed_by_peer()
 
 
 @pytest.mark.parametrize(
@@ -275,6 +317,138 @@ async def test_groups_that_one_may_not_describe_are_not_listed(
     offsets = await anna.call(api.OFFSET_FETCH, 7,
         {"group_id": "mine", "topics": [asked], "require_stable": False})  # fmt: skip
     assert offsets["topics"][0]["partitions"][0]["error_code"] == TOPIC
+
+
+def of_group(which: AnyApi, version: int, more: dict[str, Any]) -> dict[str, Any]:
+    """Return a request of member `m` of group `g`."""
+    return filled(which.request_plan(version), {"group_id": "g", "member_id": "m"} | more)
+
+
+def one_partition(broker: Broker, name: str, **more: Any) -> list[dict[str, Any]]:
+    topic = broker.topics.get(name)
+    assert topic is not None
+    return [{"topic_id": topic.topic_id, "partitions": [{"partition_index": 0} | more]}]
+
+
+async def test_records_of_a_topic_that_one_may_not_read_are_not_shared(
+    broker: Broker, anna: RawClient, root: RawClient
+) -> None:
+    await start_coordinators(broker)
+    earliest = {"share.auto.offset.reset": "earliest"}
+    administer(broker, lambda operations: operations.change_group("g", earliest))
+    allow(broker, Operation.READ, ResourceType.GROUP, "g")
+    allow(broker, Operation.READ)
+    for name in ("open", "closed"):
+        await root.call(api.PRODUCE, 9, produce_body(name, BATCH))
+
+    async def fetch(name: str, epoch: int) -> dict[str, Any]:
+        more = {
+            **{"share_session_epoch": epoch, "max_wait_ms": 10_000, "max_bytes": 1 << 20},
+            **{"max_records": 10, "topics": one_partition(broker, name)},
+        }
+        body = of_group(api.SHARE_FETCH, 2, more)
+        answer = await anna.call(api.SHARE_FETCH, 2, body)
+        assert answer["error_code"] == 0
+        (topic,) = answer["responses"]
+        (partition,) = topic["partitions"]
+        return dict(partition)
+
+    refused = await fetch("closed", 0)
+    assert (refused["error_code"], refused["acquired_records"]) == (TOPIC, [])
+    assert not refused["records"]
+    assert len((await fetch("open", 0))["acquired_records"]) == 1
+
+    async def acknowledge(name: str, epoch: int) -> int:
+        batch = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
+        topics = one_partition(broker, name, acknowledgement_batches=[batch])
+        more = {"share_session_epoch": epoch, "topics": topics}
+        body = of_group(api.SHARE_ACKNOWLEDGE, 2, more)
+        answer = await anna.call(api.SHARE_ACKNOWLEDGE, 2, body)
+        return int(answer["responses"][0]["partitions"][0]["error_code"])
+
+    assert await acknowledge("closed", 1) == TOPIC
+    assert await acknowledge("open", 2) == 0
+
+
+async def test_of_a_share_group_one_is_told_nothing_of_topics_that_one_may_not_describe(
+    broker: Broker, anna: RawClient, root: RawClient
+) -> None:
+    await start_coordinators(broker)
+    plan = api.SHARE_GROUP_HEARTBEAT.request_plan(1)
+    joining = {"group_id": "g", "member_id": "m", "subscribed_topic_names": ["open", "closed"]}
+    assert set(codes(await root.call(api.SHARE_GROUP_HEARTBEAT, 1, filled(plan, joining)))) == {0}
+    allow(broker, Operation.DESCRIBE, ResourceType.GROUP, "g")
+    allow(broker, Operation.DESCRIBE)
+
+    async def topics_of(client: RawClient, *named: str) -> dict[str, tuple[bool, set[int]]]:
+        """Return whether an id is told, and the errors, by topic."""
+        asked = [{"topic_name": name, "partitions": [0]} for name in named]
+        body = {"groups": [{"group_id": "g", "topics": asked or None}]}
+        answer = await client.call(api.DESCRIBE_SHARE_GROUP_OFFSETS, 1, body)
+        (group,) = answer["groups"]
+        return {
+            each["topic_name"]: (any(bytes(each["topic_id"])), set(codes(each["partitions"])))
+            for each in group["topics"]
+        }
+
+    assert await topics_of(root) == {"open": (True, {0}), "closed": (True, {0})}
+    assert await topics_of(anna) == {"open": (True, {0})}
+    nothing = (False, {TOPIC})
+    assert await topics_of(anna, "open", "closed", "none") == {
+        "open": (True, {0}), "closed": nothing, "none": nothing
+    }  # fmt: skip
+    asking = {"group_ids": ["g"], "include_authorized_operations": False}
+    (group,) = (await root.call(api.SHARE_GROUP_DESCRIBE, 1, asking))["groups"]
+    assert (group["error_code"], len(group["members"])) == (0, 1)
+    (group,) = (await anna.call(api.SHARE_GROUP_DESCRIBE, 1, asking))["groups"]
+    assert (group["error_code"], group["members"]) == (TOPIC, [])
+    allow(broker, Operation.DESCRIBE, name="closed")
+    (group,) = (await anna.call(api.SHARE_GROUP_DESCRIBE, 1, asking))["groups"]
+    assert (group["error_code"], len(group["members"])) == (0, 1)
+
+
+async def test_where_a_share_group_is_can_be_changed_in_topics_that_one_may_read(
+    broker: Broker, anna: RawClient, root: RawClient
+) -> None:
+    await start_coordinators(broker)
+    plan = api.SHARE_GROUP_HEARTBEAT.request_plan(1)
+    for epoch, names in ((0, ["open", "closed"]), (-1, None)):
+        beat = {"member_id": "m", "member_epoch": epoch, "subscribed_topic_names": names}
+        await root.call(api.SHARE_GROUP_HEARTBEAT, 1, filled(plan, {"group_id": "g"} | beat))
+    for operation in (Operation.READ, Operation.DELETE):
+        allow(broker, operation, ResourceType.GROUP, "g")
+    allow(broker, Operation.READ)
+    asked = ("open", "closed", "none")
+    partitions = [{"partition_index": 0, "start_offset": 0}]
+    moves = {"topics": [{"topic_name": name, "partitions": partitions} for name in asked]}
+    moved = await anna.call(api.ALTER_SHARE_GROUP_OFFSETS, 0, {"group_id": "g"} | moves)
+    deletions = {"topics": [{"topic_name": name} for name in asked]}
+    deleted = await anna.call(api.DELETE_SHARE_GROUP_OFFSETS, 0, {"group_id": "g"} | deletions)
+    for answer in (moved, deleted):
+        told = {each["topic_name"]: each for each in answer["responses"]}
+        assert set(codes(told["open"])) == {0}
+        for name in ("closed", "none"):
+            assert set(codes(told[name])) == {TOPIC}
+            assert not any(bytes(told[name]["topic_id"]))
+
+
+async def test_a_consumer_group_with_a_topic_that_one_may_not_describe_is_not_described(
+    broker: Broker, anna: RawClient, root: RawClient
+) -> None:
+    await start_coordinators(broker)
+    plan = api.CONSUMER_GROUP_HEARTBEAT.request_plan(1)
+    joining = {
+        **{"group_id": "g", "member_id": "m", "rebalance_timeout_ms": 10_000},
+        **{"subscribed_topic_names": ["closed"], "topic_partitions": []},
+    }
+    joined = await root.call(api.CONSUMER_GROUP_HEARTBEAT, 1, filled(plan, joining))
+    assert joined["error_code"] == 0
+    allow(broker, Operation.DESCRIBE, ResourceType.GROUP, "g")
+    asking = {"group_ids": ["g"], "include_authorized_operations": False}
+    (group,) = (await root.call(api.CONSUMER_GROUP_DESCRIBE, 1, asking))["groups"]
+    assert (group["error_code"], len(group["members"])) == (0, 1)
+    (group,) = (await anna.call(api.CONSUMER_GROUP_DESCRIBE, 1, asking))["groups"]
+    assert (group["error_code"], group["members"]) == (TOPIC, [])
 
 
 async def test_one_topic_without_a_right_stops_the_others_of_a_transaction(

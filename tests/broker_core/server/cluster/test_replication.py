@@ -14,6 +14,7 @@ from broker_core import errors
 from broker_core.protocol.definitions import (
     CREATE_TOPICS,
     DELETE_RECORDS,
+    DELETE_TOPICS,
     FETCH,
     FIND_COORDINATOR,
     LIST_OFFSETS,
@@ -97,6 +98,38 @@ async def test_an_acknowledged_record_is_in_all_logs(trio: Trio, connect: Connec
         assert [log.log_end_offset for log in logs] == [number + 1] * 3
     assert len({log.read(0, 10_000) for log in logs}) == 1
     await trio.until(lambda broker: replica(broker).high_watermark == 5)
+
+
+async def test_a_log_of_before_its_topic_was_replaced_is_set_aside(
+    trio: Trio, connect: Connect
+) -> None:
+    await make_topic(trio, connect)
+    client = await connect(leader_of(trio))
+    assert result_of(await produce(client, batch("old")))["base_offset"] == 0
+    await trio.until(lambda broker: replica(broker).high_watermark == 1)
+    folder = trio.brokers[3].config.log_dir
+    await trio.stop(3)
+    client = await connect(trio.brokers[1])
+    await client.call(
+        DELETE_TOPICS, 6, {"topics": [{"name": "t", "topic_id": bytes(16)}], "timeout_ms": 1000}
+    )
+    await trio.until(lambda broker: "t" not in broker.topics)
+    # The new one is placed on the broker that is away, too.
+    placed = {"name": "t", "num_partitions": -1, "replication_factor": -1, "configs": []}
+    placed["assignments"] = [{"partition_index": 0, "broker_ids": [1, 2, 3]}]
+    asked = {"topics": [placed], "timeout_ms": 10_000, "validate_only": False}
+    answer = await client.call(CREATE_TOPICS, 7, asked)
+    assert answer["topics"][0]["error_code"] == errors.NONE
+    await trio.start(3)
+    await trio.until(lambda broker: in_sync(broker, 1, 2, 3))
+    new = image(trio.brokers[3]).topics["t"].id
+    assert new.hex() in (folder / "t-0" / "partition.metadata").read_text().replace("-", "")
+    (stray,) = folder.glob("t-0.*-stray")
+    assert b"old" in b"".join(each.read_bytes() for each in stray.glob("*.log"))
+    client = await connect(leader_of(trio))
+    assert result_of(await produce(client, batch("new")))["base_offset"] == 0
+    await trio.until(lambda broker: replica(broker).high_watermark == 1)
+    assert len({replica(each).log.read(0, 10_000) for each in trio.brokers.values()}) == 1
 
 
 @pytest.mark.parametrize("acks", [0, 1])

@@ -300,6 +300,40 @@ async def test_a_certificate_that_clients_refuse_is_said_to_be_the_listeners_onc
     assert said == [f"{refused}expired", f"{refused}unknown CA"]
 
 
+async def is_let_in(endpoint: Endpoint, authority: Path, own: Path | None) -> bool:
+    """Tell whether a client with this certificate, or none, gets an answer."""
+    try:
+        client = await tls_client(endpoint, authority, own)
+        await client.call(API_VERSIONS, 3, {})
+        await client.close()
+    except (OSError, EOFError, asyncio.IncompleteReadError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("required", [False, True])
+async def test_who_logs_in_with_sasl_needs_a_certificate_only_if_the_listener_says_so(
+    start: Start, tmp_path: Path, required: bool
+) -> None:
+    certificates = Certificates(tmp_path / "certificates")
+    asked = {"listener_name_tls_ssl_client_auth": "required"} if required else {}
+    broker = await start(
+        listeners="TLS://127.0.0.1:0",
+        listener_security_protocol_map="TLS:SASL_SSL",
+        sasl_enabled_mechanisms="PLAIN",
+        sasl_jaas_config='Plain required user_anna="a";',
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(certificates.broker),
+        ssl_truststore_type="PEM",
+        ssl_truststore_location=str(certificates.authority),
+        **asked,
+    )
+    endpoint = broker.network.endpoints["TLS"]
+    own = certificates.make("a", common_name="a")
+    assert await is_let_in(endpoint, certificates.authority, own)
+    assert await is_let_in(endpoint, certificates.authority, None) == (not required)
+
+
 async def test_a_new_authority_is_believed_and_the_old_one_is_not(
     start: Start, tmp_path: Path
 ) -> None:
@@ -319,13 +353,7 @@ async def test_a_new_authority_is_believed_and_the_old_one_is_not(
     endpoint = broker.network.endpoints["TLS"]
 
     async def lets_in(own: Path) -> bool:
-        try:
-            client = await tls_client(endpoint, old.authority, own)
-            await client.call(API_VERSIONS, 3, {})
-            await client.close()
-        except (OSError, EOFError, asyncio.IncompleteReadError):
-            return False
-        return True
+        return await is_let_in(endpoint, old.authority, own)
 
     of_old, of_new = old.make("a", common_name="a"), new.make("b", common_name="b")
     assert await lets_in(of_old)

@@ -308,11 +308,17 @@ class DiskForDecisionsAlone(SystemDisk):
     def __init__(self, *, without: str) -> None:
         """`without`: what there is no room for, folders or the files in them."""
         self.is_full = False
+        self.looks = 0
         self._without = without
 
     def _check(self, path: Path, kind: str) -> None:
         if self.is_full and self._without == kind and path.name != "metadata":
             raise OSError(errno.ENOSPC, "No space left on device")
+
+    def free_bytes(self, directory: Path) -> int | None:
+        """Tell how much room there is, and count the question."""
+        self.looks += 1
+        return super().free_bytes(directory)
 
     def make_directory(self, directory: Path) -> None:
         """Create a directory."""
@@ -355,3 +361,30 @@ async def test_a_topic_that_a_full_disk_has_no_room_for_is_there_when_it_has(
     assert {topic.name: len(topic.partitions) for topic in again.topics} == {
         "before": 1, "t-0": 2, "t-1": 2
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_nothing_is_applied_again_once_no_log_waits_for_room(
+    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    monkeypatch.setattr("broker_core.server.partitions.housekeeping._LOOK_INTERVAL_S", 0.02)
+    disk = DiskForDecisionsAlone(without="folders")
+    broker = await start(Environment(SystemClock(), disk))
+    client = await connect(broker)
+    disk.is_full = True
+    answer = await client.call(CREATE_TOPICS, 5, _many(1, "t"))
+    assert {each["error_code"] for each in answer["topics"]} == {0}
+    topic = broker.topics.get("t-0")
+    assert topic is not None
+    if is_deleted:
+        delete_topic(broker, topic)
+    disk.is_full = False
+    applied: list[object] = []
+    async with asyncio.timeout(30):
+        while not is_deleted and None in (topic.get(0), topic.get(1)):
+            await asyncio.sleep(0.01)
+        broker.cluster.subscribers.append(lambda _, changes: applied.append(changes))
+        before = disk.looks
+        while disk.looks < before + 5:
+            await asyncio.sleep(0.01)
+    assert applied == []

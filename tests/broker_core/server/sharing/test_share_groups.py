@@ -172,6 +172,34 @@ async def test_what_a_lost_connection_had_goes_to_others(broker: Broker, connect
     assert offsets((await other.client.receive(SHARE_FETCH, 2))[1]) == [0, 1, 2, 3, 4]
 
 
+async def test_what_a_closed_session_had_goes_to_others(broker: Broker, connect: Connect) -> None:
+    client = await connect(broker)
+    await _prepare(broker, client)
+    one = Member(broker, client, "one")
+    two = Member(broker, await connect(broker), "two")
+    assert await one.fetch() == [0, 1, 2, 3, 4]
+    assert await two.fetch() == []
+    one.epoch = -1
+    assert await one.acknowledge((0, 1, ACCEPT)) == 0
+    assert await two.fetch(max_wait_ms=10_000) == [2, 3, 4]
+    two.epoch = -1
+    assert await two.fetch((2, 2, ACCEPT)) == []
+    three = Member(broker, client, "three")
+    assert await three.fetch(max_wait_ms=10_000) == [3, 4]
+
+
+async def test_a_new_session_of_a_member_gives_back_what_its_old_one_had(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    await _prepare(broker, client)
+    member = Member(broker, client, "one")
+    assert await member.fetch() == [0, 1, 2, 3, 4]
+    # The client has lost the session's state, but not the connection.
+    member.epoch = 0
+    assert await member.fetch(max_wait_ms=10_000) == [0, 1, 2, 3, 4]
+
+
 async def test_a_lock_ends_by_itself(start: Start, connect: Connect) -> None:
     broker = await start(
         group_share_record_lock_duration_ms="1000", group_share_min_record_lock_duration_ms="1000"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from typing import Any
 
 import aiohttp
@@ -13,9 +14,11 @@ from confluent_kafka import TopicPartition
 from gateway.http.kafka_rest import rest_consumers
 from gateway.http.kafka_rest.rest_consumers import RestConsumers, TooManyInstances
 from tests.closed_consumers import observed_consumers
+from tests.gateway.records import fix
 from tests.gateway.running import Gateway, Login, json_of
 from waylog.kafka.clients import ensure_topics
 from waylog.kafka.topics import Topic
+from waylog.messages import encode
 
 JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
@@ -67,6 +70,28 @@ async def test_topics_and_partitions_are_described(gateway: Gateway, admin: Logi
         ):
             answer = await json_of(await client.get(path), code // 100)
             assert answer["error_code"] == code
+
+
+async def test_fixes_that_are_produced_count_for_the_quota(gateway: Gateway, admin: Login) -> None:
+    value = json.loads(encode(fix(f"{admin.name}/phone")))
+    records = [{"value": value}, {"value": value}]
+    async with gateway.client(admin) as client:
+
+        async def produce(topic: str) -> int:
+            body = json.dumps({"records": records})
+            answer = await client.post(f"/topics/{topic}", data=body, headers=JSON)
+            return answer.status
+
+        assert await produce("location") == 200
+        gateway.users.rights.set_quota(admin.name, 3, None)
+        async with asyncio.timeout(30):
+            while await produce("location") != 429:
+                await asyncio.sleep(0.05)
+        assert await produce("rest") == 200
+        gateway.users.rights.set_sending(admin.name, False)
+        async with asyncio.timeout(30):
+            while await produce("location") != 403:
+                await asyncio.sleep(0.05)
 
 
 async def test_records_are_produced_and_consumed(gateway: Gateway, admin: Login) -> None:
@@ -206,6 +231,19 @@ async def test_consumers_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(consumers) == 2
     await consumers.close()
     assert len(consumers) == 0
+
+
+async def test_one_administrator_does_not_take_all_consumers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rest_consumers, "INSTANCES_EACH_MAX", 2)
+    consumers = RestConsumers("127.0.0.1:1", "test")
+    for _ in range(2):
+        await consumers.create("g", None, "json", {}, "root")
+    with pytest.raises(TooManyInstances):
+        await consumers.create("g", None, "json", {}, "root")
+    await consumers.create("g", None, "json", {}, "another")
+    await consumers.close()
 
 
 async def test_an_instance_that_is_deleted_leaves_its_group_before_it_closes(

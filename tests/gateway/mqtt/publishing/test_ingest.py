@@ -195,6 +195,31 @@ async def test_who_publishes_junk_for_another_pays_for_it_but_not_an_administrat
     log.acknowledge()
 
 
+async def test_a_refused_connect_counts_for_its_address_not_for_the_user_that_it_names() -> None:
+    log = records.MemoryLog()
+    kept = ErrorBytes(TokenBuckets(clock=lambda: 1_000.0), per_minute=100)
+    submitter = Submitter(
+        log, records.MemoryTelemetry(), asyncio.get_running_loop(), error_bytes=kept
+    )
+    ingest = Ingest(submitter, AccessRules(), lambda: 1, Counter())
+
+    def is_whole() -> bool:
+        return CUT not in (decode_rejected(log.appended[-1][2]).headers or {})
+
+    def is_kept_whole(address: str) -> bool:
+        ingest.refused_connect("bob", "junk " * 100, "CONNECT: wrong password", address)
+        return is_whole()
+
+    assert [is_kept_whole("192.0.2.1") for _ in range(3)] == [True, True, False]
+    assert is_kept_whole("192.0.2.2")
+    # Nothing of it is erased with the user either.
+    assert {key for _, key, _, _ in log.appended} == {None}
+    bob = Identity("bob")
+    ingest.submit(bob, ingest.route(bob, "owntracks/bob/phone"), b"junk " * 200)
+    assert is_whole()
+    log.acknowledge()
+
+
 async def test_each_refused_message_costs_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     log, admission = MemoryLog(), Admission.in_memory(clock=lambda: 1.0)
     ingest = Ingest(log, AccessRules(), lambda: 1, Counter(), admission=admission)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,15 @@ async def test_a_worker_gets_what_it_watches_and_nothing_else(tmp_path: Path) ->
         client.watch(["devices/ada/phone/address"], False)
         client.watch(["owntracks/ada/phone/info", "devices/bob/+/address"], False)
         await eventually(lambda: not relay._watchers)
+
+
+async def test_no_other_account_of_the_machine_may_open_the_relay(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with relayed(tmp_path / "relay", Views()):
+            assert (tmp_path / "relay").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
 
 
 async def test_a_worker_that_was_cut_off_gets_what_it_missed(tmp_path: Path) -> None:
