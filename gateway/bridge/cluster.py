@@ -84,6 +84,9 @@ class Cluster:
         self._arrived: deque[Arrival] = deque()
         #: Set while connected and subscribed.
         self.ready = asyncio.Event()
+        # The last subscription that was refused, and how often in a row.
+        self._refused = ""
+        self._refusals = 0
         self.connections = 0
         self.disconnections = 0
         self._connection = 0  # number of the present connection, in paho's thread
@@ -175,11 +178,20 @@ class Cluster:
     def _on_subscribe(
         self, client: paho.Client, _data: Any, _mid: int, codes: Any, _properties: Any
     ) -> None:
-        refused = [str(code) for code in codes if code.is_failure]
+        shortest, longest = _RECONNECT_S
+        refused = ", ".join(str(code) for code in codes if code.is_failure)
         if refused:
-            logger.error("the MQTT cluster refuses a subscription: %s", ", ".join(refused))
-            client.disconnect()
+            # Until the cluster's operator grants the right: without it nothing would arrive, and
+            # nobody would notice.
+            if refused != self._refused:
+                logger.error("the MQTT cluster refuses a subscription: %s; trying again", refused)
+            self._refused = refused
+            self._refusals += 1
+            client.reconnect_delay_set(min(longest, shortest << self._refusals), longest)
+            self.reconnect()
             return
+        self._refused, self._refusals = "", 0
+        client.reconnect_delay_set(shortest, longest)
         self._tell(self._connected)
 
     def _on_disconnect(

@@ -92,7 +92,7 @@ async def test_what_came_by_an_earlier_connection_is_not_acknowledged_on_a_later
         await bridge.cluster.close()
 
 
-async def test_a_bridge_whose_subscription_is_refused_says_so_and_is_not_ready(
+async def test_a_bridge_whose_subscription_is_refused_says_so_and_tries_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with scripted_cluster() as (port, connections):
@@ -100,11 +100,15 @@ async def test_a_bridge_whose_subscription_is_refused_says_so_and_is_not_ready(
         bridge.cluster.start()
         first = await connections.get()
         await first.accept(1, 0x80)
-        assert await first.receive(0xE0) == b""  # it disconnects
-        first.over.set()
         await eventually(lambda: bridge.cluster.disconnections == 1)
+        first.over.set()
+        second = await connections.get()
+        assert bridge.cluster.connections == 0
+        assert not bridge.cluster.ready.is_set()
+        await second.accept(1, 1)
+        await eventually(bridge.cluster.ready.is_set)
         await bridge.cluster.close()
     said = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
     assert len(said) == 1
     assert said[0].startswith("the MQTT cluster refuses a subscription: ")
-    assert bridge.cluster.connections == 0
+    assert bridge.cluster.connections == 1
