@@ -19,6 +19,7 @@ EXTENSIONS = [
     "gateway/fixes/fix_route.pyx",
     "gateway/fixes/json_scanner.pyx",
     "gateway/fixes/record_head.pyx",
+    "gateway/limits/party_turns.pyx",
     "gateway/mqtt/publishing/topic_route.pyx",
     "gateway/fixes/known_fixes.pyx",
     "gateway/mqtt/packets/decoder.pyx",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 from aiohttp import web
@@ -20,6 +20,8 @@ from gateway.http.kafka_rest.kafka_rest import KafkaRest
 from gateway.http.openapi import openapi
 from gateway.http.plain.plain_server import Accept, PlainServer
 from gateway.http.requests.authentication import (
+    ASKER,
+    party_at_first,
     remote_of,
     require_metrics_access,
     shown_credentials,
@@ -45,6 +47,7 @@ from gateway.http.routes.session_routes import SessionRoutes
 from gateway.http.routes.stream import serve_stream
 from gateway.http.routes.websocket import serve_websocket
 from gateway.http.starting import StartingServer, listen
+from gateway.limits.turn_clock import Asker
 from gateway.observability.exposition import exposition
 from gateway.viewers.log_range import LogRanges
 from waylog.config import Endpoint
@@ -85,7 +88,10 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
         refuse_foreign_hosts(request)
         if not request.app[SERVICES].addresses.may_ask(remote_of(request)):
             raise unavailable("too many requests from your address")
-        answer = await handler(request)
+        turns = request.app[SERVICES].turns
+        asker = request[ASKER] = Asker(party_at_first(request))
+        work = cast(Coroutine[Any, Any, web.StreamResponse], handler(request))
+        answer = await turns.run(asker, work)
     except Refused as refusal:
         headers = refusal.headers
         if headers and "WWW-Authenticate" in headers and _is_asked_by_script(request):

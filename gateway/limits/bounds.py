@@ -39,6 +39,8 @@ class HttpLimits:
     header_timeout_s: float = 75.0
     header_line_bytes_max: int = 8190
     headers_max: int = 100
+    #: All headers of a request together, as in nginx and Kestrel. Browsers send at most some 10 kB.
+    head_bytes_max: int = 32 * 1024
     connections_max: int = 10_000
     #: Per address; loopback is not limited.
     connections_per_address_max: int = 1_000

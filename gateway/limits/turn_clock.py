@@ -1,81 +1,79 @@
-"""Divides work into turns of the event loop, of which each party gets one after the other."""
+"""Divides the turns of the event loop among parties, by the time that their work takes.
+
+A party is a user, or the address of somebody who has not signed in. However many connections a
+party has, all of them together work about a millisecond in a turn of the loop. What is left waits
+for later turns, in which the parties that wait are served one after the other.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
-from collections.abc import Callable
-from functools import partial
-from typing import Final
+from collections.abc import Coroutine, Generator
+from types import coroutine
+from typing import Any, TypeVar
 
-#: Seconds of a turn of the event loop after which others run.
-TURN_S: Final = 0.001
+from gateway.limits import party_turns
+from gateway.limits.party_turns import TURN_S
+
+__all__ = ["TURN_S", "Asker", "PartyTurns"]
+
+_Result = TypeVar("_Result")
 
 
-class PartyTurns:
-    """Lets one callback of each party run in a turn of the loop, in the order of the calls.
+class Asker:
+    """Whose work a task does. It may turn out later: a request is a stranger's at first."""
 
-    A party is a user or an address. However many connections it has, the loop gives it no more time
-    than if it had one.
+    __slots__ = ("party",)
+
+    def __init__(self, party: str) -> None:
+        self.party = party
+
+
+class PartyTurns(party_turns.PartyTurns):
+    """The turns of one event loop.
+
+    Work is measured between `begin` and `end`, or in tasks by `run`.
     """
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, deque[Callable[[], object]]] = {}
-
-    def call_soon(self, party: str, callback: Callable[[], object]) -> None:
-        """Call back when it is the party's turn."""
-        waiting = self._waiting.get(party)
-        if waiting is None:
-            self._waiting[party] = deque((callback,))
-            asyncio.get_running_loop().call_soon(self._turn, party)
-        else:
-            waiting.append(callback)
 
     async def wait(self, party: str) -> None:
         """Return when it is the party's turn."""
         turn = asyncio.get_running_loop().create_future()
-        self.call_soon(party, partial(_begin, turn))
+        self.call_soon(party, turn)
         await turn
+        self.returned(party)
 
-    def _turn(self, party: str) -> None:
-        waiting = self._waiting[party]
-        callback = waiting.popleft()
-        if waiting:
-            asyncio.get_running_loop().call_soon(self._turn, party)
-        else:
-            del self._waiting[party]
-        callback()
+    async def let_others_work(self, party: str) -> None:
+        """Wait for the party's next turn if it has no time left in this one."""
+        if self.left_s(party) <= 0:
+            await self.wait(party)
 
+    @coroutine
+    def run(self, asker: Asker, work: Coroutine[Any, Any, _Result]) -> Generator[Any, Any, _Result]:
+        """Begin a coroutine when it is its party's turn, and charge all its steps to the party.
 
-def _begin(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)
-
-
-class TurnClock:
-    """Lets others run when a task has worked for a millisecond without waiting for anything.
-
-    Awaiting what is there already, as the next message of a full queue, lets nobody else run.
-    """
-
-    __slots__ = ("_asked", "_party", "_turns", "_until")
-
-    def __init__(self, turns: PartyTurns, party: str) -> None:
-        self._turns = turns
-        self._party = party
-        self._asked = self._until = 0.0
-
-    def ask(self) -> None:
-        """Take note that the task is about to await what may be there already."""
-        self._asked = time.perf_counter()
-
-    async def work(self) -> None:
-        """Take note that it is there, and let others run if it is their turn."""
-        now = time.perf_counter()
-        if now - self._asked > TURN_S:
-            # The task has waited, or the turn has just been long.
-            self._until = now + TURN_S
-        elif now > self._until:
-            await self._turns.wait(self._party)
-            self._until = time.perf_counter() + TURN_S
+        The later steps do not wait here: the coroutine may hold what others need.
+        """
+        if not self.may_begin(asker.party):
+            try:
+                yield from self.wait(asker.party).__await__()
+            except BaseException:
+                work.close()
+                raise
+        error: BaseException | None = None
+        while True:
+            outer = self.begin(asker.party)
+            try:
+                waits_for = work.send(None) if error is None else work.throw(error)
+            except StopIteration as end:
+                result: _Result = end.value
+                return result
+            finally:
+                self.end(asker.party, outer)
+            error = None
+            try:
+                yield waits_for
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as raised:
+                error = raised

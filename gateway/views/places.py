@@ -45,6 +45,8 @@ class Places:
         self._remote_error: str | None = None
         self._unreadable = False
         self._reading = asyncio.Lock()
+        # The look that has not begun, which more may ask for.
+        self._next: asyncio.Task[None] | None = None
         self._version: tuple[int, int] | None = None
         self._by_user: dict[str, list[dict[str, Any]]] = {}
         #: Places have been looked up; there may be none.
@@ -106,47 +108,69 @@ class Places:
             await asyncio.sleep(_LOOK_S)
 
     async def refresh(self) -> None:
-        """Read the file if it has changed. Raises PlacesUnavailable."""
-        path = self._path
-        if path is None:
-            await self._refresh_remote()
-            return
-        async with self._reading:
-            version = None
-            try:
-                status = await asyncio.to_thread(path.stat)
-                version = (status.st_mtime_ns, status.st_ino)
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                raise PlacesUnavailable(f"places cannot be read: {error.strerror}") from error
-            if self.looked_up and version in (None, self._version):
-                return
-            if version is not None:
-                self._by_user = await _read(str(path), self._homes_only)
-                self._version = version
-            self.looked_up = True
-        for subscriber in self._subscribers:
-            subscriber()
+        """Read the file if it has changed. Raises PlacesUnavailable.
 
-    async def _refresh_remote(self) -> None:
-        if self._url is None:
+        All who ask while it is being read share the next look at it: nobody waits for more than
+        two, however many there are.
+        """
+        if self._path is None and self._url is None:
             return
+        if self._next is None:
+            self._next = asyncio.create_task(self._look())
+            self._next.add_done_callback(_retrieve)
+        await asyncio.shield(self._next)
+
+    async def _look(self) -> None:
         async with self._reading:
-            now = asyncio.get_running_loop().time()
-            if now < self._read_again_at:
-                if self._remote_error is not None:
-                    raise PlacesUnavailable(self._remote_error)
-                return
-            try:
-                self._by_user = await _read(self._url, self._homes_only)
-            except PlacesUnavailable as error:
-                self._read_again_at, self._remote_error = now + _RETRY_S, str(error)
-                raise
-            self._read_again_at, self._remote_error = now + REMOTE_S, None
-            self.looked_up = True
-        for subscriber in self._subscribers:
-            subscriber()
+            # Who asks from now on may know of a later change.
+            self._next = None
+            is_changed = await (self._look_remote() if self._path is None else self._look_local())
+        if is_changed:
+            for subscriber in self._subscribers:
+                subscriber()
+
+    async def _look_local(self) -> bool:
+        """Read the file if it has changed; return whether it was read, or is known not to exist."""
+        path = self._path
+        assert path is not None
+        version = None
+        try:
+            status = await asyncio.to_thread(path.stat)
+            version = (status.st_mtime_ns, status.st_ino)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise PlacesUnavailable(f"places cannot be read: {error.strerror}") from error
+        if self.looked_up and version in (None, self._version):
+            return False
+        if version is not None:
+            self._by_user = await _read(str(path), self._homes_only)
+            self._version = version
+        self.looked_up = True
+        return True
+
+    async def _look_remote(self) -> bool:
+        """Read what cannot be asked for changes, unless that was done recently."""
+        assert self._url is not None
+        now = asyncio.get_running_loop().time()
+        if now < self._read_again_at:
+            if self._remote_error is not None:
+                raise PlacesUnavailable(self._remote_error)
+            return False
+        try:
+            self._by_user = await _read(self._url, self._homes_only)
+        except PlacesUnavailable as error:
+            self._read_again_at, self._remote_error = now + _RETRY_S, str(error)
+            raise
+        self._read_again_at, self._remote_error = now + REMOTE_S, None
+        self.looked_up = True
+        return True
+
+
+def _retrieve(look: asyncio.Task[None]) -> None:
+    # Whoever has asked may have gone.
+    if not look.cancelled():
+        look.exception()
 
 
 def _local_path(url: str) -> Path | None:

@@ -110,6 +110,8 @@ class Ingest:
             hold.release()
         if device_format.tells_address:
             await self.address_of(newest)
+        # The log may have answered many requests of the user at once.
+        await self._services.turns.let_others_work(identity.user)
         answer: list[bytes] = []
         for piece in device_format.answer(Receiving(parsed, identity, self._services, newest)):
             if answer:

@@ -11,14 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
 
 from gateway.bodies.parsing import is_read_here
 from gateway.fixes.plain_positions import PlainPositions
 from gateway.formats import Context, Parsed, positions
 from gateway.http.ingest.ingest import admit, check_may_send, named_device
+from gateway.http.plain.head_counter import HeadCounter
 from gateway.http.plain.plain_request import PlainRequest, response
 from gateway.http.plain.request_head import (
     HEAD_BYTES_MAX,
@@ -28,8 +33,15 @@ from gateway.http.plain.request_head import (
     recognise,
 )
 from gateway.http.plain.stepped_input import SteppedInput
-from gateway.http.requests.authentication import credentials_of, kept_of, without_secrets
-from gateway.http.requests.responses import Refused, unavailable
+from gateway.http.requests.authentication import (
+    Credentials,
+    credentials_of,
+    kept_of,
+    known_user_of,
+    stranger_party,
+    without_secrets,
+)
+from gateway.http.requests.responses import Refused, too_large_head, unavailable
 from gateway.limits.addresses import is_loopback
 from gateway.limits.bounds import TOO_MUCH_UNDER_WAY
 from gateway.limits.failed_logins import TooManyFailedLogins
@@ -46,7 +58,8 @@ logger = logging.getLogger(__name__)
 
 #: Requests with a larger body go to aiohttp, where a budget limits them.
 BODY_BYTES_MAX: Final = 32 * 1024
-#: Requests of one connection that may wait for the log; at this number reading pauses.
+#: Requests of one connection that may wait for the log; at this number reading pauses, until half
+#: of them are answered.
 PIPELINED_MAX: Final = 64
 
 _STARTS: Final = (b"GET /", b"POST /")
@@ -54,6 +67,10 @@ _LONGEST_START: Final = b"POST /"
 
 
 _NOTHING: Final = Parsed()
+
+#: The beginning of a request, whoever serves it, and the credentials in its head.
+_REQUEST: Final = re.compile(rb"[A-Z]+ [^ \r\n]+ HTTP/1\.[01]\r\n")
+_CREDENTIALS: Final = re.compile(rb"\r\nauthorization:[ \t]*([^\r\n]+)", re.IGNORECASE)
 
 
 def _may_begin(start: bytes) -> bool:
@@ -72,8 +89,11 @@ class PlainConnection(asyncio.Protocol):
         "_counted",
         "_head",
         "_head_bytes",
+        "_holder",
         "_identity",
         "_inner",
+        "_is_full",
+        "_is_of_one",
         "_key",
         "_length_span",
         "_party",
@@ -83,8 +103,12 @@ class PlainConnection(asyncio.Protocol):
         "_proxy",
         "_reading",
         "_requests",
+        "_shown",
+        "_shown_credentials",
         "_since",
+        "_stranger",
         "_transport",
+        "_waits",
         "_writable",
         "server",
     )
@@ -92,8 +116,10 @@ class PlainConnection(asyncio.Protocol):
     def __init__(self, server: PlainServer) -> None:
         self.server = server
         self._transport: asyncio.Transport | None = None
-        self._inner: asyncio.Protocol | None = None
-        self._address = self._party = ""
+        self._inner: SteppedInput | None = None
+        # The party of the incomplete requests, that of what waits now, and that of a turn of the
+        # loop for whoever has not signed in.
+        self._address = self._party = self._holder = self._stranger = ""
         # None if this connection holds no place in the pool.
         self._pool_party: str | None = None
         self._counted = False
@@ -113,6 +139,13 @@ class PlainConnection(asyncio.Protocol):
         self._requests: deque[PlainRequest] = deque()
         self._reading = True
         self._writable = True
+        self._is_full = False
+        # Whether requests wait for the turn of their user.
+        self._waits = False
+        # The last credentials that came to aiohttp.
+        self._is_of_one = False
+        self._shown = b""
+        self._shown_credentials: Credentials | None = None
         # Loop time since which the connection is idle or its request is incomplete.
         self._since = 0.0
 
@@ -142,6 +175,8 @@ class PlainConnection(asyncio.Protocol):
         # The client behind a proxy on this machine is not known yet, so each connection counts
         # alone.
         self._party = f"{address} {id(self)}" if is_loopback(address) else party_of(address)
+        self._holder = self._party
+        self._stranger = stranger_party(address, self.server.services.proxies, self)
 
     def _count(self) -> bool:
         """Count the connection for its address. Return False if it has been refused."""
@@ -163,6 +198,8 @@ class PlainConnection(asyncio.Protocol):
         server = self.server
         server.connections.discard(self)
         server.services.remotes.pop(self._transport, None)
+        if self._inner is not None:
+            server.services.remotes.pop(self._inner.transport, None)
         self._keep(b"")
         if self._pool_party is not None:
             server.pool.leave(self._pool_party)
@@ -181,7 +218,7 @@ class PlainConnection(asyncio.Protocol):
             return self._inner.eof_received()
         # A half-closed connection can still carry the pending answers.
         self.close_when_idle()
-        return bool(self._requests or self._authenticating)
+        return self.busy
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -199,8 +236,8 @@ class PlainConnection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Tell whether a request of this connection waits for its answer here."""
-        return bool(self._requests or self._authenticating)
+        """Tell whether a request of this connection waits for its turn or its answer here."""
+        return bool(self._requests or self._authenticating or self._waits)
 
     def close_when_idle(self) -> None:
         """Close as soon as everything is answered, unless aiohttp has the connection."""
@@ -221,7 +258,7 @@ class PlainConnection(asyncio.Protocol):
             oldest = self._requests[0]
             if oldest.started + self.server.services.append_timeout_s < now:
                 oldest.late()
-        elif self._authenticating is None:
+        elif not self.busy:
             head_is_there = b"\r\n\r\n" in self._pending
             if now - self._since > (
                 limits.body_timeout_s if head_is_there else limits.header_timeout_s
@@ -238,6 +275,8 @@ class PlainConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._inner is not None:
+            if self._inner.is_idle:
+                self._identify(self._inner, data)
             self._inner.data_received(data)
             return
         if self._pending:
@@ -268,66 +307,103 @@ class PlainConnection(asyncio.Protocol):
         logger.warning("a proxy sent no PROXY header: %s", header)
         self._transport.close()
 
-    def _process(self, data: bytes) -> None:
-        """Serve all complete requests in `data`."""
+    def _process(self, data: bytes, turn_of: str | None = None) -> None:
+        """Serve all complete requests in `data`, for as long as their users have time left.
+
+        `turn_of` is the user whose turn it is; another one's requests may have to wait for theirs.
+        """
+        turns = self.server.services.turns
+        party = self._stranger
+        outer = turns.begin(party)
         position, size = 0, len(data)
-        while position < size:
-            end = data.find(b"\r\n\r\n", position, position + HEAD_BYTES_MAX)
-            if end < 0:
-                start = data[position : position + len(_LONGEST_START)]
-                if size - position >= HEAD_BYTES_MAX or not _may_begin(start):
+        try:
+            while position < size:
+                end = data.find(b"\r\n\r\n", position, position + HEAD_BYTES_MAX)
+                if end < 0:
+                    start = data[position : position + len(_LONGEST_START)]
+                    if size - position >= HEAD_BYTES_MAX or not _may_begin(start):
+                        self._hand_over(data[position:])
+                        return
+                    break
+                head_bytes = data[position:end]
+                if head_bytes != self._head_bytes and not self._differs_in_length(head_bytes):
+                    self._recognise(head_bytes)
+                head = self._head
+                if head is None or self._body_bytes > BODY_BYTES_MAX:
                     self._hand_over(data[position:])
                     return
-                break
-            head_bytes = data[position:end]
-            if head_bytes != self._head_bytes and not self._differs_in_length(head_bytes):
-                self._recognise(head_bytes)
-            head = self._head
-            if head is None or self._body_bytes > BODY_BYTES_MAX:
-                self._hand_over(data[position:])
-                return
-            body_end = end + 4 + self._body_bytes
-            if body_end > size:
-                break
-            if len(self._requests) >= PIPELINED_MAX:
-                self._reading = False
-                self._adapt_reading()
-                break
-            identity = self._identity_now()
-            if identity is None:
-                self._authenticate(data[position:])
-                return
-            if not self._serve(head, identity, data[end + 4 : body_end]):
-                self._hand_over(data[position:])
-                return
-            position = body_end
-            if self._transport is None or self._transport.is_closing():
-                return
-        self._keep(data[position:])
+                body_end = end + 4 + self._body_bytes
+                if body_end > size:
+                    break
+                if len(self._requests) >= PIPELINED_MAX:
+                    self._keep(data[position:], party)
+                    self._adapt_reading()
+                    return
+                identity = self._identity_now()
+                if identity is None:
+                    self._authenticate(data[position:])
+                    return
+                user = identity.user
+                if turns.left_s(user) <= 0 or not (
+                    user in (party, turn_of) or turns.may_begin(user)
+                ):
+                    self._wait_for_turn(user, data[position:])
+                    return
+                if user != party:
+                    if party != self._stranger:
+                        turns.end(party, outer)
+                        outer = turns.begin(user)
+                    party = user
+                if not self._serve(head, identity, data[end + 4 : body_end]):
+                    self._hand_over(data[position:])
+                    return
+                position = body_end
+                if self._transport is None or self._transport.is_closing():
+                    return
+            self._keep(data[position:])
+        finally:
+            turns.end(party, outer)
 
-    def _keep(self, data: bytes) -> None:
+    def _wait_for_turn(self, user: str, data: bytes) -> None:
+        """Read no more until it is the turn of the user whose requests wait."""
+        self._keep(data, user)
+        self._waits = True
+        self.server.services.turns.call_soon(user, partial(self._take_turn, user))
+        self._adapt_reading()
+
+    def _take_turn(self, user: str) -> None:
+        self._waits = False
+        self._adapt_reading(user)
+
+    def _keep(self, data: bytes, holder: str | None = None) -> None:
+        """Keep what cannot be served yet, at the expense of a user if it is known whose it is."""
         server = self.server
+        if holder is not None and holder != self._holder:
+            server.partial.pass_on(self._holder, holder, len(self._pending))
+            self._holder = holder
         more = len(data) - len(self._pending)
         if more > 0:
             if server.partial.is_pressed:
                 self._ask_for_account()
-            if not server.partial.take(self._party, more):
+            if not server.partial.take(self._holder, more):
                 self._refuse_connection("too many incomplete requests at once")
                 data, more = b"", -len(self._pending)
             elif not self._pending:
                 self._since = server._loop.time()
         if more < 0:
-            server.partial.give_back(self._party, -more)
+            server.partial.give_back(self._holder, -more)
         self._pending = data
+        if not data:
+            self._holder = self._party
 
     def _ask_for_account(self) -> None:
         """Charge the buffered bytes of a local client to its account, not to this connection."""
-        if self._transport is None or not self._party.startswith(f"{self._address} "):
+        if self._transport is None or not self._holder.startswith(f"{self._address} "):
             return
         account = self.server.pool.party_of(self._transport)
         if account:
-            self.server.partial.pass_on(self._party, account, len(self._pending))
-            self._party = account
+            self.server.partial.pass_on(self._holder, account, len(self._pending))
+            self._holder = self._party = account
 
     def _differs_in_length(self, head_bytes: bytes) -> bool:
         """Take over the Content-Length if all else is as in the last head; tell whether it is."""
@@ -531,25 +607,30 @@ class PlainConnection(asyncio.Protocol):
             if self.server.closing:
                 transport.close()
                 return
-        if not self._reading:
+        if not self._reading and not self._waits:
             self._adapt_reading()
 
-    def _adapt_reading(self) -> None:
+    def _adapt_reading(self, turn_of: str | None = None) -> None:
         """Read only while the client reads its answers and not too many requests wait."""
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or self._inner is not None:
             return
-        wanted = self._writable and len(self._requests) < PIPELINED_MAX
+        if len(self._requests) >= PIPELINED_MAX:
+            self._is_full = True
+        elif len(self._requests) <= PIPELINED_MAX // 2:
+            self._is_full = False
+        wanted = self._writable and not self._waits and not self._is_full
         if not wanted:
-            self._reading = False
-            transport.pause_reading()
+            if self._reading:
+                self._reading = False
+                transport.pause_reading()
         elif not self._reading:
             self._reading = True
             transport.resume_reading()
             if self._pending and self._authenticating is None:
                 data = self._pending
                 self._keep(b"")
-                self._process(data)
+                self._process(data, turn_of)
 
     # --- the complete server --------------------------------------------------------------------
 
@@ -567,18 +648,47 @@ class PlainConnection(asyncio.Protocol):
         if not self._reading:
             self._reading = True
             transport.resume_reading()
-        inner = self._inner = self.server.accept()
-        inner.connection_made(transport)
+        services = self.server.services
+        protocol = self.server.accept()
+        head = HeadCounter(protocol, services.limits.head_bytes_max, self._refuse_head)
+        inner = SteppedInput(protocol, transport, services.turns, self._stranger, head.passed_on)
+        self._inner = inner
+        address = services.remotes.get(transport)
+        if address is not None:
+            services.remotes[inner.transport] = address
+        protocol.connection_made(inner.transport)
+        self._identify(inner, data)
         inner.data_received(data)
 
-    def read_in_steps(self, party: str) -> asyncio.Transport | None:
-        """Hand what comes from now on to aiohttp in steps, in turns with others of the party.
+    def _identify(self, inner: SteppedInput, data: bytes) -> None:
+        """Take note whose request begins with this data, if it does and its sender is known."""
+        if self._is_of_one or not _REQUEST.match(data):
+            return
+        inner.party = self._stranger
+        found = _CREDENTIALS.search(data, 0, HEAD_BYTES_MAX)
+        if found is None:
+            return
+        if found[1] != self._shown:
+            self._shown, self._shown_credentials = found[1], None
+            with suppress(Refused):
+                self._shown_credentials = credentials_of(
+                    {"Authorization": found[1].decode("latin-1")}, {}
+                )
+        if self._shown_credentials is not None:
+            authenticator = self.server.services.authenticator
+            inner.party = known_user_of(self._shown_credentials, authenticator) or self._stranger
 
-        Returns the transport for aiohttp's protocol, None if the connection is lost.
-        """
-        if self._inner is None or self._transport is None:
-            return None
-        turns = self.server.services.turns
-        stepped = SteppedInput(self._inner, self._transport, turns, party)
-        self._inner = stepped
-        return stepped.transport
+    def _refuse_head(self) -> None:
+        assert self._transport is not None
+        body = msgspec.json.encode(
+            {"error": too_large_head(self.server.services.limits.head_bytes_max)}
+        )
+        headers = {"Connection": "close"}
+        self._transport.write(response(431, body, self.server.date, headers))
+        self._transport.close()
+
+    def belongs_to(self, party: str) -> None:
+        """Take note that all that comes from now on is of one party: it is a WebSocket."""
+        self._is_of_one = True
+        if self._inner is not None:
+            self._inner.party = party

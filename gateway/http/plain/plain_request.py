@@ -30,6 +30,7 @@ _REASONS: Final = {
     408: b"Request Timeout",
     413: b"Content Too Large",
     429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
     503: b"Service Unavailable",
 }
@@ -123,7 +124,14 @@ class PlainRequest:
             self._error = completion.exception()
         if self._waiting:
             return
-        self._connection.server.services.under_way.give_back(self._identity.user, self._size)
+        services = self._connection.server.services
+        user = self._identity.user
+        services.under_way.give_back(user, self._size)
+        # The log may have answered thousands of requests at once.
+        services.turns.call(user, self._finish)
+
+    def _finish(self) -> None:
+        """Answer: the log has stored all, or refused some."""
         if self.answer is not None:
             return
         if self._error is not None:

@@ -1,20 +1,23 @@
-"""Hands the bytes of a WebSocket to aiohttp in steps, so that no turn of the event loop is long.
+"""Hands the bytes of a connection to aiohttp in steps, so that no turn of the event loop is long.
 
-One read from a socket may bring tens of thousands of frames: an empty one has six bytes. aiohttp
-would parse them all at once.
+One read from a socket may bring thousands of requests, or tens of thousands of WebSocket frames: an
+empty one has six bytes. aiohttp would parse them all at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NoReturn
 
 from gateway.limits.turn_clock import TURN_S, PartyTurns
 
 #: Bytes between two looks at the clock: some 700 of the smallest frames.
 _STEP_BYTES: Final = 4 * 1024
+#: The same while the bytes cost little, as those of a large body do.
+_STEP_BYTES_MAX: Final = 32 * 1024
+_LITTLE_S: Final = TURN_S / 10
 
 
 class SteppedInput(asyncio.Protocol):
@@ -29,12 +32,17 @@ class SteppedInput(asyncio.Protocol):
         transport: asyncio.Transport,
         turns: PartyTurns,
         party: str,
+        passed_on: Callable[[int], None] | None = None,
     ) -> None:
+        """`passed_on` is called after each step with the number of its bytes."""
         self._inner = inner
         self._transport = transport
         self._turns = turns
-        self._party = party
+        self._passed_on = passed_on
+        #: Whose bytes come.
+        self.party = party
         self._waiting = b""
+        self._step_bytes = _STEP_BYTES
         # What aiohttp wants, and what the transport does.
         self._is_paused = not transport.is_reading()
         self._is_reading = not self._is_paused
@@ -42,11 +50,21 @@ class SteppedInput(asyncio.Protocol):
         #: The transport for aiohttp.
         self.transport = _InnerTransport(transport, self)
 
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether nothing waits to be passed on."""
+        return not self._waiting
+
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        self._waiting += data
-        if not self._is_next:
-            self._step()
+        self._waiting = self._waiting + data if self._waiting else data
+        if self._is_next:
+            self._read(False)
+        elif self._turns.may_begin(self.party):
+            self._work()
+        else:
+            self._read(False)
+            self._step_soon()
 
     def eof_received(self) -> bool | None:
         """See asyncio.Protocol."""
@@ -81,18 +99,20 @@ class SteppedInput(asyncio.Protocol):
     def _step_soon(self) -> None:
         if not self._is_next:
             self._is_next = True
-            self._turns.call_soon(self._party, self._step)
+            self._turns.call_soon(self.party, self._step)
 
     def _step(self) -> None:
         self._is_next = False
-        until = time.perf_counter() + TURN_S
-        position, waiting = 0, self._waiting
-        while position < len(waiting) and not self._is_paused:
-            self._inner.data_received(waiting[position : position + _STEP_BYTES])
-            position += _STEP_BYTES
-            if time.perf_counter() > until:
-                break
-        self._waiting = waiting[position:]
+        self._work()
+
+    def _work(self) -> None:
+        """Pass bytes on until the party has no time left in this turn."""
+        party = self.party
+        outer = self._turns.begin(party)
+        try:
+            self._pass_on(self._turns.left_s(party))
+        finally:
+            self._turns.end(party, outer)
         if self._transport.is_closing():
             return
         if self._waiting:
@@ -101,6 +121,26 @@ class SteppedInput(asyncio.Protocol):
                 self._step_soon()
         elif not self._is_paused:
             self._read(True)
+
+    def _pass_on(self, seconds: float) -> None:
+        position, waiting = 0, self._waiting
+        now = time.perf_counter()
+        until = now + seconds
+        while position < len(waiting) and not self._is_paused:
+            part = waiting[position : position + self._step_bytes]
+            self._inner.data_received(part)
+            position += len(part)
+            if self._passed_on is not None:
+                self._passed_on(len(part))
+            began, now = now, time.perf_counter()
+            self._step_bytes = (
+                min(2 * self._step_bytes, _STEP_BYTES_MAX)
+                if now - began < _LITTLE_S
+                else _STEP_BYTES
+            )
+            if now > until:
+                break
+        self._waiting = waiting[position:]
 
     def _read(self, wanted: bool) -> None:
         if wanted == self._is_reading or self._transport.is_closing():
@@ -119,6 +159,12 @@ class _InnerTransport(asyncio.Transport):
         super().__init__()
         self._transport = transport
         self._stepped = stepped
+
+    @property
+    def _sendfile_compatible(self) -> NoReturn:
+        # loop.sendfile asks for this; then aiohttp writes a file itself, as it does with uvloop,
+        # which has no sendfile for any transport.
+        raise NotImplementedError
 
     def pause_reading(self) -> None:
         self._stepped.pause()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from aiohttp import WSMessage, WSMsgType, web
 
 from gateway.http.plain.plain_connection import PlainConnection
-from gateway.limits.turn_clock import PartyTurns, TurnClock
+from gateway.limits.turn_clock import PartyTurns
 
 _ENDS = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
 
@@ -15,16 +15,14 @@ _ENDS = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
 async def prepare_websocket(
     request: web.Request, socket: web.WebSocketResponse, party: str
 ) -> None:
-    """Answer the handshake; what the client sends is parsed in turns of its party from now on.
+    """Answer the handshake; what the client sends is parsed in turns of this party from now on.
 
     The socket must not answer pings by itself: `messages` does.
     """
     transport = request.transport
     connection = None if transport is None else transport.get_protocol()
     if isinstance(connection, PlainConnection):
-        stepped = connection.read_in_steps(party)
-        if stepped is not None:
-            request.protocol.transport = stepped
+        connection.belongs_to(party)
     await socket.prepare(request)
 
 
@@ -35,11 +33,9 @@ async def messages(
 
     However many small messages there are, others get their turn in between.
     """
-    clock = TurnClock(turns, party)
     while True:
-        clock.ask()
         message = await socket.receive()
-        await clock.work()
+        await turns.let_others_work(party)
         if message.type in _ENDS:
             return
         if message.type is WSMsgType.PING:

@@ -18,14 +18,26 @@ from gateway.formats.values import SECRET_PARAMETERS, parameters
 from gateway.http.requests.browsers import is_of_other_site, session_of
 from gateway.http.requests.responses import Refused, unauthorized, unavailable
 from gateway.http.requests.services import SERVICES
+from gateway.limits.addresses import TrustedProxies, is_loopback
 from gateway.limits.failed_logins import TooManyFailedLogins
-from gateway.users.auth import ANONYMOUS, AuthenticationUnavailable, Identity, is_utf8
+from gateway.limits.turn_clock import Asker
+from gateway.users.auth import (
+    ANONYMOUS,
+    AuthenticationUnavailable,
+    Authenticator,
+    Identity,
+    is_utf8,
+)
 from gateway.users.database import DEVICE_NAME, TOKEN_PREFIX
 from gateway.users.permissions import may_see
+from waylog.network.peer_parties import party_of
 
 #: Headers that are stored with a message that could not be accepted.
 _KEPT_HEADERS: Final = ("Content-Type", "User-Agent", "X-Limit-U", "X-Limit-D")
 _HEADER_CHARACTERS_MAX: Final = 200
+
+#: Whose work the handler of a request does.
+ASKER: Final = web.RequestKey("asker", Asker)
 
 _CREDENTIALS_NEEDED: Final = "credentials are needed: Basic user:token, or Bearer token"
 
@@ -110,6 +122,9 @@ async def verify(
     if identity is None:
         services.metrics.unauthorized += 1
         raise unauthorized("unknown user, or wrong password or token")
+    asker = request.get(ASKER)
+    if asker is not None:
+        asker.party = identity.user
     return identity
 
 
@@ -177,6 +192,37 @@ def remote_of(request: web.Request) -> str:
     services = request.app[SERVICES]
     peer = services.remotes.get(request.transport) or request.remote or ""
     return services.proxies.client(peer, request.headers.get("X-Forwarded-For"))
+
+
+def stranger_party(address: str, proxies: TrustedProxies, connection: object) -> str:
+    """Return the party of somebody at an address who has not signed in.
+
+    Behind a proxy anybody may be, so each connection of one is a party, as are those of this
+    machine.
+    """
+    if is_loopback(address) or address in proxies:
+        return f"{address} {id(connection)}"
+    return party_of(address)
+
+
+def party_at_first(request: web.Request) -> str:
+    """Return the user, if it is known without a question, else a stranger's party."""
+    services = request.app[SERVICES]
+    token = request.match_info.get("token")
+    try:
+        credentials = credentials_of(request.headers, request.query, token)
+    except Refused:
+        credentials = None
+    user = None if credentials is None else known_user_of(credentials, services.authenticator)
+    return user or stranger_party(remote_of(request), services.proxies, request.protocol)
+
+
+def known_user_of(credentials: Credentials, authenticator: Authenticator) -> str | None:
+    """Return whose credentials these are, if they have been verified recently."""
+    if authenticator.open_mode:
+        return credentials.user
+    identity = authenticator.recall(authenticator.key_of(credentials.user, credentials.secret))
+    return None if identity is None else identity.user
 
 
 def require_device(identity: Identity, device: str) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 
-from gateway.http.requests.responses import Refused
+from gateway.http.requests.responses import Refused, too_large_head
 from gateway.http.requests.services import SERVICES
 from gateway.users.auth import AuthenticationUnavailable, Identity
 from waylog.network.served_hosts import is_authority
@@ -27,8 +27,11 @@ def require_sound_head(request: web.Request) -> None:
 
     505 for another version of HTTP: an HTTP/0.9 request has no headers to judge it by. 400 for a
     Host that is no host, or several of them (RFC 9112, section 3.2): a proxy or a browser may take
-    another part of it for the name than we do.
+    another part of it for the name than we do. 431 for a head that is larger than all of them need.
     """
+    bytes_max = request.app[SERVICES].limits.head_bytes_max
+    if sum(len(name) + len(value) for name, value in request.raw_headers) > bytes_max:
+        raise Refused(431, too_large_head(bytes_max), {"Connection": "close"})
     if request.version not in _VERSIONS:
         raise Refused(505, "only HTTP/1.1 and HTTP/1.0 are served", {"Connection": "close"})
     hosts = request.headers.getall("Host", ())

@@ -33,6 +33,11 @@ class Refused(Exception):
         self.headers = headers
 
 
+def too_large_head(bytes_max: int) -> str:
+    """Return the reason of a refusal with 431."""
+    return f"the headers of the request have more than {bytes_max} bytes"
+
+
 def unauthorized(reason: str) -> Refused:
     """Return a refusal with 401 and the challenge that makes a browser ask for credentials."""
     return Refused(401, reason, {"WWW-Authenticate": 'Basic realm="waylog", charset="UTF-8"'})

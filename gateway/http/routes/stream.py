@@ -153,6 +153,7 @@ async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamRes
                         )
                         services.metrics.pushed("sse", len(events))
             while await _news_or_silence(request, write, viewer):
+                await services.turns.let_others_work(identity.user)
                 await _write_news(write, viewer, services)
     return response
 

@@ -55,7 +55,7 @@ from gateway.http.routes.stream import (
     viewing,
 )
 from gateway.limits.bounds import RECORD_BYTES
-from gateway.limits.turn_clock import TURN_S
+from gateway.limits.turn_clock import Asker
 from gateway.users.admission import NotAdmitted
 from gateway.users.auth import ANONYMOUS, Identity
 from gateway.users.permissions import may_send
@@ -126,10 +126,13 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
             request.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         party = identity.user or party_of(remote_of(request))
         await prepare_websocket(request, socket, party)
-        connection = _Connection(socket, viewer, sends, services, partial(end_stalled, request))
-        watching = asyncio.create_task(connection.watch(ranges, since))
+        stalled = partial(end_stalled, request)
+        connection = _Connection(socket, viewer, sends, services, party, stalled)
+        watching = asyncio.create_task(
+            services.turns.run(Asker(party), connection.watch(ranges, since))
+        )
         try:
-            await connection.receive(party)
+            await connection.receive()
         finally:
             watching.cancel()
             with suppress(asyncio.CancelledError, ConnectionResetError):
@@ -146,6 +149,7 @@ class _Connection:
         viewer: Viewer,
         sends: bool,
         services: Services,
+        party: str,
         end_stalled: Callable[[], None],
     ) -> None:
         self._socket = socket
@@ -153,6 +157,7 @@ class _Connection:
         self._viewer = viewer
         self._sends = sends
         self._services = services
+        self._party = party
         self._answers: deque[bytes] = deque()
         self._batch = False
         self._in_flight = 0
@@ -169,9 +174,9 @@ class _Connection:
 
     # --- from the client ------------------------------------------------------------------------
 
-    async def receive(self, party: str) -> None:
+    async def receive(self) -> None:
         """Read messages until the client closes the connection, in turns of its party."""
-        async for frame in messages(self._socket, self._services.turns, party):
+        async for frame in messages(self._socket, self._services.turns, self._party):
             if frame.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 continue
             body = frame.data.encode() if frame.type == WSMsgType.TEXT else frame.data
@@ -400,6 +405,8 @@ class _Connection:
                 if (closed := self._viewer.closed) is not None:
                     await self._socket.close(code=closed.code, message=closed.reason.encode())
                     return
+                # All viewers of a user are told of the same events, and have one turn.
+                await self._services.turns.let_others_work(self._party)
                 events = self._viewer.take()
                 answers = list(self._answers)
                 self._answers.clear()
@@ -424,14 +431,12 @@ class _Connection:
             messages = [b"[" + b",".join(messages) + b"]"]
         try:
             async with asyncio.timeout(self._services.limits.stalled_viewer_timeout_s):
-                loop = asyncio.get_running_loop()
-                until = loop.time() + TURN_S
+                turns = self._services.turns
                 for number, message in enumerate(messages, 1):
                     # Blocks while the client does not read; new events are coalesced meanwhile.
                     await self._socket.send_frame(message, WSMsgType.TEXT)
-                    if not number % _LOOKS and loop.time() > until:
-                        await asyncio.sleep(0)
-                        until = loop.time() + TURN_S
+                    if not number % _LOOKS:
+                        await turns.let_others_work(self._party)
         except TimeoutError:
             self._end_stalled()
             raise ConnectionResetError("the client does not read") from None

@@ -6,37 +6,81 @@ import asyncio
 import time
 from functools import partial
 
-from gateway.limits.turn_clock import TURN_S, PartyTurns, TurnClock
+import pytest
+
+from gateway.limits.turn_clock import TURN_S, Asker, PartyTurns
 
 
-async def test_one_callback_of_a_party_runs_in_a_turn_of_the_loop() -> None:
+def work(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def worked(turns: PartyTurns, party: str, seconds: float) -> None:
+    outer = turns.begin(party)
+    work(seconds)
+    turns.end(party, outer)
+
+
+async def test_who_has_had_its_turn_waits_and_others_do_not() -> None:
+    turns = PartyTurns()
+    assert turns.may_begin("a")
+    worked(turns, "a", 1.1 * TURN_S)
+    assert not turns.may_begin("a")
+    assert turns.left_s("a") <= 0
+    assert turns.may_begin("b")
+    ran: list[str] = []
+    turns.call("a", partial(ran.append, "a"))
+    turns.call("b", partial(ran.append, "b"))
+    assert ran == ["b"]
+    # What the party has had beyond its turn, it has not in the next one.
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert ran == ["b", "a"]
+    assert turns.may_begin("a")
+
+
+async def test_what_a_party_does_at_once_counts_while_it_does_it() -> None:
+    turns = PartyTurns()
+    outer = turns.begin("a")
+    assert turns.left_s("a") > 0
+    work(1.1 * TURN_S)
+    assert turns.left_s("a") <= 0
+    turns.end("a", outer)
+
+
+async def test_each_is_charged_for_its_own_work_while_another_ones_is_interrupted() -> None:
+    turns = PartyTurns()
+    outer = turns.begin("a")
+    inner = turns.begin("b")
+    work(1.1 * TURN_S)
+    turns.end("b", inner)
+    turns.end("a", outer)
+    assert turns.may_begin("a")
+    assert not turns.may_begin("b")
+
+
+async def test_those_who_wait_are_served_one_after_the_other() -> None:
     turns = PartyTurns()
     ran: list[str] = []
-    for number in range(5):
-        turns.call_soon("many", partial(ran.append, f"many-{number}"))
-    turns.call_soon("few", lambda: ran.append("few-0"))
-    for turn in range(1, 6):
-        await asyncio.sleep(0)
-        assert [each for each in ran if each.startswith("many")] == [
-            f"many-{number}" for number in range(turn)
-        ]
-        assert "few-0" in ran
 
+    def long(name: str) -> None:
+        ran.append(name[0])
+        work(1.1 * TURN_S)
 
-async def test_a_callback_may_ask_for_the_next_turn() -> None:
-    turns = PartyTurns()
-    count = 0
-
-    def again() -> None:
-        nonlocal count
-        count += 1
-        if count < 3:
-            turns.call_soon("a", again)
-
-    turns.call_soon("a", again)
-    for expected in (1, 2, 3, 3):
-        await asyncio.sleep(0)
-        assert count == expected
+    for number in range(20):
+        turns.call_soon("many", partial(long, f"many {number}"))
+    turns.call_soon("few", partial(long, "few"))
+    turns.call_soon("some", partial(long, "some"))
+    async with asyncio.timeout(60):
+        while len(ran) < 22:
+            before = len(ran)
+            await asyncio.sleep(0)
+            # However long the turn is, a party begins nothing after its time, which is longer while
+            # no other party waits.
+            assert ran[before:].count("m") <= (1 if len(ran) <= 3 else 3)
+    assert ran[:3] == ["m", "f", "s"]
 
 
 async def test_a_callback_that_fails_does_not_keep_the_next_one_from_its_turn() -> None:
@@ -66,44 +110,82 @@ async def test_who_is_cancelled_while_waiting_takes_nobodys_turn() -> None:
     assert failures == []
 
 
+async def test_few_tasks_of_a_party_begin_in_a_turn_of_the_loop() -> None:
+    turns = PartyTurns()
+    begun = 0
+
+    async def step() -> None:
+        nonlocal begun
+        begun += 1
+        work(TURN_S / 2)
+
+    worked(turns, "a", 1.1 * TURN_S)
+    tasks = [asyncio.ensure_future(turns.run(Asker("a"), step())) for _ in range(20)]
+    async with asyncio.timeout(60):
+        while begun < len(tasks):
+            before = begun
+            await asyncio.sleep(0)
+            # Nobody knows before how long they take. No other party waits.
+            assert begun <= before + 12
+        await asyncio.gather(*tasks)
+
+
 async def test_work_without_waiting_is_divided_among_the_tasks_of_a_party() -> None:
     turns = PartyTurns()
-    worked: list[str] = []
+    done: list[str] = []
 
-    async def work(name: str) -> None:
-        clock = TurnClock(turns, "a")
+    async def steps(name: str) -> None:
         for _ in range(4):
-            clock.ask()
-            await clock.work()
-            worked.append(name)
-            until = time.perf_counter() + 2 * TURN_S
-            while time.perf_counter() < until:
-                pass
+            await turns.let_others_work("a")
+            done.append(name)
+            work(2 * TURN_S)
 
-    await asyncio.gather(work("x"), work("y"))
-    assert len(worked) == 8
-    assert worked not in (list("xxxxyyyy"), list("yyyyxxxx"))
+    await asyncio.gather(*(turns.run(Asker("a"), steps(name)) for name in "xy"))
+    assert len(done) == 8
+    assert done not in (list("xxxxyyyy"), list("yyyyxxxx"))
 
 
-async def test_who_has_let_others_run_has_a_turn_again() -> None:
-    clock = TurnClock(PartyTurns(), "a")
-    turns_of_loop, is_over = 0, False
+async def test_a_task_is_charged_to_whom_it_turns_out_to_belong() -> None:
+    turns = PartyTurns()
+    asker = Asker("stranger")
 
-    async def count() -> None:
-        nonlocal turns_of_loop
-        while not is_over:
-            turns_of_loop += 1
-            await asyncio.sleep(0)
+    async def sign_in() -> str:
+        asker.party = "user"
+        work(1.1 * TURN_S)
+        await asyncio.sleep(0)
+        return "done"
 
-    counting = asyncio.ensure_future(count())
-    clock.ask()
-    until = time.perf_counter() + 2 * TURN_S
-    await clock.work()
-    while time.perf_counter() < until:
-        pass
-    for _ in range(1_000):
-        clock.ask()
-        await clock.work()
-    is_over = True
-    await counting
-    assert 1 <= turns_of_loop < 500
+    running = asyncio.ensure_future(turns.run(asker, sign_in()))
+    await asyncio.sleep(0)
+    assert turns.may_begin("stranger")
+    assert not turns.may_begin("user")
+    assert await running == "done"
+
+
+async def test_a_task_is_told_of_errors_and_of_its_end() -> None:
+    turns = PartyTurns()
+    ended: list[str] = []
+
+    async def wait(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await turns.run(Asker("a"), fail())
+    running = asyncio.ensure_future(turns.run(Asker("a"), wait("running")))
+    await asyncio.sleep(0)
+    worked(turns, "a", 5 * TURN_S)
+    # It has not begun, and does not begin.
+    waiting = asyncio.ensure_future(turns.run(Asker("a"), wait("waiting")))
+    await asyncio.sleep(0)
+    for task in (running, waiting):
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert ended == ["running"]

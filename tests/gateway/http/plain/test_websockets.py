@@ -31,7 +31,7 @@ class Recorded(PartyTurns):
         super().__init__()
         self.asked: set[str] = set()
 
-    def call_soon(self, party: str, callback: Callable[[], object]) -> None:
+    def call_soon(self, party: str, callback: Callable[[], object] | asyncio.Future[None]) -> None:
         self.asked.add(party)
         super().call_soon(party, callback)
 
