@@ -9,8 +9,8 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 TURN_S = 0.001
 
 cdef double SHARE_S = TURN_S
-#: The same while nobody else works or waits: each turn costs some 50 us for itself.
-cdef double LONE_SHARE_S = 3 * TURN_S
+#: The same while nobody else works or waits: short turns make small batches for the log.
+cdef double LONE_SHARE_S = 4 * TURN_S
 #: Seconds of a turn for all that waits.
 cdef double WAITING_S = 0.004
 #: Seconds that a task is taken to need when its turn comes, until it has told what it needed.
@@ -126,7 +126,7 @@ cdef class PartyTurns:
     def _turn(self):
         """Begin a turn of the loop, with what waits."""
         cdef dict spent = {}
-        cdef double until = clock_s() + WAITING_S
+        cdef double until
         cdef Py_ssize_t without_time = 0
         cdef str party
         cdef bint is_alone = len(self._spent) <= 1 and len(self._waiting) <= 1
@@ -135,6 +135,7 @@ cdef class PartyTurns:
                 spent[party] = min(<double> seconds - self._share_s, DEBT_S_MAX)
         self._spent = spent
         self._share_s = LONE_SHARE_S if is_alone else SHARE_S
+        until = clock_s() + max(WAITING_S, self._share_s)
         while without_time < len(self._waiting):
             party = next(iter(self._waiting))
             callbacks = self._waiting.pop(party)

@@ -32,7 +32,7 @@ from gateway.http.plain.request_head import (
     length_span,
     recognise,
 )
-from gateway.http.plain.stepped_input import SteppedInput
+from gateway.http.plain.stepped_input import WAITING_BYTES_MAX, SteppedInput
 from gateway.http.requests.authentication import (
     Credentials,
     credentials_of,
@@ -66,6 +66,9 @@ _STARTS: Final = (b"GET /", b"POST /")
 _LONGEST_START: Final = b"POST /"
 
 
+#: Bytes that may wait for their user's turn without being charged: a request is shorter.
+_UNCOUNTED_BYTES: Final = 4 * 1024
+
 _NOTHING: Final = Parsed()
 
 #: The beginning of a request, whoever serves it, and the credentials in its head.
@@ -87,6 +90,7 @@ class PlainConnection(asyncio.Protocol):
         "_body_bytes",
         "_context",
         "_counted",
+        "_delayed",
         "_head",
         "_head_bytes",
         "_holder",
@@ -108,6 +112,7 @@ class PlainConnection(asyncio.Protocol):
         "_since",
         "_stranger",
         "_transport",
+        "_turn_of",
         "_waits",
         "_writable",
         "server",
@@ -140,8 +145,11 @@ class PlainConnection(asyncio.Protocol):
         self._reading = True
         self._writable = True
         self._is_full = False
-        # Whether requests wait for the turn of their user.
+        # Whether requests wait for the turn of their user, which one, and those that are short:
+        # they are not charged to anybody, which would take as long as to serve them.
         self._waits = False
+        self._turn_of = ""
+        self._delayed = b""
         # The last credentials that came to aiohttp.
         self._is_of_one = False
         self._shown = b""
@@ -201,6 +209,7 @@ class PlainConnection(asyncio.Protocol):
         if self._inner is not None:
             server.services.remotes.pop(self._inner.transport, None)
         self._keep(b"")
+        self._delayed = b""
         if self._pool_party is not None:
             server.pool.leave(self._pool_party)
             self._pool_party = None
@@ -284,10 +293,14 @@ class PlainConnection(asyncio.Protocol):
         if self._proxy is not None:
             self._read_proxy_header(data)
             return
-        if self._authenticating is not None or not self._reading:
+        if self._waits:
+            data, self._delayed = self._delayed + data, b""
+            self._keep(data, self._turn_of)
+            self._adapt_reading()
+        elif self._authenticating is not None or not self._reading:
             self._keep(data)
-            return
-        self._process(data)
+        else:
+            self._process(data)
 
     def _read_proxy_header(self, data: bytes) -> None:
         assert self._proxy is not None and self._transport is not None
@@ -347,6 +360,7 @@ class PlainConnection(asyncio.Protocol):
                 if turns.left_s(user) <= 0 or not (
                     user in (party, turn_of) or turns.may_begin(user)
                 ):
+                    party = user if party == self._stranger else party
                     self._wait_for_turn(user, data[position:])
                     return
                 if user != party:
@@ -366,14 +380,25 @@ class PlainConnection(asyncio.Protocol):
 
     def _wait_for_turn(self, user: str, data: bytes) -> None:
         """Read no more until it is the turn of the user whose requests wait."""
-        self._keep(data, user)
         self._waits = True
-        self.server.services.turns.call_soon(user, partial(self._take_turn, user))
-        self._adapt_reading()
+        self._turn_of = user
+        self.server.services.turns.call_soon(user, self._take_turn)
+        if self._pending or len(data) > _UNCOUNTED_BYTES:
+            self._keep(data, user)
+            self._adapt_reading()
+        else:
+            self._delayed = data
 
-    def _take_turn(self, user: str) -> None:
+    def _take_turn(self) -> None:
         self._waits = False
-        self._adapt_reading(user)
+        data, self._delayed = self._delayed, b""
+        if not data:
+            self._adapt_reading(self._turn_of)
+        elif self._reading and self._transport is not None:
+            self._process(data, self._turn_of)
+        else:
+            self._keep(data, self._turn_of)
+            self._adapt_reading(self._turn_of)
 
     def _keep(self, data: bytes, holder: str | None = None) -> None:
         """Keep what cannot be served yet, at the expense of a user if it is known whose it is."""
@@ -619,7 +644,10 @@ class PlainConnection(asyncio.Protocol):
             self._is_full = True
         elif len(self._requests) <= PIPELINED_MAX // 2:
             self._is_full = False
-        wanted = self._writable and not self._waits and not self._is_full
+        may_serve = self._writable and not self._is_full
+        # Whoever waits for a turn sends no more, as a rule, and pausing costs two system calls.
+        wanted = may_serve and not (self._waits and len(self._pending) > WAITING_BYTES_MAX)
+        has_waited = turn_of is not None
         if not wanted:
             if self._reading:
                 self._reading = False
@@ -627,8 +655,10 @@ class PlainConnection(asyncio.Protocol):
         elif not self._reading:
             self._reading = True
             transport.resume_reading()
-            if self._pending and self._authenticating is None:
-                data = self._pending
+            has_waited = True
+        if may_serve and has_waited and not self._waits and self._authenticating is None:
+            data = self._pending
+            if data:
                 self._keep(b"")
                 self._process(data, turn_of)
 

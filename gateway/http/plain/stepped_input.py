@@ -15,7 +15,9 @@ from gateway.limits.turn_clock import TURN_S, PartyTurns
 
 #: Bytes between two looks at the clock: some 700 of the smallest frames.
 _STEP_BYTES: Final = 4 * 1024
-#: The same while the bytes cost little, as those of a large body do.
+#: Bytes that may wait before the socket is not read: most clients send no more before an answer.
+WAITING_BYTES_MAX: Final = 8 * 1024
+#: The same as _STEP_BYTES, while the bytes cost little, as those of a large body do.
 _STEP_BYTES_MAX: Final = 32 * 1024
 _LITTLE_S: Final = TURN_S / 10
 
@@ -58,12 +60,10 @@ class SteppedInput(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         self._waiting = self._waiting + data if self._waiting else data
-        if self._is_next:
-            self._read(False)
-        elif self._turns.may_begin(self.party):
+        if not self._is_next and self._turns.may_begin(self.party):
             self._work()
         else:
-            self._read(False)
+            self._read_less()
             self._step_soon()
 
     def eof_received(self) -> bool | None:
@@ -116,7 +116,7 @@ class SteppedInput(asyncio.Protocol):
         if self._transport.is_closing():
             return
         if self._waiting:
-            self._read(False)
+            self._read_less()
             if not self._is_paused:
                 self._step_soon()
         elif not self._is_paused:
@@ -141,6 +141,10 @@ class SteppedInput(asyncio.Protocol):
             if now > until:
                 break
         self._waiting = waiting[position:]
+
+    def _read_less(self) -> None:
+        if len(self._waiting) > WAITING_BYTES_MAX:
+            self._read(False)
 
     def _read(self, wanted: bool) -> None:
         if wanted == self._is_reading or self._transport.is_closing():
