@@ -10,7 +10,7 @@ TURN_S = 0.001
 
 cdef double SHARE_S = TURN_S
 #: The same while nobody else works or waits: short turns make small batches for the log.
-cdef double LONE_SHARE_S = 4 * TURN_S
+cdef double LONE_SHARE_S = 3 * TURN_S
 #: Seconds of a turn for all that waits.
 cdef double WAITING_S = 0.004
 #: Seconds that a task is taken to need when its turn comes, until it has told what it needed.

@@ -10,6 +10,7 @@ import asyncio
 import gzip
 import http.client
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,6 +21,7 @@ import pytest
 
 from gateway.http.listener import HttpServer, start_http
 from gateway.http.requests.services import Services
+from gateway.users.admission import Admission
 from gateway.views.location_view import LocationView
 from gateway.views.track_store import TrackStore
 from tests.attacks.turns import REPEATED_TURN_MS_MAX, TURN_MS_MAX, Turns, measured_turns
@@ -45,7 +47,9 @@ class AcknowledgingLog(MemoryLog):
 
 @asynccontextmanager
 async def listening(folder: Path) -> AsyncIterator[tuple[HttpServer, Services, Turns]]:
-    async with parts(folder, log=AcknowledgingLog()) as services:
+    # A minute passes in a millisecond: what may be refused in one is measured each time.
+    admission = Admission.in_memory(clock=lambda: time.monotonic() * 60_000)
+    async with parts(folder, log=AcknowledgingLog(), admission=admission) as services:
         server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
         try:
             with measured_turns() as turns:

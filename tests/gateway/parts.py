@@ -36,6 +36,7 @@ async def parts(
     log: MemoryLog | None = None,
     limits: HttpLimits | None = None,
     error_bytes: ErrorBytes | None = None,
+    admission: Admission | None = None,
 ) -> AsyncIterator[Services]:
     """Yield services in open mode."""
     store = UserStore(folder / "users.db")
@@ -65,7 +66,7 @@ async def parts(
         places=places,
         friend_filter=friend_filter,
         notices=Notices(places, locations, once),
-        admission=Admission.in_memory(),
+        admission=admission or Admission.in_memory(),
         cards=CardBook(store),
         users=store,
         bootstrap_servers="127.0.0.1:1",
