@@ -708,8 +708,12 @@ class PlainConnection(asyncio.Protocol):
             authenticator = self.server.services.authenticator
             inner.party = known_user_of(self._shown_credentials, authenticator) or self._stranger
 
-    def _refuse_head(self) -> None:
+    def _refuse_head(self, others_wait: bool) -> None:
         assert self._transport is not None
+        if others_wait:
+            # The client would take the refusal for the answer to an earlier request.
+            self._transport.close()
+            return
         body = msgspec.json.encode(
             {"error": too_large_head(self.server.services.limits.head_bytes_max)}
         )
