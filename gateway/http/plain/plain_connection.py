@@ -93,6 +93,7 @@ class PlainConnection(asyncio.Protocol):
         "_delayed",
         "_head",
         "_head_bytes",
+        "_head_counter",
         "_holder",
         "_identity",
         "_inner",
@@ -150,7 +151,8 @@ class PlainConnection(asyncio.Protocol):
         self._waits = False
         self._turn_of = ""
         self._delayed = b""
-        # The last credentials that came to aiohttp.
+        # The bound on the heads that come to aiohttp, and the last credentials that did.
+        self._head_counter: HeadCounter | None = None
         self._is_of_one = False
         self._shown = b""
         self._shown_credentials: Credentials | None = None
@@ -680,8 +682,9 @@ class PlainConnection(asyncio.Protocol):
             transport.resume_reading()
         services = self.server.services
         protocol = self.server.accept()
-        head = HeadCounter(protocol, services.limits.head_bytes_max, self._refuse_head)
-        inner = SteppedInput(protocol, transport, services.turns, self._stranger, head.passed_on)
+        counter = HeadCounter(protocol, services.limits.head_bytes_max, self._refuse_head)
+        self._head_counter = counter
+        inner = SteppedInput(protocol, transport, services.turns, self._stranger, counter.passed_on)
         self._inner = inner
         address = services.remotes.get(transport)
         if address is not None:
@@ -692,7 +695,12 @@ class PlainConnection(asyncio.Protocol):
 
     def _identify(self, inner: SteppedInput, data: bytes) -> None:
         """Take note whose request begins with this data, if it does and its sender is known."""
-        if self._is_of_one or not _REQUEST.match(data):
+        if self._is_of_one:
+            return
+        if not _REQUEST.match(data):
+            if self._head_counter is not None and self._head_counter.is_between_requests:
+                # It begins in an unusual way. Behind a proxy it may be somebody else's.
+                inner.party = self._stranger
             return
         inner.party = self._stranger
         found = _CREDENTIALS.search(data, 0, HEAD_BYTES_MAX)

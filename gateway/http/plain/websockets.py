@@ -19,11 +19,12 @@ async def prepare_websocket(
 
     The socket must not answer pings by itself: `messages` does.
     """
+    await socket.prepare(request)
+    # Only now: behind a proxy, other people's requests may follow one that is no handshake.
     transport = request.transport
     connection = None if transport is None else transport.get_protocol()
     if isinstance(connection, PlainConnection):
         connection.belongs_to(party)
-    await socket.prepare(request)
 
 
 async def messages(

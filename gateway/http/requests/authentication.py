@@ -122,10 +122,15 @@ async def verify(
     if identity is None:
         services.metrics.unauthorized += 1
         raise unauthorized("unknown user, or wrong password or token")
+    _charge(request, identity)
+    return identity
+
+
+def _charge(request: web.Request, identity: Identity) -> None:
+    """Charge the rest of the work of a request to its user, and no longer to a stranger."""
     asker = request.get(ASKER)
     if asker is not None:
         asker.party = identity.user
-    return identity
 
 
 async def sender(request: web.Request, path_token: str | None = None) -> Identity:
@@ -151,6 +156,7 @@ async def reader(request: web.Request) -> Identity:
     identity = session_of(request)
     if identity is None:
         raise _nobody(request, _CREDENTIALS_NEEDED)
+    _charge(request, identity)
     return identity
 
 
@@ -166,6 +172,7 @@ async def known_user(request: web.Request, reason: str, *, by_session: bool = Fa
     identity = session_of(request) if by_session else None
     if identity is None:
         raise _nobody(request, reason)
+    _charge(request, identity)
     return identity
 
 
