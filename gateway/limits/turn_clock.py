@@ -47,18 +47,23 @@ class PartyTurns(party_turns.PartyTurns):
         if self.left_s(party) <= 0:
             await self.wait(party)
 
-    @coroutine
-    def run(self, asker: Asker, work: Coroutine[Any, Any, _Result]) -> Generator[Any, Any, _Result]:
+    async def run(self, asker: Asker, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Begin a coroutine when it is its party's turn, and charge all its steps to the party.
 
         The later steps do not wait here: the coroutine may hold what others need.
         """
         if not self.may_begin(asker.party):
             try:
-                yield from self.wait(asker.party).__await__()
+                await self.wait(asker.party)
             except BaseException:
                 work.close()
                 raise
+        return await self._all_steps(asker, work)
+
+    @coroutine
+    def _all_steps(
+        self, asker: Asker, work: Coroutine[Any, Any, _Result]
+    ) -> Generator[Any, Any, _Result]:
         error: BaseException | None = None
         while True:
             outer = self.begin(asker.party)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from functools import partial
 
 import pytest
@@ -190,3 +191,13 @@ async def test_a_task_is_told_of_errors_and_of_its_end() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
     assert ended == ["running"]
+
+
+async def test_work_in_turns_can_be_a_task_of_its_own() -> None:
+    async def answer() -> int:
+        return 42
+
+    running = PartyTurns().run(Asker("a"), answer())
+    # Python 3.12 makes no task of a coroutine that is a generator.
+    assert isinstance(running, Coroutine)
+    assert await asyncio.create_task(running) == 42
