@@ -631,7 +631,7 @@ class PlainConnection(asyncio.Protocol):
             return
         if not requests:
             self._since = self.server._loop.time()
-            if self.server.closing:
+            if self.server.closing and not self._waits:
                 transport.close()
                 return
         if not self._reading and not self._waits:

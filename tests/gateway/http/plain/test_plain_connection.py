@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from gateway.http.listener import HttpServer, start_http
 from gateway.http.requests.services import Services
 from gateway.limits.addresses import TrustedProxies
 from gateway.limits.bounds import HttpLimits
+from gateway.limits.turn_clock import PartyTurns
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
 from tests.late_client import TURNS, check_disconnected
@@ -288,3 +289,58 @@ async def test_a_client_that_connects_while_the_listener_stops_is_disconnected(
         server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
         address = (server.endpoint.host, server.endpoint.port)
         await check_disconnected(address, server.close, turns)
+
+
+class LateTurns(PartyTurns):
+    """Turns for which everybody waits while `waiting` is a list; the test ends the wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[tuple[str, Callable[[], object] | asyncio.Future[None]]] | None = None
+
+    def may_begin(self, party: str) -> bool:
+        return self.waiting is None and super().may_begin(party)
+
+    def call_soon(self, party: str, callback: Callable[[], object] | asyncio.Future[None]) -> None:
+        if self.waiting is None:
+            super().call_soon(party, callback)
+        else:
+            self.waiting.append((party, callback))
+
+    def go_on(self) -> None:
+        waiting, self.waiting = self.waiting, None
+        for party, callback in waiting or ():
+            self.call_soon(party, callback)
+
+
+async def test_a_request_that_waits_for_its_turn_while_the_listener_stops_is_answered(
+    tmp_path: Path,
+) -> None:
+    log, turns = MemoryLog(), LateTurns()
+    async with asyncio.timeout(60), parts(tmp_path, log=log) as services:
+        services.turns = turns
+        server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
+        address = (server.endpoint.host, server.endpoint.port)
+        idle, idle_writer = await asyncio.open_connection(*address)
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(post(1))
+        while not log.appended:
+            await asyncio.sleep(0)
+        turns.waiting = []
+        writer.write(post(2))
+        while not turns.waiting:
+            await asyncio.sleep(0)
+        turns.waiting, waiting = None, turns.waiting
+        closing = asyncio.create_task(server.close())
+        assert await idle.read() == b""
+        idle_writer.close()
+        log.acknowledge()
+        assert (await answers(reader, 1))[0][0] == 200
+        turns.waiting = waiting
+        turns.go_on()
+        while len(log.appended) < 2:
+            await asyncio.sleep(0)
+        log.acknowledge()
+        assert (await answers(reader, 1))[0][0] == 200
+        writer.close()
+        await closing
