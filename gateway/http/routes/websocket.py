@@ -128,9 +128,12 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
         await prepare_websocket(request, socket, party)
         stalled = partial(end_stalled, request)
         connection = _Connection(socket, viewer, sends, services, party, stalled)
-        watching = asyncio.create_task(
-            services.turns.run(Asker(party), connection.watch(ranges, since))
-        )
+
+        async def watch() -> None:
+            # Nothing of it exists yet if the task is cancelled before it begins.
+            await services.turns.run(Asker(party), connection.watch(ranges, since))
+
+        watching = asyncio.create_task(watch())
         try:
             await connection.receive()
         finally:
