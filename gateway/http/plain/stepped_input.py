@@ -44,6 +44,8 @@ class SteppedInput(asyncio.Protocol):
         #: Whose bytes come.
         self.party = party
         self._waiting = b""
+        # The client has closed its side, and the inner protocol has not been told.
+        self._has_ended = False
         self._step_bytes = _STEP_BYTES
         # What aiohttp wants, and what the transport does.
         self._is_paused = not transport.is_reading()
@@ -67,7 +69,10 @@ class SteppedInput(asyncio.Protocol):
             self._step_soon()
 
     def eof_received(self) -> bool | None:
-        """See asyncio.Protocol."""
+        """See asyncio.Protocol. The end comes after what waits."""
+        if self._waiting:
+            self._has_ended = True
+            return True
         return self._inner.eof_received()
 
     def pause_writing(self) -> None:
@@ -119,6 +124,10 @@ class SteppedInput(asyncio.Protocol):
             self._read_less()
             if not self._is_paused:
                 self._step_soon()
+        elif self._has_ended:
+            self._has_ended = False
+            if not self._inner.eof_received():
+                self._transport.close()
         elif not self._is_paused:
             self._read(True)
 

@@ -23,6 +23,7 @@ class Inner(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.got = b""
         self.pauses_at: list[int] = []
+        self.got_before_end: int | None = None
         self.lost = False
 
     def data_received(self, data: bytes) -> None:
@@ -32,6 +33,9 @@ class Inner(asyncio.Protocol):
             assert self.transport is not None
             self.transport.pause_reading()
 
+    def eof_received(self) -> None:
+        self.got_before_end = len(self.got)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
 
@@ -39,17 +43,22 @@ class Inner(asyncio.Protocol):
 class Outer(asyncio.Protocol):
     """Puts the steps between the transport and the inner protocol when it is connected."""
 
-    def __init__(self, inner: Inner) -> None:
+    def __init__(self, inner: Inner, turns: PartyTurns | None = None) -> None:
         self.inner = inner
+        self.turns = turns or PartyTurns()
         self.stepped: SteppedInput | None = None
 
     def connection_made(self, transport: Any) -> None:
-        self.stepped = SteppedInput(self.inner, transport, PartyTurns(), "a")
+        self.stepped = SteppedInput(self.inner, transport, self.turns, "a")
         self.inner.transport = self.stepped.transport
 
     def data_received(self, data: bytes) -> None:
         assert self.stepped is not None
         self.stepped.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        assert self.stepped is not None
+        return self.stepped.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         assert self.stepped is not None
@@ -85,6 +94,30 @@ async def test_everything_arrives_in_order_and_nothing_while_reading_is_paused(s
         writer.close()
         while not inner.lost:
             await asyncio.sleep(0.001)
+    server.close()
+    await server.wait_closed()
+
+
+async def test_the_end_comes_after_what_waits_for_its_turn() -> None:
+    inner, turns = Inner(), PartyTurns()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Outer(inner, turns), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    while inner.transport is None:
+        await asyncio.sleep(0)
+    outer = turns.begin("a")
+    until = time.perf_counter() + 20 * TURN_S
+    while time.perf_counter() < until:
+        pass
+    turns.end("a", outer)
+    writer.write(b"x" * 1_000)
+    writer.write_eof()
+    async with asyncio.timeout(60):
+        while not inner.lost:
+            await asyncio.sleep(0.001)
+    assert inner.got_before_end == 1_000
+    writer.close()
     server.close()
     await server.wait_closed()
 
