@@ -332,6 +332,42 @@ async def test_a_live_stream_does_not_tell_where_a_friends_home_is(
         assert [watch.shown for watch in boxed] == [[], []]
 
 
+async def test_no_choice_of_times_tells_a_friend_when_somebody_was_at_home(
+    gateway: Gateway, ada: Login, bob: Login
+) -> None:
+    quarter = 900_000
+    gateway.users.rights.befriend(ada.name, bob.name, since=now_ms() - 10 * quarter)
+    shown_ms = (now_ms() - 3 * quarter) // quarter * quarter
+    true_ms = shown_ms + 412_773
+    await send(gateway, ada, HOME, time=true_ms)
+    track = f"/v1/devices/{ada.name}%2Fphone/track"
+    async with gateway.client(ada) as client:
+        async with asyncio.timeout(20):
+            while not (await json_of(await client.get(track)))["features"]:
+                await asyncio.sleep(0.02)
+        # The owner gets exactly what is asked for.
+        early = await client.get(f"{track}?from={shown_ms}&to={true_ms - 1}")
+        assert (await json_of(early))["features"] == []
+    async with asyncio.timeout(20), gateway.client(bob) as client:
+        while not (whole := (await json_of(await client.get(track)))["features"]):
+            await asyncio.sleep(0.1)
+        assert str(true_ms) not in str(whole)
+        periods = {
+            "around it": (true_ms - 1, true_ms + 1),
+            "just before": (true_ms - 2, true_ms - 1),
+            "just after": (true_ms + 1, true_ms + 2),
+            "its quarter": (shown_ms, shown_ms + quarter - 1),
+        }
+        told = {
+            name: (await json_of(await client.get(f"{track}?from={begin}&to={end}")))["features"]
+            for name, (begin, end) in periods.items()
+        }
+        assert told == dict.fromkeys(periods, whole)
+        for begin in (shown_ms - quarter, shown_ms + quarter):
+            period = f"from={begin}&to={begin + quarter - 1}"
+            assert (await json_of(await client.get(f"{track}?{period}")))["features"] == []
+
+
 async def test_the_token_of_a_phone_shows_its_friends_where_they_are_and_nothing_else(
     gateway: Gateway, ada: Login, bob: Login
 ) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.formats.values import time_ms
+from gateway.friends.friend_filter import HOME_MS, rounded
 from gateway.http.requests.authentication import reader, require_device, require_metrics_access
 from gateway.http.requests.newest import newest_of
 from gateway.http.requests.responses import (
@@ -196,9 +197,12 @@ async def _past(request: web.Request) -> _Past:
     since = None
     if visibility_of(identity, device) is Visibility.TOLD:
         since = friends_since(identity, owner) or 0
-    from_ms = max(_time(request, "from", -_LATEST_MS), -_LATEST_MS if since is None else since)
+    from_ms = _time(request, "from", -_LATEST_MS)
     to_ms = _time(request, "to", _LATEST_MS)
     if since is not None:
+        # With bounds of any precision a friend would find the true times behind the rounded ones.
+        from_ms = max(rounded(from_ms, HOME_MS), since)
+        to_ms = rounded(to_ms, HOME_MS) + HOME_MS - 1
         # A fix from the future comes from a clock that is ahead, and may be older than the
         # friendship.
         to_ms = min(to_ms, now_ms())
