@@ -278,10 +278,14 @@ class FileMetadataLog:
         return 0
 
     def _write_mark(self, offset: int) -> None:
-        if self._mark is None:
-            self._mark = self._disk.open(self._mark_path, create=True)
         number = offset.to_bytes(8, "big")
-        self._mark.pwrite(number + zlib.crc32(number).to_bytes(4, "big"), 0)
+        mark = number + zlib.crc32(number).to_bytes(4, "big")
+        if self._mark is None:
+            # It is made as the entries are: for nobody else to read.
+            self._disk.replace(self._mark_path, mark)
+            self._mark = self._disk.open(self._mark_path, writable=True)
+        else:
+            self._mark.pwrite(mark, 0)
         self._marked = offset
 
     def _note_durable_end(self) -> None:
