@@ -7,12 +7,14 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import pytest
 import uvloop
 
 from tests.gateway.mqtt.in_memory import eventually
 from waylog.network.peer_gone import has_gone
+from waylog.network.stop_accepting import stop_accepting
 
 
 class Unread(asyncio.Protocol):
@@ -22,9 +24,13 @@ class Unread(asyncio.Protocol):
         self.transport: asyncio.Future[asyncio.Transport] = asyncio.Future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.pause_reading()
-        self.transport.set_result(transport)
+        # uvloop begins to read after this method, even if reading has been paused in it.
+        asyncio.get_running_loop().call_soon(self._pause, transport)
+
+    def _pause(self, transport: asyncio.BaseTransport) -> None:
+        made = cast(asyncio.Transport, transport)
+        made.pause_reading()
+        self.transport.set_result(made)
 
 
 @asynccontextmanager
@@ -36,8 +42,7 @@ async def connected() -> AsyncIterator[tuple[socket.socket, asyncio.Transport]]:
         transport = await protocol.transport
         yield client, transport
         transport.abort()
-    server.close()
-    await server.wait_closed()
+    await stop_accepting(server)
 
 
 async def check_a_peer() -> None:
