@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from gateway.limits.precise_clock cimport clock_s
 
 #: Seconds that one party may work in a turn of the event loop.
 TURN_S = 0.001
@@ -18,13 +18,6 @@ cdef double STEP_S = TURN_S / 4
 #: Seconds beyond its share that a party pays for in later turns, at most. The machine may have
 #: stopped this process meanwhile, which is nobody's fault.
 cdef double DEBT_S_MAX = 10 * TURN_S
-
-
-cdef double clock_s() noexcept nogil:
-    """Return a time in seconds. The clock of the event loop may count whole milliseconds."""
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <double> now.tv_sec + <double> now.tv_nsec * 1e-9
 
 
 cdef class PartyTurns:

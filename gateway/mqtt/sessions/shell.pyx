@@ -20,11 +20,12 @@ from gateway.mqtt.sessions.constants cimport (
     STATE_CLOSED,
     STATE_CONNECTED,
 )
+from gateway.limits.precise_clock cimport clock_s
 from gateway.mqtt.sessions.hub cimport Hub
 from gateway.mqtt.sessions.link cimport Link
 from gateway.mqtt.sessions.memory_pool cimport Account
 from gateway.mqtt.sessions.session cimport Session
-from gateway.mqtt.sessions.user_turns cimport UserQueues, UserTurn, UserTurns, clock_s
+from gateway.mqtt.sessions.user_turns cimport UserQueues, UserTurn, UserTurns
 from gateway.fixes.receipts cimport FixAppender, Receipt
 
 from gateway.users.admission import QuotaExceeded

@@ -25,6 +25,3 @@ cdef class UserTurns:
     cdef int spend(self, UserTurn user, double seconds) except -1
     cdef int wait(self, UserTurn user, protocol) except -1
     cdef object next_waiting(self)
-
-
-cdef double clock_s() noexcept nogil

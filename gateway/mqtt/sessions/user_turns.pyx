@@ -7,17 +7,8 @@ the users: one thing of each, and then the next of the first.
 
 from collections import deque
 
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
-
 #: Seconds of one turn of the loop for the packets of one user's clients.
 cdef double USER_TURN_S = 0.001
-
-
-cdef double clock_s() noexcept nogil:
-    """Return a time in seconds. The clock of the event loop may count whole milliseconds."""
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <double> now.tv_sec + <double> now.tv_nsec * 1e-9
 
 
 cdef class UserTurn:
