@@ -101,10 +101,17 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
     except web.HTTPException as error:
         if error.status < 400:
             raise
+        # aiohttp keeps the error of a path that does not exist with the request, and the traceback
+        # would keep both until the garbage collector comes.
+        error.with_traceback(None)
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
         answer = refusal_answer(error.status, error.reason, headers)
-    except (asyncio.CancelledError, ConnectionError):
+    except asyncio.CancelledError:
         raise
+    except ConnectionError as error:
+        # The body keeps its error, and a traceback would keep all that has come of it.
+        error.with_traceback(None)
+        raise ConnectionResetError(str(error)) from None
     except Exception:
         logger.exception("%s %s failed", request.method, _route_of(request))
         answer = refusal_answer(500, "an error of the gateway; its log has the details")

@@ -65,20 +65,24 @@ class PartyTurns(party_turns.PartyTurns):
         self, asker: Asker, work: Coroutine[Any, Any, _Result]
     ) -> Generator[Any, Any, _Result]:
         error: BaseException | None = None
-        while True:
-            outer = self.begin(asker.party)
-            try:
-                waits_for = work.send(None) if error is None else work.throw(error)
-            except StopIteration as end:
-                result: _Result = end.value
-                return result
-            finally:
-                self.end(asker.party, outer)
-            error = None
-            try:
-                yield waits_for
-            except GeneratorExit:
-                work.close()
-                raise
-            except BaseException as raised:
-                error = raised
+        try:
+            while True:
+                outer = self.begin(asker.party)
+                try:
+                    waits_for = work.send(None) if error is None else work.throw(error)
+                except StopIteration as end:
+                    result: _Result = end.value
+                    return result
+                finally:
+                    self.end(asker.party, outer)
+                error = None
+                try:
+                    yield waits_for
+                except GeneratorExit:
+                    work.close()
+                    raise
+                except BaseException as raised:
+                    error = raised
+        finally:
+            # The error's traceback refers to this frame: the two would keep the request.
+            del error

@@ -9,7 +9,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import Final, Protocol
 
 from gateway.friends.friend_events import FriendEventFilter
@@ -110,8 +109,9 @@ class Viewer:
         wanted: Filter,
         positions: Cursor,
         identity: Identity,
-        feeds: Callable[[], Iterable[Feed]] = tuple,
+        feeds: Callable[[Identity], Iterable[Feed]],
     ) -> None:
+        """`feeds` returns the feeds that somebody may watch now."""
         self.wanted = wanted
         #: The viewer's identity with its current rights, updated by `Viewers.rights_changed`.
         self.identity = identity
@@ -165,7 +165,7 @@ class Viewer:
 
     def _catch_up(self, since: int) -> None:
         """Queue the newest event of each device, in the order of the log."""
-        newest = [live for feed in self._feeds() for live in feed.newest_since(since)]
+        newest = [live for feed in self._feeds(self.identity) for live in feed.newest_since(since)]
         newest.sort(key=_number)
         self.skipped += max(0, self._behind - len(newest))
         self._behind_since, self._behind = None, 0
@@ -423,16 +423,15 @@ class Viewers:
         if not self._viewers:
             # Without viewers the positions have not been followed.
             self._cursor = {key: written(*key, at) for key, at in self.positions.items()}
-        viewer = Viewer(wanted, self.positions, identity)
-        viewer._feeds = partial(self._feeds_of, viewer)
+        viewer = Viewer(wanted, self.positions, identity, self._feeds_of)
         viewer.begins_after = self._number
         self._viewers[viewer] = tuple(parties)
         self._counts.update(parties)
         self._begin(viewer, _watched_users(identity))
         return viewer
 
-    def _feeds_of(self, viewer: Viewer) -> list[Feed]:
-        users = _watched_users(viewer.identity)
+    def _feeds_of(self, identity: Identity) -> list[Feed]:
+        users = _watched_users(identity)
         if users is None:
             return [self._feed_of_all]
         return [self._feeds[user] for user in users]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import PacketType, ReasonCode, Will
-from gateway.mqtt.sessions.retained import LOOKED_AT
+from gateway.mqtt.sessions.retained import MATCHED_AT_ONCE
 from gateway.mqtt.sessions.router import WillDue
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import (
@@ -53,7 +53,7 @@ def test_a_search_that_finds_nothing_pauses() -> None:
         assert wire.received() == b""
         turns += 1
     # The number of topics that one turn may examine is limited.
-    assert turns >= MANY // (LOOKED_AT * STEPS // 16) - 1
+    assert turns >= MANY // (MATCHED_AT_ONCE * STEPS // 16) - 1
     assert wire.connection.session is not None and wire.connection.session.backlog is None
 
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from gateway.bodies.parsing import Parsing
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.sessions.connection import Connection
 from gateway.mqtt.settings import Settings
 from gateway.users import auth
@@ -375,3 +376,27 @@ async def test_no_crowd_of_clients_keeps_others_waiting() -> None:
         for each in (*crowd, publisher):
             each.close()
         server.check(16.0)  # without steps it was twice that, and grew with the clients
+
+
+async def test_what_clients_that_have_gone_asked_for_is_not_looked_for() -> None:
+    """Many filters that match nothing among many retained messages, from clients that close."""
+    platform = Platform(users=People())
+    async with platform.listening():
+        server = platform.server
+        for number in range(10_000):
+            topic = f"owntracks/carol/d{number}/info/{number}"
+            server.router.retained.take(Message(topic, b"x", 0, True))
+        filters = subscribe(*(f"owntracks/carol/+/none{number}/#" for number in range(200)))
+
+        def come_and_go() -> None:
+            clients = [Client(server.endpoint.port, "carol", f"c{each}") for each in range(50)]
+            for client in clients:
+                client.send(filters)
+            for client in clients:
+                client.close()
+
+        before_s = time.thread_time()
+        await asyncio.to_thread(come_and_go)
+        await eventually(lambda: not server.pool.used)
+        # Some 0.2 s for the subscriptions; the searches would take 10 s.
+        assert time.thread_time() - before_s < 4

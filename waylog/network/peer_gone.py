@@ -9,7 +9,7 @@ import select
 def has_gone(transport: asyncio.BaseTransport | None) -> bool:
     """Tell whether the peer of a transport has closed its side, or the connection is lost.
 
-    It is False for transports without a socket of their own, as those over a WebSocket.
+    It is False for transports without a socket.
     """
     socket = None if transport is None else transport.get_extra_info("socket")
     if socket is None or (descriptor := socket.fileno()) < 0:

@@ -1,12 +1,20 @@
-"""Bounds the head of a request that is not complete; aiohttp bounds its lines and their number."""
+"""Bounds what aiohttp keeps of requests: of a head that is not complete, and of those that wait.
+
+aiohttp itself bounds the lines of a head and their number.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
+
+#: Requests of a connection that aiohttp has parsed and not begun, when it reads no more. A parsed
+#: head takes several times its bytes; aiohttp's own limit is 32.
+_WAITING_MAX: Final = 4
 
 
 class HeadCounter:
@@ -20,6 +28,8 @@ class HeadCounter:
         It is told whether earlier requests have not been answered.
         """
         assert isinstance(protocol, RequestHandler)
+        protocol._max_msg_queue_size = _WAITING_MAX
+        protocol._msg_queue_resume_size = _WAITING_MAX // 2
         self._protocol = protocol
         self._bytes_max = bytes_max
         self._refuse = refuse
@@ -49,6 +59,11 @@ class HeadCounter:
         self._bytes += size
         if self._bytes > self._bytes_max:
             self._refuse(bool(protocol._messages) or protocol._current_request is not None)
+
+    def connection_lost(self) -> None:
+        """Take note that the connection has ended."""
+        # A WebSocket leaves its callback here, and would keep the request that began it.
+        self._protocol._data_received_cb = None
 
     def _newest_body(self) -> StreamReader | None:
         """Return the body of the newest request, or None if all have been answered.

@@ -97,6 +97,7 @@ class PlainConnection(asyncio.Protocol):
         "_holder",
         "_identity",
         "_inner",
+        "_inner_transport",
         "_is_full",
         "_is_of_one",
         "_key",
@@ -123,6 +124,7 @@ class PlainConnection(asyncio.Protocol):
         self.server = server
         self._transport: asyncio.Transport | None = None
         self._inner: SteppedInput | None = None
+        self._inner_transport: asyncio.Transport | None = None
         # The party of the incomplete requests, that of what waits now, and that of a turn of the
         # loop for whoever has not signed in.
         self._address = self._party = self._holder = self._stranger = ""
@@ -208,8 +210,7 @@ class PlainConnection(asyncio.Protocol):
         server = self.server
         server.connections.discard(self)
         server.services.remotes.pop(self._transport, None)
-        if self._inner is not None:
-            server.services.remotes.pop(self._inner.transport, None)
+        server.services.remotes.pop(self._inner_transport, None)
         self._keep(b"")
         self._delayed = b""
         if self._pool_party is not None:
@@ -221,7 +222,10 @@ class PlainConnection(asyncio.Protocol):
             self._authenticating.cancel()
         if self._inner is not None:
             self._inner.connection_lost(exc)
-            self._inner = None
+        if self._head_counter is not None:
+            self._head_counter.connection_lost()
+        # Objects that refer to each other stay until the garbage collector comes, which is rare.
+        self._inner = self._inner_transport = self._head_counter = None
         self._transport = None
 
     def eof_received(self) -> bool | None:
@@ -337,7 +341,7 @@ class PlainConnection(asyncio.Protocol):
                 if end < 0:
                     start = data[position : position + len(_LONGEST_START)]
                     if size - position >= HEAD_BYTES_MAX or not _may_begin(start):
-                        self._hand_over(data[position:])
+                        self._hand_over_in_turn(data[position:], turn_of)
                         return
                     break
                 head_bytes = data[position:end]
@@ -345,7 +349,7 @@ class PlainConnection(asyncio.Protocol):
                     self._recognise(head_bytes)
                 head = self._head
                 if head is None or self._body_bytes > BODY_BYTES_MAX:
-                    self._hand_over(data[position:])
+                    self._hand_over_in_turn(data[position:], turn_of)
                     return
                 body_end = end + 4 + self._body_bytes
                 if body_end > size:
@@ -666,6 +670,21 @@ class PlainConnection(asyncio.Protocol):
 
     # --- the complete server --------------------------------------------------------------------
 
+    def _hand_over_in_turn(self, data: bytes, turn_of: str | None) -> None:
+        """Hand the connection over when it is the turn of whoever has sent this.
+
+        This costs more than most requests do.
+        """
+        asker, turns = self._asker_of(data), self.server.services.turns
+        if self._requests or asker in (self._stranger, turn_of) or turns.may_begin(asker):
+            outer = turns.begin(asker)
+            try:
+                self._hand_over(data)
+            finally:
+                turns.end(asker, outer)
+        else:
+            self._wait_for_turn(asker, data)
+
     def _hand_over(self, data: bytes) -> None:
         """Hand the connection over to aiohttp, once all earlier requests are answered."""
         transport = self._transport
@@ -684,37 +703,40 @@ class PlainConnection(asyncio.Protocol):
         protocol = self.server.accept()
         counter = HeadCounter(protocol, services.limits.head_bytes_max, self._refuse_head)
         self._head_counter = counter
-        inner = SteppedInput(protocol, transport, services.turns, self._stranger, counter.passed_on)
+        asker = self._asker_of(data)
+        inner = SteppedInput(protocol, transport, services.turns, asker, counter.passed_on)
         self._inner = inner
+        inner_transport = self._inner_transport = inner.inner_transport()
         address = services.remotes.get(transport)
         if address is not None:
-            services.remotes[inner.transport] = address
-        protocol.connection_made(inner.transport)
-        self._identify(inner, data)
+            services.remotes[inner_transport] = address
+        protocol.connection_made(inner_transport)
         inner.data_received(data)
 
     def _identify(self, inner: SteppedInput, data: bytes) -> None:
-        """Take note whose request begins with this data, if it does and its sender is known."""
+        """Take note whose request begins with this data, if one does."""
         if self._is_of_one:
             return
-        if not _REQUEST.match(data):
-            if self._head_counter is not None and self._head_counter.is_between_requests:
-                # It begins in an unusual way. Behind a proxy it may be somebody else's.
-                inner.party = self._stranger
-            return
-        inner.party = self._stranger
-        found = _CREDENTIALS.search(data, 0, HEAD_BYTES_MAX)
+        # What begins in an unusual way may be somebody else's behind a proxy.
+        is_between = self._head_counter is not None and self._head_counter.is_between_requests
+        if is_between or _REQUEST.match(data):
+            inner.party = self._asker_of(data)
+
+    def _asker_of(self, data: bytes) -> str:
+        """Return whose request begins with this data, or a stranger if that is not known."""
+        found = _CREDENTIALS.search(data, 0, HEAD_BYTES_MAX) if _REQUEST.match(data) else None
         if found is None:
-            return
+            return self._stranger
         if found[1] != self._shown:
             self._shown, self._shown_credentials = found[1], None
             with suppress(Refused):
                 self._shown_credentials = credentials_of(
                     {"Authorization": found[1].decode("latin-1")}, {}
                 )
-        if self._shown_credentials is not None:
-            authenticator = self.server.services.authenticator
-            inner.party = known_user_of(self._shown_credentials, authenticator) or self._stranger
+        if self._shown_credentials is None:
+            return self._stranger
+        authenticator = self.server.services.authenticator
+        return known_user_of(self._shown_credentials, authenticator) or self._stranger
 
     def _refuse_head(self, others_wait: bool) -> None:
         assert self._transport is not None

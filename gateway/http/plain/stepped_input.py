@@ -51,8 +51,14 @@ class SteppedInput(asyncio.Protocol):
         self._is_paused = not transport.is_reading()
         self._is_reading = not self._is_paused
         self._is_next = False
-        #: The transport for aiohttp.
-        self.transport = _InnerTransport(transport, self)
+
+    def inner_transport(self) -> asyncio.Transport:
+        """Return a transport for the inner protocol.
+
+        It is not kept here: the two would refer to each other when the connection has gone, and its
+        requests would take memory until the garbage collector comes.
+        """
+        return _InnerTransport(self._transport, self)
 
     @property
     def is_idle(self) -> bool:

@@ -38,8 +38,15 @@ async def messages(
         message = await socket.receive()
         await turns.let_others_work(party)
         if message.type in _ENDS:
+            _forget_origin(socket.exception())
             return
         if message.type is WSMsgType.PING:
             await socket.pong(message.data)
         elif message.type is not WSMsgType.PONG:
             yield message
+
+
+def _forget_origin(error: BaseException | None) -> None:
+    """Let go of all that an error has come through: the socket keeps its error, and so itself."""
+    if error is not None:
+        error.with_traceback(None).__context__ = None

@@ -26,8 +26,15 @@ _LOW_WATER_BYTES: Final = 16 * 1024
 class WebSocketTransport:
     """The part of an asyncio.Transport that MqttProtocol uses; `send_all` sends what is written."""
 
-    def __init__(self, socket: web.WebSocketResponse, peer: str | None) -> None:
+    def __init__(
+        self,
+        socket: web.WebSocketResponse,
+        peer: str | None,
+        transport: asyncio.BaseTransport | None = None,
+    ) -> None:
+        """`transport` is that of the HTTP connection."""
         self._socket = socket
+        self._transport = transport
         self._peer = peer
         self._protocol: MqttProtocol | None = None
         self._outgoing: list[bytes] = []
@@ -50,7 +57,9 @@ class WebSocketTransport:
         """Do nothing: the limits are fixed."""
 
     def get_extra_info(self, name: str) -> Any:
-        """Return the peer's address for `peername`, and None for any other name."""
+        """Return the peer's address for `peername`, and the TCP `socket`; else None."""
+        if name == "socket":
+            return None if self._transport is None else self._transport.get_extra_info(name)
         return (self._peer, 0) if name == "peername" and self._peer else None
 
     def write(self, data: bytes) -> None:
@@ -126,7 +135,7 @@ async def serve_mqtt_websocket(
     )
     party = party_of(address)
     await prepare_websocket(request, socket, party)
-    transport = WebSocketTransport(socket, address)
+    transport = WebSocketTransport(socket, address, request.transport)
     protocol = MqttProtocol(server, Connection)
     protocol.address = address
     if not counted and not server.may_connect(address):

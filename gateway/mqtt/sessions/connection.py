@@ -110,7 +110,9 @@ class Connection(Link):
                 return
         self.send(encode_suback(self.version, packet.packet_id, codes))
         for subscription in fresh:
-            self._router.retained_delivery.send(subscription, now)
+            # The client is not read meanwhile, so that its end has not been noticed. It may come
+            # back to its session; until then nothing is looked for.
+            self._router.retained_delivery.send(subscription, None if self.has_gone() else now)
             yield
             if session.connection is not self:
                 return

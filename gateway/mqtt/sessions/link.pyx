@@ -331,6 +331,10 @@ cdef class Link:
             self._announced = True
             self._router.changed.append(self)
 
+    def has_gone(self):
+        """Return whether the client has closed its connection; it may not be read now."""
+        return self.owner is not None and self.owner.has_gone()
+
     def begin(self, work):
         """Do work for the client in several turns; the client is not read until it is done."""
         self.under_way += 1

@@ -12,14 +12,16 @@ from typing import Final, Protocol
 
 from gateway.limits.user_weights import WEIGHT_BYTES, UserWeights
 from gateway.mqtt.packets.message import Message
-from gateway.mqtt.packets.topics import has_wildcard, matches
+from gateway.mqtt.packets.topics import first_match, has_wildcard
 from gateway.mqtt.publishing.position_times import is_overtaken
 from gateway.mqtt.rights.acl import ROOTS
 from waylog.observability.telemetry import now_ms
 from waylog.sealing.sealing import owner_of_mqtt_topic
 
-#: Topics that one step of a search examines.
+#: Devices that one step of a search in the views examines.
 LOOKED_AT: Final = 200
+#: Topics that one step of a search in the store compares with the filter.
+MATCHED_AT_ONCE: Final = 500
 #: Topics whose copying counts as one step.
 _COPIED_AT_ONCE: Final = 4_000
 
@@ -145,8 +147,8 @@ class RetainedStore:
     def matching(self, topic_filter: str) -> Iterator[str | None]:
         """Yield the topics that match a valid filter and have a message.
 
-        A None follows each LOOKED_AT topics that do not match, so that a search can be spread over
-        several turns.
+        A None follows each MATCHED_AT_ONCE topics that do not match, so that a search can be
+        spread over several turns.
         """
         if not has_wildcard(topic_filter):
             if topic_filter in self._messages:
@@ -157,20 +159,21 @@ class RetainedStore:
         if has_wildcard(prefix):
             topics = self._messages
         else:
-            found = self._prefixes.get(prefix, ())
-            topics = (found,) if isinstance(found, str) else found
-        missed = 0
+            known = self._prefixes.get(prefix, ())
+            topics = (known,) if isinstance(known, str) else known
         # A copy, as the store changes while a slow reader takes the topics. Copying costs time too.
         copied = list(topics)
         for _ in range(len(copied) // _COPIED_AT_ONCE):
             yield None
-        for topic in copied:
-            if matches(topic_filter, topic):
-                yield topic
-                continue
-            missed += 1
-            if missed % LOOKED_AT == 0:
+        position = 0
+        while position < len(copied):
+            found = first_match(topic_filter, copied, position, position + MATCHED_AT_ONCE)
+            if found < 0:
+                position += MATCHED_AT_ONCE
                 yield None
+            else:
+                position = found + 1
+                yield copied[found]
 
     def of_device(self, device: str) -> list[str]:
         """Return the topics of a device (`user/device`) that have a message."""

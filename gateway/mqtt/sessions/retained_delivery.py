@@ -44,10 +44,11 @@ class RetainedDelivery:
         #: On a worker without views; the answer for each filter goes to `came`.
         self.questions: Questions | None = None
 
-    def send(self, subscription: Subscription, now: float) -> None:
+    def send(self, subscription: Subscription, now: float | None) -> None:
         """Send a new subscriber the retained messages, as fast as it takes them.
 
-        They replace what still waits of an earlier subscription with the same filter.
+        They replace what still waits of an earlier subscription with the same filter. Without `now`
+        they wait for the client.
         """
         subscription.session.forget_retained(subscription.topic_filter)
         self.begin(subscription, subscription.granted_filters, now)

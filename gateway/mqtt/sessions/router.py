@@ -351,6 +351,7 @@ class Router(Hub):
 
     def _remove(self, session: Session) -> None:
         subscriptions, session.subscriptions = session.subscriptions, {}
+        session.backlog = None  # the searches refer to the session
         unshared: list[Subscription] = []
         for subscription in subscriptions.values():
             if subscription.share is None and len(subscriptions) > 1:

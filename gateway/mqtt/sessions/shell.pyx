@@ -479,6 +479,10 @@ cdef class MqttProtocol:
         self.server._publish(connection, <Publish> packet, now)
         return True
 
+    def has_gone(self):
+        """Return whether the client has closed its connection."""
+        return has_gone(self.transport)
+
     def has_been_gone_too_long(self, double now):
         """Return whether the client had closed its connection some time ago, and still has."""
         if not has_gone(self.transport):

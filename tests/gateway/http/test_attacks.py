@@ -24,6 +24,7 @@ from gateway.limits.bounds import HttpLimits
 from gateway.users.database import TOKEN_PREFIX
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
+from tests.resident_memory import resident_kb
 from waylog.config import Endpoint
 
 Attack = Callable[[str, int], Awaitable[None]]
@@ -46,11 +47,6 @@ class AcknowledgingLog(MemoryLog):
         super().send(*arguments)  # type: ignore[arg-type]
         asyncio.get_running_loop().call_soon(self.acknowledge)
         self.appended.clear()
-
-
-def resident_kb() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def post(body: bytes, more: bytes = b"", length: int | None = None) -> bytes:

@@ -37,7 +37,7 @@ ADMIN = Identity("root", admin=True)
 def viewer_of(
     identity: Identity = ADMIN, wanted: Filter | None = None, positions: Cursor | None = None
 ) -> Viewer:
-    return Viewer(wanted or Filter(), positions or {}, identity)
+    return Viewer(wanted or Filter(), positions or {}, identity, lambda _: ())
 
 
 def shown(viewer: Viewer, events: list[ViewEvent]) -> list[ViewEvent]:

@@ -121,5 +121,6 @@ def test_the_import_of_a_country_of_160_square_kilometres_stays_small(tmp_path: 
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(f"{cpu:.1f} s CPU, {time.monotonic() - started:.1f} s, {after.ru_maxrss // 1024} MB")
-    assert cpu < 10
+    # Some 6 s on an idle machine; cost that grows with the square of the objects would be hours.
+    assert cpu < 60
     assert (tmp_path / "li.geo").stat().st_size < 6_000_000

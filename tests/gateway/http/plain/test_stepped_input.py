@@ -50,7 +50,7 @@ class Outer(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.stepped = SteppedInput(self.inner, transport, self.turns, "a")
-        self.inner.transport = self.stepped.transport
+        self.inner.transport = self.stepped.inner_transport()
 
     def data_received(self, data: bytes) -> None:
         assert self.stepped is not None

@@ -12,12 +12,12 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import MemoryLog, Platform, User, Users
+from tests.resident_memory import resident_kb
 from waylog.messages import Event, Fix, Rejected
 
 Attack = Callable[[int], Awaitable[None]]
@@ -47,11 +47,6 @@ class ForgetfulLog(MemoryLog):
         self, rejected: Rejected, *, sender: str | None = None, stranger: str | None = None
     ) -> asyncio.Future[None]:
         return self._append()
-
-
-def resident_kb() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def text(value: str) -> bytes:

@@ -3,11 +3,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paho.mqtt.client import topic_matches_sub
 
 from gateway.mqtt.packets.topics import (
     Subscription,
     SubscriptionTree,
     filter_is_valid,
+    first_match,
     has_wildcard,
     matches,
     merge,
@@ -48,6 +50,24 @@ def test_a_filter_matches_as_in_section_4_7(topic_filter: str, topic: str, expec
     tree = SubscriptionTree()
     tree.add(subscription(topic_filter))
     assert bool(tree.match(topic)) is expected
+
+
+_LEVELS = st.sampled_from(("", "a", "b", "ab", "$a", "\u20ac", "\U0001f6b2"))
+_TOPICS = st.lists(_LEVELS, min_size=1, max_size=4).map("/".join).filter(bool)
+_FILTERS = st.tuples(
+    st.lists(st.one_of(st.just("+"), _LEVELS), max_size=4),
+    st.sampled_from(([], ["#"])),
+).map(lambda parts: "/".join(parts[0] + parts[1]))
+
+
+@given(_FILTERS.filter(bool), st.lists(_TOPICS, max_size=8), st.integers(0, 9))
+def test_a_filter_matches_as_another_implementation_says(
+    topic_filter: str, topics: list[str], start: int
+) -> None:
+    expected = [topic_matches_sub(topic_filter, topic) for topic in topics]
+    assert [matches(topic_filter, topic) for topic in topics] == expected
+    found = [index for index, matched in enumerate(expected) if matched and start <= index < 6]
+    assert first_match(topic_filter, topics, start, 6) == (found[0] if found else -1)
 
 
 @pytest.mark.parametrize(
