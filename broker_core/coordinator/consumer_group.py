@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,7 +29,7 @@ from broker_core.coordinator.effects import Moment
 from broker_core.coordinator.group_offsets import GroupOffsets
 from broker_core.coordinator.member_deadlines import MemberDeadlines, Wait
 from broker_core.coordinator.states import GroupState
-from broker_core.coordinator.topic_view import TopicView, compile_regex
+from broker_core.coordinator.topic_view import TopicRights, TopicView, compile_regex
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -47,6 +47,13 @@ class ConsumerGroupSettings(NamedTuple):
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     size_max: int = 2**31 - 1
+
+
+class _Matches(NamedTuple):
+    """The topics for which a regular expression stands, as of these versions of topics and ACLs."""
+
+    names: frozenset[str]
+    versions: tuple[int, int]
 
 
 class ConsumerGroup(GroupOffsets):
@@ -70,6 +77,9 @@ class ConsumerGroup(GroupOffsets):
         # Partition counts of the subscribed topics, by topic id, for a version of the topic view.
         self._shape: dict[bytes, int] | None = None
         self._topics_version = -1
+        # The topics for which a regular expression stands, by it and the key of a client's rights;
+        # a restart forgets them.
+        self._matches: dict[tuple[str, Hashable], _Matches] = {}
 
     @property
     def state(self) -> GroupState:
@@ -112,7 +122,9 @@ class ConsumerGroup(GroupOffsets):
             compile_regex(regex)
         records: list[StoredRecord] = []
         before = self._find(asked, records)
-        after = self.subscribe(before, self._updated(before, asked), records)
+        after = self._updated(before, asked)
+        has_new_matches = self._match(before, after, asked.rights)
+        after = self.subscribe(before, after, records, has_new_matches=has_new_matches)
         after = self.reconcile(after, () if asked.epoch == 0 else asked.owned, records, now)
         self.deadlines.clear(after.member_id, Wait.JOIN, Wait.SYNC)
         self.deadlines.set(
@@ -239,12 +251,18 @@ class ConsumerGroup(GroupOffsets):
             topic_regex=member.topic_regex if asked.topic_regex is None else asked.topic_regex,
             assignor=member.assignor if asked.assignor is None else asked.assignor,
             classic=None,
+            rights_key=asked.rights.key,
         )
 
     # --------------------------------------------------------------------------------- assignment
 
     def subscribe(
-        self, before: ConsumerMember, after: ConsumerMember, records: list[StoredRecord]
+        self,
+        before: ConsumerMember,
+        after: ConsumerMember,
+        records: list[StoredRecord],
+        *,
+        has_new_matches: bool = False,
     ) -> ConsumerMember:
         """Store a member's new subscription, and recompute the target assignment if necessary."""
         is_new = after.member_id not in self.members
@@ -255,6 +273,7 @@ class ConsumerGroup(GroupOffsets):
             self._static_members[after.instance_id] = after.member_id
         is_resubscribed = (
             is_new
+            or has_new_matches
             or after.topic_names != before.topic_names
             or after.topic_regex != before.topic_regex
         )
@@ -297,11 +316,40 @@ class ConsumerGroup(GroupOffsets):
         self.epoch += 1
         records.append(stored.epoch_record(self.group_id, self.epoch))
 
+    def _match(self, before: ConsumerMember, after: ConsumerMember, rights: TopicRights) -> bool:
+        """Look up what a member's regular expression stands for; return whether that has changed.
+
+        Members with the same one and the same rights share the result.
+        """
+        if not after.topic_regex:
+            return False
+        key, versions = (after.topic_regex, rights.key), (self.topics.version, rights.version)
+        known = self._matches.get(key)
+        if known is not None and known.versions == versions:
+            return False
+        previous = self._matching(before)
+        fits = compile_regex(after.topic_regex).fullmatch
+        names = frozenset(
+            each for each in self.topics.names() if fits(each) and rights.allows(each)
+        )
+        in_use = {(each.topic_regex, each.rights_key) for each in self.members.values()}
+        self._matches = {each: of for each, of in self._matches.items() if each in in_use}
+        self._matches[key] = _Matches(names, versions)
+        return names != previous
+
+    def _matching(self, member: ConsumerMember) -> frozenset[str]:
+        """Return the topics for which a member's regular expression stands, as far as is known."""
+        if not member.topic_regex:
+            return frozenset()
+        known = self._matches.get((member.topic_regex, member.rights_key))
+        if known is not None:
+            return known.names
+        # Before the first heartbeat after a restart, what the member consumes stays with it.
+        targeted = {topic_id for topic_id, _ in self.target.get(member.member_id, NO_PLACES)}
+        return frozenset(filter(None, map(self.topics.name_of, targeted))) - member.topic_names
+
     def _topics_of(self, member: ConsumerMember) -> Iterable[tuple[bytes, int]]:
-        names = set(member.topic_names)
-        if member.topic_regex:
-            matches = compile_regex(member.topic_regex).fullmatch
-            names.update(name for name in self.topics.names() if matches(name))
+        names = member.topic_names | self._matching(member)
         return (found for name in names if (found := self.topics.find(name)) is not None)
 
     def _topic_ids(self, member: ConsumerMember) -> frozenset[bytes]:

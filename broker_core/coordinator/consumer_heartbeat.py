@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from broker_core import errors
 from broker_core.coordinator.assignors import ASSIGNORS, TopicPartition
 from broker_core.coordinator.consumer_member import LEAVES, LEAVES_FOR_A_WHILE
+from broker_core.coordinator.topic_view import ALL_TOPICS, TopicRights
 
 
 @dataclass(slots=True)
@@ -26,6 +27,8 @@ class ConsumerHeartbeat:
     topic_regex: str | None
     assignor: str | None
     owned: Collection[TopicPartition] | None
+    #: A regular expression stands for no others than these topics.
+    rights: TopicRights = ALL_TOPICS
 
     @property
     def is_full(self) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -54,6 +54,8 @@ class ConsumerMember:
     pending_revocation: Places = NO_PLACES
     #: None for a member of the consumer protocol.
     classic: ClassicMetadata | None = None
+    #: The key of its rights (TopicRights), which is not stored.
+    rights_key: Hashable = field(default=None, compare=False)
 
     @property
     def holds(self) -> Places:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import re2
 
@@ -29,6 +29,20 @@ class TopicView(Protocol):
 
     def name_of(self, topic_id: bytes) -> str | None:
         """Return the name of a topic."""
+
+
+class TopicRights(NamedTuple):
+    """The topics that a client may describe."""
+
+    allows: Callable[[str], bool]
+    #: Clients with the same key have the same rights.
+    key: Hashable
+    #: A number that is different after every change of anybody's rights.
+    version: int
+
+
+#: The rights of every client where no rights are checked.
+ALL_TOPICS = TopicRights(lambda _: True, None, 0)
 
 
 @lru_cache(64)

@@ -47,6 +47,8 @@ class Authorizer:
         self._prefixed: dict[_Key, list[Acl]] = {}
         # Decisions since the last change: most requests repeat an earlier one.
         self._decisions: dict[tuple[Principal, str, Operation, ResourceType, str], bool] = {}
+        #: A number that is different after every change of the ACLs.
+        self.version = 0
 
     def __len__(self) -> int:
         return len(self._acls)
@@ -63,7 +65,7 @@ class Authorizer:
             if acl not in self._acls:
                 self._acls.add(acl)
                 self._index(acl).append(acl)
-        self._decisions.clear()
+        self._changed()
 
     def remove(self, acls: Iterable[Acl]) -> None:
         """Delete ACLs."""
@@ -71,7 +73,11 @@ class Authorizer:
             if acl in self._acls:
                 self._acls.remove(acl)
                 self._index(acl).remove(acl)
+        self._changed()
+
+    def _changed(self) -> None:
         self._decisions.clear()
+        self.version += 1
 
     def _index(self, acl: Acl) -> list[Acl]:
         index = self._literal if acl.pattern_type is PatternType.LITERAL else self._prefixed

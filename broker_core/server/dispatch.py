@@ -102,7 +102,7 @@ def record_apis(broker: RecordParts) -> Served:
     yield _served(api.ALTER_REPLICA_LOG_DIRS, log_dirs.handle_alter, broker)
 
 
-class ConsumingParts(GroupParts, AllGroups, Protocol):
+class ConsumingParts(GroupParts, AllGroups, consumer_groups.ConsumerGroupParts, Protocol):
     """The parts of a broker that keep groups of consumers, and list all groups."""
 
 
@@ -119,7 +119,7 @@ def group_apis(broker: ConsumingParts) -> Served:
     yield _served(api.DESCRIBE_GROUPS, group_admin.handle_describe, groups)
     yield _served(api.LIST_GROUPS, group_admin.handle_list, broker)
     yield _served(api.DELETE_GROUPS, group_admin.handle_delete, broker)
-    yield _served(api.CONSUMER_GROUP_HEARTBEAT, consumer_groups.handle_heartbeat, groups)
+    yield _served(api.CONSUMER_GROUP_HEARTBEAT, consumer_groups.handle_heartbeat, broker)
     yield _served(api.CONSUMER_GROUP_DESCRIBE, consumer_groups.handle_describe, broker)
 
 

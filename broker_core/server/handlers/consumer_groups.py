@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
 from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.consumer_group_records import group_places, read_places
 from broker_core.coordinator.consumer_heartbeat import ConsumerHeartbeat, check_heartbeat
 from broker_core.coordinator.consumer_member import NO_PLACES, ConsumerMember, Places
+from broker_core.coordinator.topic_view import ALL_TOPICS, TopicRights
+from broker_core.security.acl import Operation, ResourceType
+from broker_core.security.authorizer import Authorizer
 from broker_core.server.coordination.groups import Groups
 from broker_core.server.handlers.group_parts import GroupParts
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.partitions.topics import TopicRegistry
 
 if TYPE_CHECKING:
@@ -32,11 +36,19 @@ _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
+class ConsumerGroupParts(Protocol):
+    """The parts of a broker that keep consumer groups, and know what clients may describe."""
+
+    authorizer: Authorizer | None
+    groups: Groups
+
+
 def handle_heartbeat(
-    groups: Groups, request: Request[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse]
+    broker: ConsumerGroupParts,
+    request: Request[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse],
 ) -> None:
     """Answer a ConsumerGroupHeartbeat request."""
-    body = request.body
+    body, groups = request.body, broker.groups
     owned = body["topic_partitions"]
     asked = ConsumerHeartbeat(
         body["group_id"],
@@ -51,6 +63,7 @@ def handle_heartbeat(
         body["subscribed_topic_regex"],
         body["server_assignor"],
         None if owned is None else read_places(owned),
+        _rights(broker.authorizer, request),
     )
     try:
         check_heartbeat(asked, needs_member_id=request.version >= _MEMBER_ID_FROM_CLIENT_FROM)
@@ -61,6 +74,13 @@ def handle_heartbeat(
         asked.member_id = groups.new_member_id()
     groups.coordinator.consumer_heartbeat(asked, request.reply, groups.moment())
     groups.perform()
+
+
+def _rights(authorizer: Authorizer | None, request: AnyRequest) -> TopicRights:
+    if authorizer is None:
+        return ALL_TOPICS
+    asks = (request.principal, request.host, Operation.DESCRIBE, ResourceType.TOPIC)
+    return TopicRights(partial(authorizer.allows, *asks), asks, authorizer.version)
 
 
 def handle_describe(

@@ -15,6 +15,7 @@ from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.consumer_group_records import read_places
 from broker_core.coordinator.consumer_heartbeat import ConsumerHeartbeat, check_heartbeat
 from broker_core.coordinator.states import GroupState
+from broker_core.coordinator.topic_view import ALL_TOPICS, TopicRights
 from tests.broker_core.coordinator.driver import Driver
 
 
@@ -52,6 +53,7 @@ class Bench:
             fields.pop("regex", None),
             fields.pop("assignor", None),
             fields.pop("owned", None),
+            fields.pop("rights", ALL_TOPICS),
         )
         assert not fields
         token = f"h{next(self._tokens)}"
@@ -69,12 +71,12 @@ class Bench:
         self._listen(member_id, answer)
         return answer
 
-    def poll(self, member_id: str) -> dict[str, Any]:
+    def poll(self, member_id: str, **fields: Any) -> dict[str, Any]:
         """Send a heartbeat and act on the response; after a lost response, send all fields."""
         everything = {"topics": ["t"], "rebalance_timeout_ms": 60_000}
         more = everything if member_id in self.without_answer else {}
         self.without_answer.discard(member_id)
-        answer = self.heartbeat(member_id, owned=self.owned[member_id], **more)
+        answer = self.heartbeat(member_id, owned=self.owned[member_id], **more, **fields)
         self._listen(member_id, answer)
         return answer
 
@@ -209,6 +211,67 @@ def test_topics_that_match_or_grow_are_assigned_with_the_next_heartbeat(bench: B
     assert bench.counts() == [6]
     answer = bench.join("b", topics=None, regex="(")
     assert answer["error_code"] == errors.InvalidRegularExpression.code
+
+
+class Rights:
+    """The rights of some clients, which may change."""
+
+    def __init__(self, key: str, *topics: str) -> None:
+        self.key = key
+        self.topics = set(topics)
+        self.version = 0
+
+    def change(self, *topics: str) -> None:
+        self.topics = set(topics)
+        self.version += 1
+
+    @property
+    def now(self) -> TopicRights:
+        return TopicRights(self.topics.__contains__, self.key, self.version)
+
+
+def test_a_regular_expression_stands_for_topics_that_the_member_may_describe(bench: Bench) -> None:
+    few, many = Rights("ada", "t"), Rights("eve", "t", "t2", "t3")
+    bench.driver.topics.create("t2", 2)
+
+    def topics_of(member_id: str) -> set[str | None]:
+        return {bench.driver.topics.name_of(topic) for topic, _ in bench.owned[member_id]}
+
+    def beat() -> None:
+        for _ in range(3):
+            for member_id, rights in (("a", few), ("b", many)):
+                bench.poll(member_id, rights=rights.now)
+
+    bench.join("a", topics=None, regex="t.*", rights=few.now)
+    bench.join("b", topics=None, regex="t.*", rights=many.now)
+    beat()
+    assert (topics_of("a"), topics_of("b")) == ({"t"}, {"t", "t2"})
+    bench.driver.topics.create("t3", 1)
+    beat()
+    assert (topics_of("a"), topics_of("b")) == ({"t"}, {"t", "t2", "t3"})
+    epoch = bench.group.epoch
+    bench.driver.restart()
+    beat()
+    assert (topics_of("a"), topics_of("b")) == ({"t"}, {"t", "t2", "t3"})
+    assert bench.group.epoch == epoch
+    few.change("t", "t3")
+    many.change()
+    beat()
+    assert (topics_of("a"), topics_of("b")) == ({"t", "t3"}, set())
+
+
+def test_members_with_the_same_rights_learn_of_a_new_topic_at_once(bench: Bench) -> None:
+    rights = Rights("ada", "t", "t2")
+    for member_id in "abc":
+        bench.join(member_id, topics=None, regex="t.*", rights=rights.now)
+    for member_id in "abcabc":
+        bench.poll(member_id, rights=rights.now)
+    epoch = bench.group.epoch
+    bench.driver.topics.create("t2", 3)
+    for member_id in "abcabc":
+        bench.poll(member_id, rights=rights.now)
+    assert bench.group.epoch == epoch + 1
+    assert sorted(bench.counts()) == [3, 3, 3]
 
 
 def test_a_group_goes_on_after_a_restart_as_if_there_was_none(bench: Bench) -> None:

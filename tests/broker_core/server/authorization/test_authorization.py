@@ -451,6 +451,26 @@ async def test_a_consumer_group_with_a_topic_that_one_may_not_describe_is_not_de
     assert (group["error_code"], group["members"]) == (TOPIC, [])
 
 
+async def test_a_regular_expression_assigns_no_topic_that_one_may_not_describe(
+    broker: Broker, anna: RawClient
+) -> None:
+    await start_coordinators(broker)
+    allow(broker, Operation.READ, ResourceType.GROUP, "g")
+    allow(broker, Operation.DESCRIBE, ResourceType.TOPIC, "open")
+    plan = api.CONSUMER_GROUP_HEARTBEAT.request_plan(1)
+    joining = {
+        **{"group_id": "g", "member_id": "m", "rebalance_timeout_ms": 10_000},
+        **{"subscribed_topic_regex": ".*", "topic_partitions": []},
+        "subscribed_topic_names": None,
+    }
+    joined = await anna.call(api.CONSUMER_GROUP_HEARTBEAT, 1, filled(plan, joining))
+    assert joined["error_code"] == 0
+    assigned = {each["topic_id"] for each in joined["assignment"]["topic_partitions"]}
+    topic = broker.topics.get("open")
+    assert topic is not None
+    assert assigned == {topic.topic_id}
+
+
 async def test_one_topic_without_a_right_stops_the_others_of_a_transaction(
     broker: Broker, anna: RawClient
 ) -> None:
