@@ -112,7 +112,10 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
         # The body keeps its error, and a traceback would keep all that has come of it.
         error.with_traceback(None)
         raise ConnectionResetError(str(error)) from None
-    except Exception:
+    except Exception as error:
+        if request.transport is None and isinstance(error, RuntimeError):
+            # aiohttp says so of a body that ends with its connection.
+            raise ConnectionResetError(str(error)) from None
         logger.exception("%s %s failed", request.method, _route_of(request))
         answer = refusal_answer(500, "an error of the gateway; its log has the details")
     request.app[SERVICES].metrics.request(_route_of(request), answer.status)

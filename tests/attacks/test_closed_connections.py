@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import socket
 import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ import pytest
 
 from tests.attacks.test_many_connections import head, listening, post
 from tests.attacks.test_mqtt_turns import packet, publish, subscribe, text
+from tests.event_loops import on_both_event_loops
 from tests.gateway.mqtt.in_memory import Platform, eventually
 from tests.resident_memory import resident_kb
 
@@ -162,3 +165,33 @@ async def test_many_large_heads_in_a_pipeline_take_little_memory(tmp_path: Path)
             await flooding
             await eventually(lambda: not services.connections.used)
         assert most - before < 20_000
+
+
+def vanish(port: int, sent: list[bytes]) -> None:
+    """Send and close again and again, after a time that varies: some requests have begun."""
+    for number, data in enumerate(sent):
+        client = socket.create_connection(("127.0.0.1", port), timeout=60)
+        client.sendall(data)
+        time.sleep(number % 4 / 1_000)
+        if number % 3:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+
+
+@on_both_event_loops
+async def test_clients_that_vanish_are_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    requests = [
+        head("GET /v1/devices", 1) * 3,
+        head("POST /v1/positions", 1, "Content-Length: 40000") + b"[" * 40_000,
+        head("POST /v1/positions", 1, "Content-Length: 40000") + b"[" * 100,
+        head("POST /pub", 1, "Transfer-Encoding: chunked") + b"5\r\nhello\r\n",
+        head("GET /v1/stream", 1),
+        head("GET /v1/ws", 1, *_SOCKET) + b"\x81\x82\0\0\0\0{}",
+    ]
+    async with listening(tmp_path) as (endpoint, services, _):
+        await asyncio.to_thread(vanish, endpoint.port, requests * 100)
+        await eventually(lambda: not services.connections.used)
+        gc.collect()  # what tasks have failed with and nobody has asked for
+    assert not [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]

@@ -141,6 +141,21 @@ async def test_a_host_with_a_user_before_it_is_malformed(gateway: Gateway, ada: 
     assert (await ask(gateway.address, "GET", "/", two)).status == 400
 
 
+@pytest.mark.parametrize("second", ["Bearer x", None])
+async def test_several_credentials_are_refused(
+    gateway: Gateway, ada: Login, second: str | None
+) -> None:
+    mine = basic(ada)
+    both = (mine, mine if second is None else ("Authorization", second))
+    for headers in (both, both[::-1]):
+        for method, path, body in (
+            ("GET", "/v1/devices", b""),
+            ("POST", "/v1/positions", FIX),
+            ("POST", "/owntracks", FIX),
+        ):
+            assert (await ask(gateway.address, method, path, headers, body)).status == 400
+
+
 @pytest.mark.parametrize("version", [b"", b" HTTP/0.9", b" HTTP/2.0"])
 async def test_other_versions_of_http_are_not_served(gateway: Gateway, version: bytes) -> None:
     reader, writer = await asyncio.open_connection(*gateway.address)

@@ -23,7 +23,7 @@ from gateway.bodies.parsing import is_read_here
 from gateway.fixes.plain_positions import PlainPositions
 from gateway.formats import Context, Parsed, positions
 from gateway.http.ingest.ingest import admit, check_may_send, named_device
-from gateway.http.plain.head_counter import HeadCounter
+from gateway.http.plain.aiohttp_requests import AiohttpRequests
 from gateway.http.plain.plain_request import PlainRequest, response
 from gateway.http.plain.request_head import (
     HEAD_BYTES_MAX,
@@ -86,14 +86,15 @@ class PlainConnection(asyncio.Protocol):
 
     __slots__ = (
         "_address",
+        "_aiohttp",
         "_authenticating",
         "_body_bytes",
         "_context",
         "_counted",
         "_delayed",
+        "_half_closed",
         "_head",
         "_head_bytes",
-        "_head_counter",
         "_holder",
         "_identity",
         "_inner",
@@ -154,7 +155,9 @@ class PlainConnection(asyncio.Protocol):
         self._turn_of = ""
         self._delayed = b""
         # The bound on the heads that come to aiohttp, and the last credentials that did.
-        self._head_counter: HeadCounter | None = None
+        self._aiohttp: AiohttpRequests | None = None
+        # The client sends no more.
+        self._half_closed = False
         self._is_of_one = False
         self._shown = b""
         self._shown_credentials: Credentials | None = None
@@ -220,20 +223,21 @@ class PlainConnection(asyncio.Protocol):
             server.addresses.disconnect(self._address)
         if self._authenticating is not None:
             self._authenticating.cancel()
+        if self._aiohttp is not None:
+            self._aiohttp.connection_lost()
         if self._inner is not None:
             self._inner.connection_lost(exc)
-        if self._head_counter is not None:
-            self._head_counter.connection_lost()
         # Objects that refer to each other stay until the garbage collector comes, which is rare.
-        self._inner = self._inner_transport = self._head_counter = None
+        self._inner = self._inner_transport = self._aiohttp = None
         self._transport = None
 
     def eof_received(self) -> bool | None:
-        if self._inner is not None:
-            return self._inner.eof_received()
-        # A half-closed connection can still carry the pending answers.
-        self.close_when_idle()
-        return self.busy
+        self._half_closed = True
+        has_answers = self.busy if self._inner is None else self._inner.eof_received()
+        # A half-closed connection can still carry the answers, but TLS has none such.
+        transport = self._transport
+        is_encrypted = transport is not None and transport.get_extra_info("ssl_object") is not None
+        return has_answers and not is_encrypted
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -266,7 +270,11 @@ class PlainConnection(asyncio.Protocol):
 
     def look_after(self, now: float) -> None:
         """Enforce the timeouts; called twice a second."""
-        if self._inner is not None or self._transport is None:
+        if self._transport is None:
+            return
+        if self._half_closed and not self.busy and (self._aiohttp is None or self._aiohttp.is_idle):
+            self._transport.close()
+        if self._inner is not None or self._transport.is_closing():
             return
         limits = self.server.services.limits
         if self._requests:
@@ -701,10 +709,10 @@ class PlainConnection(asyncio.Protocol):
             transport.resume_reading()
         services = self.server.services
         protocol = self.server.accept()
-        counter = HeadCounter(protocol, services.limits.head_bytes_max, self._refuse_head)
-        self._head_counter = counter
+        requests = AiohttpRequests(protocol, services.limits.head_bytes_max, self._refuse_head)
+        self._aiohttp = requests
         asker = self._asker_of(data)
-        inner = SteppedInput(protocol, transport, services.turns, asker, counter.passed_on)
+        inner = SteppedInput(protocol, transport, services.turns, asker, requests)
         self._inner = inner
         inner_transport = self._inner_transport = inner.inner_transport()
         address = services.remotes.get(transport)
@@ -712,13 +720,15 @@ class PlainConnection(asyncio.Protocol):
             services.remotes[inner_transport] = address
         protocol.connection_made(inner_transport)
         inner.data_received(data)
+        if self._half_closed and not inner.eof_received():
+            transport.close()
 
     def _identify(self, inner: SteppedInput, data: bytes) -> None:
         """Take note whose request begins with this data, if one does."""
         if self._is_of_one:
             return
         # What begins in an unusual way may be somebody else's behind a proxy.
-        is_between = self._head_counter is not None and self._head_counter.is_between_requests
+        is_between = self._aiohttp is not None and self._aiohttp.is_between_requests
         if is_between or _REQUEST.match(data):
             inner.party = self._asker_of(data)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NoReturn
+from collections.abc import Iterable
+from typing import Any, Final, NoReturn, Protocol
 
 from gateway.limits.turn_clock import TURN_S, PartyTurns
 
@@ -20,6 +20,17 @@ WAITING_BYTES_MAX: Final = 8 * 1024
 #: The same as _STEP_BYTES, while the bytes cost little, as those of a large body do.
 _STEP_BYTES_MAX: Final = 32 * 1024
 _LITTLE_S: Final = TURN_S / 10
+
+
+class Watcher(Protocol):
+    """Watches what the inner protocol makes of the bytes."""
+
+    def passed_on(self, size: int) -> None:
+        """Take note that the inner protocol has been passed so many bytes."""
+
+    @property
+    def owes_answers(self) -> bool:
+        """Tell whether the inner protocol is about to answer, though no more bytes come."""
 
 
 class SteppedInput(asyncio.Protocol):
@@ -34,13 +45,12 @@ class SteppedInput(asyncio.Protocol):
         transport: asyncio.Transport,
         turns: PartyTurns,
         party: str,
-        passed_on: Callable[[int], None] | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
-        """`passed_on` is called after each step with the number of its bytes."""
         self._inner = inner
         self._transport = transport
         self._turns = turns
-        self._passed_on = passed_on
+        self._watcher = watcher
         #: Whose bytes come.
         self.party = party
         self._waiting = b""
@@ -79,7 +89,7 @@ class SteppedInput(asyncio.Protocol):
         if self._waiting:
             self._has_ended = True
             return True
-        return self._inner.eof_received()
+        return self._end()
 
     def pause_writing(self) -> None:
         """See asyncio.BaseProtocol."""
@@ -132,10 +142,15 @@ class SteppedInput(asyncio.Protocol):
                 self._step_soon()
         elif self._has_ended:
             self._has_ended = False
-            if not self._inner.eof_received():
+            if not self._end():
                 self._transport.close()
         elif not self._is_paused:
             self._read(True)
+
+    def _end(self) -> bool:
+        """Tell that the client has closed its side; return whether answers are still to come."""
+        self._inner.eof_received()
+        return self._watcher is not None and self._watcher.owes_answers
 
     def _pass_on(self, seconds: float) -> None:
         position, waiting = 0, self._waiting
@@ -145,8 +160,8 @@ class SteppedInput(asyncio.Protocol):
             part = waiting[position : position + self._step_bytes]
             self._inner.data_received(part)
             position += len(part)
-            if self._passed_on is not None:
-                self._passed_on(len(part))
+            if self._watcher is not None:
+                self._watcher.passed_on(len(part))
             began, now = now, time.perf_counter()
             self._step_bytes = (
                 min(2 * self._step_bytes, _STEP_BYTES_MAX)

@@ -27,7 +27,8 @@ def require_sound_head(request: web.Request) -> None:
 
     505 for another version of HTTP: an HTTP/0.9 request has no headers to judge it by. 400 for a
     Host that is no host, or several of them (RFC 9112, section 3.2): a proxy or a browser may take
-    another part of it for the name than we do. 431 for a head that is larger than all of them need.
+    another part of it for the name than we do. 400 also for several Authorization headers, for the
+    same reason. 431 for a head that is larger than all of them need.
     """
     bytes_max = request.app[SERVICES].limits.head_bytes_max
     if sum(len(name) + len(value) for name, value in request.raw_headers) > bytes_max:
@@ -37,6 +38,8 @@ def require_sound_head(request: web.Request) -> None:
     hosts = request.headers.getall("Host", ())
     if len(hosts) > 1 or not all(map(is_authority, hosts)):
         raise Refused(400, "Host is not the name of one host", {"Connection": "close"})
+    if len(request.headers.getall("Authorization", ())) > 1:
+        raise Refused(400, "there are several Authorization headers", {"Connection": "close"})
 
 
 def require_served_host(request: web.Request) -> None:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from gateway.http.listener import start_http
 from gateway.limits.bounds import HttpLimits
 from tests.gateway.parts import parts
@@ -16,6 +18,9 @@ from waylog.config import Endpoint
 HEAD_BYTES_MAX = 1_000
 #: A short request that the complete server answers, in two pieces.
 BEGIN, REST = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Mo", b"re: 1\r\n\r\n"
+
+#: The head of a request whose body is too large for a simple one.
+LARGE_POST = b"POST /v1/positions HTTP/1.1\r\nHost: x\r\nContent-Length: 40000\r\n\r\n"
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -55,8 +60,7 @@ async def until_read(endpoint: Endpoint) -> None:
 async def test_the_end_of_a_body_does_not_count_for_the_next_head(tmp_path: Path) -> None:
     async with listening(tmp_path) as endpoint:
         reader, writer = await connect(endpoint)
-        writer.write(b"POST /v1/positions HTTP/1.1\r\nHost: x\r\nContent-Length: 40000\r\n\r\n")
-        writer.write(b" " * 40_000)
+        writer.write(LARGE_POST + b" " * 40_000)
         assert await status(reader) == b"400"
         writer.write(BEGIN)
         await until_read(endpoint)
@@ -123,4 +127,51 @@ async def test_a_head_that_is_too_large_is_refused(tmp_path: Path) -> None:
         writer.write(BEGIN + b"x" * HEAD_BYTES_MAX)
         assert await status(reader) == b"431"
         assert await reader.read() == b""
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param([BEGIN + REST], id="one request"),
+        pytest.param([(BEGIN + REST) * 3], id="a pipeline"),
+        pytest.param([BEGIN, REST + BEGIN + REST], id="in two pieces"),
+        pytest.param([BEGIN + REST + BEGIN], id="and half a request"),
+        pytest.param(
+            [
+                b"POST /v1/positions HTTP/1.1\r\nHost: x\r\nContent-Length: 40000\r\n\r\n"
+                + b" " * 40_000
+            ],
+            id="a body",
+        ),
+    ],
+)
+async def test_who_closes_its_side_gets_its_answers(tmp_path: Path, sent: list[bytes]) -> None:
+    async with listening(tmp_path) as endpoint:
+        reader, writer = await connect(endpoint)
+        for data in sent:
+            writer.write(data)
+            await asyncio.sleep(0)
+        writer.write_eof()
+        answers = await reader.read()
+        assert answers.count(b"HTTP/1.1 ") == b"".join(sent).count(b"\r\n\r\n")
+        writer.close()
+
+
+async def test_who_closes_its_side_within_a_body_gets_nothing(tmp_path: Path) -> None:
+    async with listening(tmp_path) as endpoint:
+        reader, writer = await connect(endpoint)
+        writer.write(LARGE_POST + b" ")
+        writer.write_eof()
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_the_stream_of_who_closes_its_side_ends(tmp_path: Path) -> None:
+    async with listening(tmp_path) as endpoint:
+        reader, writer = await connect(endpoint)
+        writer.write(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Basic ZXZlOng=\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write_eof()
+        await reader.read()
         writer.close()

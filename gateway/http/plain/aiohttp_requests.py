@@ -17,8 +17,11 @@ from aiohttp.web_protocol import RequestHandler
 _WAITING_MAX: Final = 4
 
 
-class HeadCounter:
-    """Counts the bytes of a head that aiohttp keeps until it is complete."""
+class AiohttpRequests:
+    """The requests of a connection that aiohttp serves.
+
+    Counts the bytes of a head, which aiohttp keeps until it is complete.
+    """
 
     def __init__(
         self, protocol: asyncio.Protocol, bytes_max: int, refuse: Callable[[bool], None]
@@ -43,6 +46,24 @@ class HeadCounter:
         """Tell whether what comes next begins a request, as far as is known."""
         return not self._in_body and not self._bytes
 
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether aiohttp waits for a request."""
+        waiter = self._protocol._waiter
+        return not self._protocol._messages and waiter is not None and not waiter.done()
+
+    @property
+    def owes_answers(self) -> bool:
+        """Tell whether complete requests have had no byte of an answer yet.
+
+        A stream or a WebSocket has had some: its client has gone if it sends no more.
+        """
+        protocol = self._protocol
+        if self._in_body or self.is_idle:
+            return False
+        current = protocol._current_request
+        return current is None or not current.writer.output_size
+
     def passed_on(self, size: int) -> None:
         """Take note that aiohttp has been passed so many bytes."""
         protocol = self._protocol
@@ -61,9 +82,14 @@ class HeadCounter:
             self._refuse(bool(protocol._messages) or protocol._current_request is not None)
 
     def connection_lost(self) -> None:
-        """Take note that the connection has ended."""
+        """Take note that the connection ends, before aiohttp does."""
+        protocol = self._protocol
         # A WebSocket leaves its callback here, and would keep the request that began it.
-        self._protocol._data_received_cb = None
+        protocol._data_received_cb = None
+        task = protocol._task_handler
+        if protocol._current_request is None and task is not None:
+            # It would begin a request of a connection that has gone, and fail.
+            task.cancel()
 
     def _newest_body(self) -> StreamReader | None:
         """Return the body of the newest request, or None if all have been answered.
