@@ -25,6 +25,7 @@ from gateway.http.requests.authentication import (
     remote_of,
     require_metrics_access,
     shown_credentials,
+    stranger_of,
 )
 from gateway.http.requests.browsers import (
     require_served_host,
@@ -199,7 +200,9 @@ async def _mqtt(request: web.Request) -> web.StreamResponse:
     services = request.app[SERVICES]
     address = remote_of(request)
     counted = address == (services.remotes.get(request.transport) or request.remote)
-    return await serve_mqtt_websocket(server, request, address, services.turns, counted=counted)
+    return await serve_mqtt_websocket(
+        server, request, address, services.turns, stranger_of(request), counted=counted
+    )
 
 
 def _told(document: bytes) -> Handler:

@@ -221,7 +221,14 @@ def party_at_first(request: web.Request) -> str:
     except Refused:
         credentials = None
     user = None if credentials is None else known_user_of(credentials, services.authenticator)
-    return user or stranger_party(remote_of(request), services.proxies, request.protocol)
+    return user or stranger_of(request)
+
+
+def stranger_of(request: web.Request) -> str:
+    """Return the party of a request whose sender has not signed in."""
+    transport = request.transport
+    connection = request.protocol if transport is None else transport.get_protocol()
+    return stranger_party(remote_of(request), request.app[SERVICES].proxies, connection)
 
 
 def known_user_of(credentials: Credentials, authenticator: Authenticator) -> str | None:

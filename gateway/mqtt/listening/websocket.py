@@ -15,7 +15,6 @@ from gateway.limits.turn_clock import PartyTurns
 from gateway.mqtt.listening.listener import MqttServer
 from gateway.mqtt.sessions.connection import Connection
 from gateway.mqtt.sessions.shell import MqttProtocol
-from waylog.network.peer_parties import party_of
 
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 #: The protocol is paused above the first limit and resumed below the second (bytes to send).
@@ -120,9 +119,15 @@ class WebSocketTransport:
 
 
 async def serve_mqtt_websocket(
-    server: MqttServer, request: web.Request, address: str, turns: PartyTurns, *, counted: bool
+    server: MqttServer,
+    request: web.Request,
+    address: str,
+    turns: PartyTurns,
+    party: str,
+    *,
+    counted: bool,
 ) -> web.WebSocketResponse:
-    """Serve one client, in turns with others of its address, until one ends the connection.
+    """Serve one client, in turns with others of its party, until one ends the connection.
 
     `counted` tells that the HTTP connection has been counted for `address` already.
     """
@@ -133,7 +138,6 @@ async def serve_mqtt_websocket(
         autoping=False,
         timeout=5.0,
     )
-    party = party_of(address)
     await prepare_websocket(request, socket, party)
     transport = WebSocketTransport(socket, address, request.transport)
     protocol = MqttProtocol(server, Connection)

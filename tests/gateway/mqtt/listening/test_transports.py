@@ -107,7 +107,7 @@ async def over_http(platform: Platform, settings: Settings | None = None) -> Asy
 
         async def serve(request: web.Request) -> web.WebSocketResponse:
             return await serve_mqtt_websocket(
-                platform.server, request, request.remote or "", PartyTurns(), counted=True
+                platform.server, request, request.remote or "", PartyTurns(), "", counted=True
             )
 
         application.router.add_get("/mqtt", serve)
