@@ -234,6 +234,8 @@ class WebPush:
         if not self._anywhere:
             if url.scheme != "https" or url.explicit_port not in (None, 443):
                 raise BadSubscription("endpoint is not an https URL")
+            if url.user is not None or url.password is not None:
+                raise BadSubscription("endpoint has a user, which no push service has")
             if host == "localhost" or ":" in host or host.replace(".", "").isdigit():
                 raise BadSubscription("endpoint is not a name in the internet")
         try:

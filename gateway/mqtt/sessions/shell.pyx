@@ -586,8 +586,15 @@ cdef class MqttProtocol:
 
 cdef int flush_link(Link connection, double now) except -1:
     cdef MqttProtocol protocol = connection.owner
-    if protocol is not None:
+    if protocol is None:
+        return 0
+    try:
         protocol.flush(now)
+    except Exception:
+        # The connections behind this one are still to be flushed.
+        logger.exception("a client cannot be sent what is for it, and is disconnected")
+        if protocol.transport is not None:
+            protocol.transport.abort()
     return 0
 
 

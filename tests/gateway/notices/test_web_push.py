@@ -127,7 +127,7 @@ async def test_subscriptions_of_a_user_are_few_and_its_own(tmp_path: Path) -> No
     [
         *("", "nonsense", "http://push.example/1", "https://127.0.0.1/1", "https://[::1]/1"),
         *("https://localhost/1", "https://push.example:6379/", "https://x/" + "a" * 2000),
-        "ftp://push.example/1",
+        *("ftp://push.example/1", "https://me@push.example/1", "https://me:x@push.example/1"),
     ],
 )
 def test_an_endpoint_is_a_push_service_in_the_internet(endpoint: str, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.packets.encoder import encode_puback, encode_publish
+from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import ReasonCode
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import (
@@ -324,6 +325,36 @@ async def test_rubbish_ends_its_own_connection_and_no_other(
             assert await reader.read() in {b"", b"\x20\x02\x00\x00"}
         await phone.publish(TOPIC, LOCATION)
         assert len(platform.log.fixes) == 1
+
+
+class BrokenSource:
+    """A source of retained messages that fails after a while."""
+
+    def retained(self, topic_filter: str) -> Iterator[Message | None]:
+        if topic_filter.startswith("owntracks/"):
+            return
+        yield from (None for _ in range(20_000))
+        raise RuntimeError("broken")
+
+
+async def test_what_fails_for_one_client_keeps_nothing_from_the_others(
+    platform: Platform, caplog: pytest.LogCaptureFixture
+) -> None:
+    platform.server.router.sources.append(BrokenSource())
+    async with (
+        client(platform, "broken") as broken,
+        client(platform, "reader") as reader,
+        client(platform, "sender") as sender,
+    ):
+        await reader.subscribe(TOPIC)
+        await broken.subscribe("devices/alice/#")
+        published = 0
+        while broken.disconnected.empty() or published < 20:
+            await sender.publish(TOPIC, LOCATION)
+            published += 1
+        for _ in range(published):
+            await reader.message()
+    assert "is disconnected" in caplog.text
 
 
 async def test_too_many_connections_are_refused() -> None:
