@@ -3,9 +3,13 @@ from collections.abc import Callable
 from typing import Final
 
 TURN_S: Final[float]
+STRANGER: Final[str]
 
 class PartyTurns:
     """The present turn of the loop: what each party has had of it, and what waits for later ones.
+
+    Somebody who has not signed in can be as many strangers as it likes: behind a proxy, and on this
+    machine. So what strangers do waits for what users do, but for a part of each turn.
 
     The loop tells nobody that a turn has ended, so that small amounts are added up until they
     matter.

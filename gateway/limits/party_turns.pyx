@@ -11,8 +11,11 @@ TURN_S = 0.001
 cdef double SHARE_S = TURN_S
 #: The same while nobody else works or waits: short turns make small batches for the log.
 cdef double LONE_SHARE_S = 3 * TURN_S
-#: Seconds of a turn for all that waits.
+#: Seconds of a turn for all that waits of users, and at least for what waits of strangers.
 cdef double WAITING_S = 0.004
+cdef double STRANGERS_WAITING_S = TURN_S
+#: Seconds of a turn in which work of strangers, of all of them together, may begin.
+cdef double STRANGERS_S = 4 * TURN_S
 #: Seconds that a task is taken to need when its turn comes, until it has told what it needed.
 cdef double STEP_S = TURN_S / 4
 #: Seconds beyond its share that a party pays for in later turns, at most. The machine may have
@@ -20,8 +23,19 @@ cdef double STEP_S = TURN_S / 4
 cdef double DEBT_S_MAX = 10 * TURN_S
 
 
+#: The first character of a stranger's name, which no user's has.
+STRANGER = "\0"
+
+
+cdef inline bint is_stranger(str party):
+    return len(party) > 0 and party[0] == u"\0"
+
+
 cdef class PartyTurns:
     """The present turn of the loop: what each party has had of it, and what waits for later ones.
+
+    Somebody who has not signed in can be as many strangers as it likes: behind a proxy, and on this
+    machine. So what strangers do waits for what users do, but for a part of each turn.
 
     The loop tells nobody that a turn has ended, so that small amounts are added up until they
     matter.
@@ -29,7 +43,10 @@ cdef class PartyTurns:
 
     cdef double _share_s  # what each party may have of this turn
     cdef dict _spent
-    cdef dict _waiting  # party -> deque of callbacks, in the order in which they are served
+    # Party -> deque of callbacks, in the order in which they are served.
+    cdef dict _waiting
+    cdef dict _waiting_strangers
+    cdef double _spent_by_strangers
     cdef bint _is_due
     # The party that works now, and since when.
     cdef object _working
@@ -39,6 +56,7 @@ cdef class PartyTurns:
         self._share_s = SHARE_S
         self._spent = {}
         self._waiting = {}
+        self._waiting_strangers = {}
 
     def may_begin(self, str party not None):
         """Tell whether a party may work now: it has time left, and nothing of it waits."""
@@ -73,9 +91,10 @@ cdef class PartyTurns:
 
         It comes after what of the party waits already.
         """
-        waiting = self._waiting.get(party)
+        cdef dict queues = self._waiting_strangers if is_stranger(party) else self._waiting
+        waiting = queues.get(party)
         if waiting is None:
-            self._waiting[party] = deque((callback,))
+            queues[party] = deque((callback,))
             self._come_again()
         else:
             waiting.append(callback)
@@ -85,7 +104,12 @@ cdef class PartyTurns:
         self._spent[party] = max(0.0, <double> self._spent.get(party, 0.0) - STEP_S)
 
     cdef bint _may_begin(self, str party) except -1:
-        return party not in self._waiting and <double> self._spent.get(party, 0.0) < self._share_s
+        if is_stranger(party):
+            if self._spent_by_strangers >= STRANGERS_S or party in self._waiting_strangers:
+                return False
+        elif party in self._waiting:
+            return False
+        return <double> self._spent.get(party, 0.0) < self._share_s
 
     cdef object _begin(self, str party):
         cdef double now = clock_s()
@@ -106,6 +130,8 @@ cdef class PartyTurns:
     cdef int _spend(self, str party, double seconds) except -1:
         cdef double spent = <double> self._spent.get(party, 0.0) + seconds
         self._spent[party] = spent
+        if is_stranger(party):
+            self._spent_by_strangers += seconds
         if spent > SHARE_S / 2 and not self._is_due:
             self._come_again()
         return 0
@@ -119,34 +145,47 @@ cdef class PartyTurns:
     def _turn(self):
         """Begin a turn of the loop, with what waits."""
         cdef dict spent = {}
+        cdef double now = clock_s()
         cdef double until
-        cdef Py_ssize_t without_time = 0
         cdef str party
-        cdef bint is_alone = len(self._spent) <= 1 and len(self._waiting) <= 1
+        cdef bint is_alone = (
+            len(self._spent) <= 1 and len(self._waiting) + len(self._waiting_strangers) <= 1
+        )
         for party, seconds in self._spent.items():
             if <double> seconds > self._share_s:
                 spent[party] = min(<double> seconds - self._share_s, DEBT_S_MAX)
         self._spent = spent
+        self._spent_by_strangers = max(
+            0.0, min(self._spent_by_strangers - STRANGERS_S, DEBT_S_MAX)
+        )
         self._share_s = LONE_SHARE_S if is_alone else SHARE_S
-        until = clock_s() + max(WAITING_S, self._share_s)
-        while without_time < len(self._waiting):
-            party = next(iter(self._waiting))
-            callbacks = self._waiting.pop(party)
+        until = now + max(WAITING_S, self._share_s)
+        self._serve(self._waiting, until)
+        self._serve(self._waiting_strangers, max(until, clock_s() + STRANGERS_WAITING_S))
+        # Only now, so that the tasks whose turn it is work before the next turn begins.
+        self._is_due = False
+        if self._waiting or self._waiting_strangers or self._spent:
+            self._come_again()
+
+    cdef int _serve(self, dict queues, double until) except -1:
+        """Call what waits of each party in turn, at least once, until a time."""
+        cdef Py_ssize_t without_time = 0
+        cdef str party
+        while without_time < len(queues):
+            party = next(iter(queues))
+            callbacks = queues.pop(party)
             if <double> self._spent.get(party, 0.0) >= self._share_s:
-                self._waiting[party] = callbacks
+                queues[party] = callbacks
                 without_time += 1
                 continue
             without_time = 0
             callback = callbacks.popleft()
             if callbacks:
-                self._waiting[party] = callbacks
+                queues[party] = callbacks
             self._call(party, callback)
-            if self._began > until:
+            if clock_s() > until:
                 break
-        # Only now, so that the tasks whose turn it is work before the next turn begins.
-        self._is_due = False
-        if self._waiting or self._spent:
-            self._come_again()
+        return 0
 
     cdef int _call(self, str party, callback) except -1:
         cdef object outer

@@ -2,7 +2,8 @@
 
 A party is a user, or the address of somebody who has not signed in. However many connections a
 party has, all of them together work about a millisecond in a turn of the loop. What is left waits
-for later turns, in which the parties that wait are served one after the other.
+for later turns, in which the parties that wait are served one after the other, users before
+strangers.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from types import coroutine
 from typing import Any, TypeVar
 
 from gateway.limits import party_turns
-from gateway.limits.party_turns import TURN_S
+from gateway.limits.party_turns import STRANGER, TURN_S
 
-__all__ = ["TURN_S", "Asker", "PartyTurns"]
+__all__ = ["STRANGER", "TURN_S", "Asker", "PartyTurns"]
 
 _Result = TypeVar("_Result")
 

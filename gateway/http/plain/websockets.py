@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from aiohttp import WSMessage, WSMsgType, web
 
 from gateway.http.plain.plain_connection import PlainConnection
-from gateway.limits.turn_clock import PartyTurns
+from gateway.limits.turn_clock import Asker, PartyTurns
 
 _ENDS = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
 
@@ -21,6 +21,11 @@ async def prepare_websocket(
     """
     await socket.prepare(request)
     # Only now: behind a proxy, other people's requests may follow one that is no handshake.
+    charge(request, party)
+
+
+def charge(request: web.Request, party: str) -> None:
+    """Parse what comes over a WebSocket in turns of this party from now on."""
     transport = request.transport
     connection = None if transport is None else transport.get_protocol()
     if isinstance(connection, PlainConnection):
@@ -28,7 +33,7 @@ async def prepare_websocket(
 
 
 async def messages(
-    socket: web.WebSocketResponse, turns: PartyTurns, party: str
+    socket: web.WebSocketResponse, turns: PartyTurns, asker: Asker
 ) -> AsyncIterator[WSMessage]:
     """Yield the client's messages until it closes the connection; answer its pings.
 
@@ -36,7 +41,7 @@ async def messages(
     """
     while True:
         message = await socket.receive()
-        await turns.let_others_work(party)
+        await turns.let_others_work(asker.party)
         if message.type in _ENDS:
             _forget_origin(socket.exception())
             return

@@ -20,7 +20,7 @@ from gateway.http.requests.responses import Refused, unauthorized, unavailable
 from gateway.http.requests.services import SERVICES
 from gateway.limits.addresses import TrustedProxies, is_loopback
 from gateway.limits.failed_logins import TooManyFailedLogins
-from gateway.limits.turn_clock import Asker
+from gateway.limits.turn_clock import STRANGER, Asker
 from gateway.users.auth import (
     ANONYMOUS,
     AuthenticationUnavailable,
@@ -208,8 +208,8 @@ def stranger_party(address: str, proxies: TrustedProxies, connection: object) ->
     machine.
     """
     if is_loopback(address) or address in proxies:
-        return f"{address} {id(connection)}"
-    return party_of(address)
+        return f"{STRANGER}{address} {id(connection)}"
+    return STRANGER + party_of(address)
 
 
 def party_at_first(request: web.Request) -> str:

@@ -41,7 +41,12 @@ from gateway.fixes.plain_positions import PlainPositions, PlainRecords
 from gateway.fixes.receipts import BatchReceipt, Receipt
 from gateway.formats import Context, Parsed, positions
 from gateway.http.plain.websockets import messages, prepare_websocket
-from gateway.http.requests.authentication import reader, remote_of, shown_credentials
+from gateway.http.requests.authentication import (
+    reader,
+    remote_of,
+    shown_credentials,
+    stranger_of,
+)
 from gateway.http.requests.browsers import same_origin
 from gateway.http.requests.responses import Refused
 from gateway.http.requests.services import SERVICES, Services
@@ -64,7 +69,6 @@ from gateway.viewers.live_events import EVENT_NAMES, websocket_of
 from gateway.viewers.log_range import LogRanges, RangeCutOff
 from gateway.viewers.viewers import BoundingBox, Viewer
 from waylog.messages import Rejected
-from waylog.network.peer_parties import party_of
 from waylog.network.token_bucket import TokenBucket
 from waylog.observability.telemetry import now_ms
 
@@ -124,7 +128,7 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
     async with viewing(services, wanted, identity, remote_of(request)) as viewer:
         if request.transport is not None:
             request.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        party = identity.user or party_of(remote_of(request))
+        party = identity.user or stranger_of(request)
         await prepare_websocket(request, socket, party)
         stalled = partial(end_stalled, request)
         connection = _Connection(socket, viewer, sends, services, party, stalled)
@@ -179,7 +183,7 @@ class _Connection:
 
     async def receive(self) -> None:
         """Read messages until the client closes the connection, in turns of its party."""
-        async for frame in messages(self._socket, self._services.turns, self._party):
+        async for frame in messages(self._socket, self._services.turns, Asker(self._party)):
             if frame.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 continue
             body = frame.data.encode() if frame.type == WSMsgType.TEXT else frame.data

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from gateway.http.plain.websockets import messages, prepare_websocket
-from gateway.limits.turn_clock import PartyTurns
+from gateway.http.plain.websockets import charge, messages, prepare_websocket
+from gateway.limits.turn_clock import Asker, PartyTurns
 from gateway.mqtt.listening.listener import MqttServer
 from gateway.mqtt.sessions.connection import Connection
 from gateway.mqtt.sessions.shell import MqttProtocol
@@ -127,7 +127,9 @@ async def serve_mqtt_websocket(
     *,
     counted: bool,
 ) -> web.WebSocketResponse:
-    """Serve one client, in turns with others of its party, until one ends the connection.
+    """Serve one client, in turns with others, until one ends the connection.
+
+    `party` is that of the client until it has signed in.
 
     `counted` tells that the HTTP connection has been counted for `address` already.
     """
@@ -148,12 +150,17 @@ async def serve_mqtt_websocket(
     protocol.counted = not counted
     transport.serve(protocol)
     sending = asyncio.create_task(transport.send_all())
+    asker = Asker(party)
     try:
-        async for message in messages(socket, turns, party):
+        async for message in messages(socket, turns, asker):
             if message.type is not WSMsgType.BINARY:
                 break  # section 6.0: not MQTT
             protocol.data_received(message.data)
             await transport.reading.wait()
+            session = protocol.connection.session
+            if session is not None and session.identity.user != asker.party:
+                asker.party = session.identity.user
+                charge(request, asker.party)
             if transport.is_closing():
                 break
         if transport.is_closing():

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from gateway.limits.turn_clock import TURN_S, Asker, PartyTurns
+from gateway.limits.turn_clock import STRANGER, TURN_S, Asker, PartyTurns
 
 
 def work(seconds: float) -> None:
@@ -201,3 +201,39 @@ async def test_work_in_turns_can_be_a_task_of_its_own() -> None:
     # Python 3.12 makes no task of a coroutine that is a generator.
     assert isinstance(running, Coroutine)
     assert await asyncio.create_task(running) == 42
+
+
+async def test_however_many_strangers_wait_users_come_first() -> None:
+    turns = PartyTurns()
+    ran: list[str] = []
+
+    def serve(party: str) -> None:
+        ran.append(party)
+        work(TURN_S / 2)
+
+    strangers = [f"{STRANGER}127.0.0.1 {number}" for number in range(100)]
+    for party in strangers:
+        turns.call_soon(party, partial(serve, party))
+    # Another one's request comes when all of them wait, and comes before all but one turn of them.
+    turns.call_soon("ada", partial(serve, "ada"))
+    await asyncio.sleep(0)
+    assert ran[0] == "ada"
+    assert 1 < len(ran) < 50
+    while len(ran) < 101:
+        turn = len(ran)
+        await asyncio.sleep(0)
+        assert len(ran) > turn
+    assert sorted(ran) == sorted([*strangers, "ada"])
+
+
+async def test_strangers_together_have_a_part_of_a_turn() -> None:
+    turns = PartyTurns()
+    begun = 0
+    while turns.may_begin(f"{STRANGER}{begun}"):
+        worked(turns, f"{STRANGER}{begun}", TURN_S / 2)
+        begun += 1
+    assert 2 <= begun <= 10
+    assert turns.may_begin("ada")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert turns.may_begin(f"{STRANGER}{begun}")
