@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -287,8 +288,16 @@ class Busy:
         self._let_go.set()
 
 
-async def test_an_instance_serves_one_call_at_a_time() -> None:
-    consumers, busy = RestConsumers("127.0.0.1:1", "test"), Busy()
+@pytest.fixture
+async def busy() -> AsyncIterator[Busy]:
+    busy = Busy()
+    yield busy
+    # Threads that wait would keep the process of a failed test from ending.
+    busy.let_go()
+
+
+async def test_an_instance_serves_one_call_at_a_time(busy: Busy) -> None:
+    consumers = RestConsumers("127.0.0.1:1", "test")
     first, second = [await consumers.create("g", None, "json", {}, "root") for _ in range(2)]
     calls = [asyncio.create_task(consumers.run(first, busy.call)) for _ in range(2)]
     async with asyncio.timeout(60):
@@ -301,8 +310,8 @@ async def test_an_instance_serves_one_call_at_a_time() -> None:
     await consumers.close()
 
 
-async def test_one_administrators_calls_leave_threads_to_others() -> None:
-    consumers, busy = RestConsumers("127.0.0.1:1", "test"), Busy()
+async def test_one_administrators_calls_leave_threads_to_others(busy: Busy) -> None:
+    consumers = RestConsumers("127.0.0.1:1", "test")
     own = [await consumers.create("g", None, "json", {}, "root") for _ in range(5)]
     another = await consumers.create("g", None, "json", {}, "another")
     calls = [asyncio.create_task(consumers.run(each, busy.call)) for each in own]
@@ -314,9 +323,11 @@ async def test_one_administrators_calls_leave_threads_to_others() -> None:
     await consumers.close()
 
 
-async def test_instances_that_nobody_uses_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_instances_that_nobody_uses_are_closed(
+    busy: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rest_consumers, "_SWEEP_S", 0.01)
-    consumers, busy = RestConsumers("127.0.0.1:1", "test"), Busy()
+    consumers = RestConsumers("127.0.0.1:1", "test")
     working, idle, fresh = [
         await consumers.create("g", name, "json", {}, "root")
         for name in ("working", "idle", "fresh")
