@@ -328,9 +328,9 @@ async def test_instances_that_nobody_uses_are_closed(
 ) -> None:
     monkeypatch.setattr(rest_consumers, "_SWEEP_S", 0.01)
     consumers = RestConsumers("127.0.0.1:1", "test")
-    working, idle, fresh = [
+    fresh, working, idle = [
         await consumers.create("g", name, "json", {}, "root")
-        for name in ("working", "idle", "fresh")
+        for name in ("fresh", "working", "idle")
     ]
     call = asyncio.create_task(consumers.run(working, busy.call))
     async with asyncio.timeout(60):
