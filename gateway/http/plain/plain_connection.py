@@ -233,11 +233,8 @@ class PlainConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool | None:
         self._half_closed = True
-        has_answers = self.busy if self._inner is None else self._inner.eof_received()
-        # A half-closed connection can still carry the answers, but TLS has none such.
-        transport = self._transport
-        is_encrypted = transport is not None and transport.get_extra_info("ssl_object") is not None
-        return has_answers and not is_encrypted
+        # A half-closed connection can still carry the answers.
+        return self.busy if self._inner is None else self._inner.eof_received()
 
     def pause_writing(self) -> None:
         self._writable = False

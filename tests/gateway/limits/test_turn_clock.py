@@ -237,3 +237,29 @@ async def test_strangers_together_have_a_part_of_a_turn() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     assert turns.may_begin(f"{STRANGER}{begun}")
+
+
+async def test_a_task_that_handles_an_error_goes_on() -> None:
+    handled: list[str] = []
+
+    async def steps() -> str:
+        for name in ("first", "second"):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                handled.append(name)
+                for _ in range(3):
+                    await asyncio.sleep(0)
+        return "done"
+
+    running = asyncio.create_task(PartyTurns().run(Asker("a"), steps()))
+    async with asyncio.timeout(60):
+        for count in (1, 2):
+            await asyncio.sleep(0)
+            running.cancel()
+            while len(handled) < count:
+                await asyncio.sleep(0)
+            for _ in range(5):
+                await asyncio.sleep(0)
+        assert await running == "done"
+    assert handled == ["first", "second"]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 
 import pytest
 from confluent_kafka import Producer
 
+from gateway.viewers import log_range
 from gateway.viewers.cursors import Cursor
 from gateway.viewers.log_range import LogRanges, RangeCutOff
 from tests.consumers.running import Broker
 from tests.gateway.records import NOW, fix
 from waylog.kafka.clients import ensure_topics, producer_config
+from waylog.kafka.fetched_records import FetchedRecord
 from waylog.messages import encode
 
 COUNT = 3_000
@@ -179,3 +182,51 @@ async def test_a_viewer_that_takes_nothing_more_holds_no_reader(
         for events, reading in zip(first, stalled, strict=True):
             rest = [event async for batch in reading for event in batch]
             assert len(events) + len(rest) == COUNT
+
+
+async def test_of_more_records_than_a_viewer_gets_the_oldest_are_left_out(
+    ranges: LogRanges, end: Cursor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = 50
+    monkeypatch.setattr(log_range, "RECORDS_MAX", each * len(end))
+    assert min(end.values()) > each
+    assert await offsets(ranges, {}, end) == {
+        place: list(range(offset - each, offset)) for place, offset in end.items()
+    }
+
+
+async def test_a_user_with_many_viewers_leaves_steps_to_others(
+    broker: Broker, end: Cursor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The keys of sealed records come from the log, so that opening may take long.
+    of_ada, of_bob = end.keys() - {min(end)}, {min(end)}
+    let_go, came = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    waiting = 0
+
+    def opened(records: list[FetchedRecord]) -> list[FetchedRecord]:
+        nonlocal waiting
+        if (records[0].topic(), records[0].partition()) in of_bob:
+            return records
+        waiting += 1
+        if waiting == 2:
+            loop.call_soon_threadsafe(came.set)
+        let_go.wait()
+        return records
+
+    monkeypatch.setattr(log_range, "opener", lambda _: opened)
+    ranges = LogRanges(broker.address, "test")
+    ada = [
+        asyncio.create_task(offsets(ranges, {}, {place: end[place] for place in of_ada}))
+        for _ in range(6)
+    ]
+    try:
+        async with asyncio.timeout(60):
+            await came.wait()
+            found = await offsets(ranges, {}, {place: end[place] for place in of_bob}, "bob")
+        assert sum(map(len, found.values())) == sum(end[place] for place in of_bob)
+        assert waiting == 2
+    finally:
+        let_go.set()
+    await asyncio.gather(*ada)
+    await ranges.close()

@@ -133,6 +133,52 @@ async def test_the_newest_of_each_partition_are_read_with_a_tail(broker: Broker)
         assert taken.numbers() == list(range(2000, 2010))
 
 
+async def test_each_partition_is_read_from_its_start_or_from_its_beginning(broker: Broker) -> None:
+    await in_thread(lambda: produce(str(broker.endpoint), range(2000)))
+    async with reading(broker) as taken:
+        await asyncio.wait_for(taken.caught_up.wait(), 30)
+    ends = {each.partition(): each.offset() + 1 for each in taken.records}
+    assert ends.keys() == set(range(PARTITIONS))
+    # The third one is beyond the end: what was there has been lost.
+    starts = {0: ends[0] - 10, 1: ends[1], 2: ends[2] + 1000}
+    async with reading(broker, starts=starts) as taken:
+        await asyncio.wait_for(taken.caught_up.wait(), 30)
+        await in_thread(lambda: produce(str(broker.endpoint), range(2000, 2100)))
+        await taken.wait_for(10 + ends[3] + 100)
+    expected = {0: ends[0] - 10, 1: ends[1], 2: ends[2], 3: 0}
+    read: dict[int, list[int]] = {}
+    for each in taken.records:
+        read.setdefault(each.partition(), []).append(each.offset())
+    assert {partition: offsets[0] for partition, offsets in read.items()} == expected
+    assert sum(map(len, read.values())) == 10 + ends[3] + 100
+
+
+async def test_a_view_that_fails_at_some_records_gets_the_next_ones(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    await in_thread(produce, str(broker.endpoint), range(1), b"key")
+    taken, failed = Taken(), asyncio.Event()
+
+    def on_records(records: list[FetchedRecord]) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("a mistake in a view")
+        taken.on_records(records)
+
+    reader = BatchReader(
+        str(broker.endpoint), "test", "four", asyncio.get_running_loop(), on_records=on_records
+    )
+    reader.start()
+    async with asyncio.timeout(30):
+        await failed.wait()
+    await in_thread(produce, str(broker.endpoint), range(1, 2), b"key")
+    await taken.wait_for(1)
+    await reader.close()
+    assert taken.numbers() == [1]
+    (said,) = (each for each in caplog.records if each.name == READER)
+    assert said.getMessage() == "records of four could not be taken"
+
+
 async def test_what_was_never_committed_is_not_read(broker: Broker) -> None:
     def transactions() -> None:
         producer = Producer({"bootstrap.servers": str(broker.endpoint), "transactional.id": "t"})

@@ -139,6 +139,23 @@ async def test_a_value_that_is_too_large_does_not_hold_up_those_behind_it(server
     ring.close()
 
 
+async def test_a_callback_that_fails_does_not_hold_up_the_values_behind_it(servers: str) -> None:
+    loop = asyncio.get_running_loop()
+    ring = KeyRing(servers, MASTER)
+    log = SealedLog(BatchProducer(servers, "test", loop), ring, loop)
+
+    def fail(error: AppendError | None, position: object) -> None:
+        raise RuntimeError(error)
+
+    log.send(LOCATION, b"x" * 1_000_000, b"ada/phone", None, fail)
+    small = log.append(LOCATION, b"small", b"ada/phone")
+    async with asyncio.timeout(60):
+        await small
+    assert await values_of(servers, LOCATION, ring) == {b"ada/phone": [b"small"]}
+    assert await log.close() == 0
+    ring.close()
+
+
 async def test_another_master_key_is_noticed_at_the_start(servers: str) -> None:
     loop = asyncio.get_running_loop()
     ring = KeyRing(servers, MASTER)

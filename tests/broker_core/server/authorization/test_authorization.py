@@ -471,6 +471,46 @@ async def test_a_regular_expression_assigns_no_topic_that_one_may_not_describe(
     assert assigned == {topic.topic_id}
 
 
+async def test_members_with_one_regular_expression_have_the_topics_that_each_may_describe(
+    broker: Broker, anna: RawClient, root: RawClient
+) -> None:
+    await start_coordinators(broker)
+    allow(broker, Operation.READ, ResourceType.GROUP, "g")
+    allow(broker, Operation.DESCRIBE, ResourceType.TOPIC, "open")
+    plan = api.CONSUMER_GROUP_HEARTBEAT.request_plan(1)
+    assigned: dict[str, list[dict[str, Any]]] = {"a": [], "r": []}
+    epochs = {"a": 0, "r": 0}
+
+    async def beat(client: RawClient, name: str) -> set[str]:
+        fields = {
+            **{"group_id": "g", "member_id": name, "member_epoch": epochs[name]},
+            **{"rebalance_timeout_ms": 10_000, "topic_partitions": assigned[name]},
+            **{"subscribed_topic_regex": "open|closed", "subscribed_topic_names": None},
+        }
+        answer = await client.call(api.CONSUMER_GROUP_HEARTBEAT, 1, filled(plan, fields))
+        assert answer["error_code"] == 0
+        epochs[name] = answer["member_epoch"]
+        assigned[name] = answer["assignment"]["topic_partitions"]
+        ids = {each["topic_id"] for each in assigned[name]}
+        return {topic.name for topic in broker.topics if topic.topic_id in ids}
+
+    assert await beat(anna, "a") == {"open"}
+    for _ in range(3):
+        of_root, of_anna = await beat(root, "r"), await beat(anna, "a")
+    assert "closed" in of_root
+    assert "closed" not in of_anna
+    # A right that she gets counts from her next heartbeats on.
+    left = {"group_id": "g", "member_id": "r", "member_epoch": -1}
+    await root.call(api.CONSUMER_GROUP_HEARTBEAT, 1, filled(plan, left))
+    for _ in range(3):
+        of_anna = await beat(anna, "a")
+    assert of_anna == {"open"}
+    allow(broker, Operation.DESCRIBE, ResourceType.TOPIC, "closed")
+    for _ in range(3):
+        of_anna = await beat(anna, "a")
+    assert of_anna == {"open", "closed"}
+
+
 async def test_one_topic_without_a_right_stops_the_others_of_a_transaction(
     broker: Broker, anna: RawClient
 ) -> None:

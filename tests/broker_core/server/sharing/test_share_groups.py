@@ -15,6 +15,7 @@ from broker_core.protocol.definitions import (
     DELETE_GROUPS,
     DELETE_SHARE_GROUP_OFFSETS,
     DESCRIBE_SHARE_GROUP_OFFSETS,
+    INITIALIZE_SHARE_GROUP_STATE,
     PRODUCE,
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
@@ -159,6 +160,66 @@ async def test_who_waits_gets_what_is_written_or_released(broker: Broker, connec
     two.client.send(SHARE_FETCH, 2, two.body(max_wait_ms=10_000))
     await _prepare(broker, client, 1)
     assert offsets((await two.client.receive(SHARE_FETCH, 2))[1]) == [1]
+
+
+async def test_who_has_waited_in_vain_is_not_told_of_later_records(
+    broker: Broker, connect: Connect
+) -> None:
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    client = await connect(broker)
+    await _prepare(broker, client, 1)
+    one = Member(broker, client, "one")
+    two = Member(broker, await connect(broker), "two")
+    assert await one.fetch() == [0]
+    assert await two.fetch(max_wait_ms=1) == []
+    assert await one.acknowledge((0, 0, RELEASE)) == 0
+    assert await one.fetch() == [0]
+    assert await two.fetch(max_wait_ms=1) == []
+    await _prepare(broker, client, 1)
+    assert await one.fetch() == [1]
+    assert failures == []
+
+
+@pytest.mark.parametrize("comes", ["released", "written"])
+async def test_who_has_gone_while_waiting_takes_nothing_from_others(
+    broker: Broker, connect: Connect, comes: str
+) -> None:
+    client = await connect(broker)
+    await _prepare(broker, client, 1)
+    one = Member(broker, client, "one")
+    gone = Member(broker, await connect(broker), "gone")
+    assert await one.fetch() == [0]
+    assert await gone.fetch() == []
+    gone.client.send(SHARE_FETCH, 2, gone.body(max_wait_ms=60_000))
+    await gone.client.close()
+    async with asyncio.timeout(60):
+        while broker.share_partitions.sessions.find("g", "gone") is not None:
+            await asyncio.sleep(0.01)
+    if comes == "released":
+        assert await one.acknowledge((0, 0, RELEASE)) == 0
+        assert await one.fetch() == [0]
+    else:
+        await _prepare(broker, client, 1)
+        assert await one.fetch() == [1]
+
+
+async def test_what_could_not_be_stored_is_read_again(broker: Broker, connect: Connect) -> None:
+    client = await connect(broker)
+    await _prepare(broker, client)
+    member = Member(broker, client, "one")
+    assert await member.fetch() == [0, 1, 2, 3, 4]
+    # Another broker has taken the group's place in the topic to a later offset.
+    partition = {"partition": 0, "state_epoch": 7, "start_offset": 3}
+    body = {
+        "group_id": "g",
+        "topics": [{"topic_id": member.topic_id, "partitions": [partition]}],
+    }
+    answer = await client.call(INITIALIZE_SHARE_GROUP_STATE, 0, body)
+    assert answer["results"][0]["partitions"][0]["error_code"] == 0
+    assert await member.acknowledge((0, 0, ACCEPT)) == 6
+    assert await member.fetch(max_wait_ms=60_000) == [3, 4]
+    assert await member.acknowledge((3, 4, ACCEPT)) == 0
 
 
 async def test_what_a_lost_connection_had_goes_to_others(broker: Broker, connect: Connect) -> None:

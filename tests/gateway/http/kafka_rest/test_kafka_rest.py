@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -12,7 +14,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from gateway.http.kafka_rest import rest_consumers
-from gateway.http.kafka_rest.rest_consumers import RestConsumers, TooManyInstances
+from gateway.http.kafka_rest.rest_consumers import RestConsumers, TooManyInstances, UnknownInstance
 from tests.closed_consumers import observed_consumers
 from tests.gateway.records import fix
 from tests.gateway.running import Gateway, Login, json_of
@@ -27,7 +29,10 @@ BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
 @pytest.fixture
 def admin(gateway: Gateway, user: Login) -> Login:
     # Topics of their own: no other test should read the records of these tests.
-    ensure_topics(gateway.bootstrap_servers, [Topic("rest", 1), Topic("rest-large", 1)])
+    ensure_topics(
+        gateway.bootstrap_servers,
+        [Topic("rest", 1), Topic("rest-large", 1), Topic("rest-three", 3)],
+    )
     return gateway.user(f"{user.name}-admin", admin=True)
 
 
@@ -142,6 +147,20 @@ async def test_records_are_produced_and_consumed(gateway: Gateway, admin: Login)
         await json_of(await client.delete(instance), 404)
 
 
+async def test_the_partition_of_the_path_counts_and_else_that_of_the_record(
+    gateway: Gateway, admin: Login
+) -> None:
+    async with gateway.client(admin) as client:
+
+        async def produced(path: str) -> list[int]:
+            records = [{"value": 1, "partition": 1}, {"value": 2, "partition": 2}]
+            answer = await client.post(path, json={"records": records}, headers=JSON)
+            return [each["partition"] for each in (await json_of(answer))["offsets"]]
+
+        assert await produced("/topics/rest-three") == [1, 2]
+        assert await produced("/topics/rest-three/partitions/0") == [0, 0]
+
+
 async def test_large_bodies_of_records_are_stored_and_read_as_small_ones_are(
     gateway: Gateway, admin: Login
 ) -> None:
@@ -243,6 +262,89 @@ async def test_one_administrator_does_not_take_all_consumers(
     with pytest.raises(TooManyInstances):
         await consumers.create("g", None, "json", {}, "root")
     await consumers.create("g", None, "json", {}, "another")
+    await consumers.close()
+
+
+class Busy:
+    """Calls that last until they are let go."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self._let_go = threading.Event()
+        self._begins = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def call(self) -> None:
+        self.begun += 1
+        self._loop.call_soon_threadsafe(self._begins.set)
+        self._let_go.wait()
+
+    async def until_begun(self, count: int) -> None:
+        while self.begun < count:
+            self._begins.clear()
+            await self._begins.wait()
+
+    def let_go(self) -> None:
+        self._let_go.set()
+
+
+@pytest.fixture
+async def busy() -> AsyncIterator[Busy]:
+    busy = Busy()
+    yield busy
+    # Threads that wait would keep the process of a failed test from ending.
+    busy.let_go()
+
+
+async def test_an_instance_serves_one_call_at_a_time(busy: Busy) -> None:
+    consumers = RestConsumers("127.0.0.1:1", "test")
+    first, second = [await consumers.create("g", None, "json", {}, "root") for _ in range(2)]
+    calls = [asyncio.create_task(consumers.run(first, busy.call)) for _ in range(2)]
+    async with asyncio.timeout(60):
+        await busy.until_begun(1)
+        # The call that waits for the first instance takes no turn from the other one.
+        assert await consumers.run(second, lambda: busy.begun) == 1
+        busy.let_go()
+        await asyncio.gather(*calls)
+    assert busy.begun == 2
+    await consumers.close()
+
+
+async def test_one_administrators_calls_leave_threads_to_others(busy: Busy) -> None:
+    consumers = RestConsumers("127.0.0.1:1", "test")
+    own = [await consumers.create("g", None, "json", {}, "root") for _ in range(5)]
+    another = await consumers.create("g", None, "json", {}, "another")
+    calls = [asyncio.create_task(consumers.run(each, busy.call)) for each in own]
+    async with asyncio.timeout(60):
+        await busy.until_begun(2)
+        assert await consumers.run(another, lambda: busy.begun) == 2
+        busy.let_go()
+        await asyncio.gather(*calls)
+    await consumers.close()
+
+
+async def test_instances_that_nobody_uses_are_closed(
+    busy: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest_consumers, "_SWEEP_S", 0.01)
+    consumers = RestConsumers("127.0.0.1:1", "test")
+    fresh, working, idle = [
+        await consumers.create("g", name, "json", {}, "root")
+        for name in ("fresh", "working", "idle")
+    ]
+    call = asyncio.create_task(consumers.run(working, busy.call))
+    async with asyncio.timeout(60):
+        await busy.until_begun(1)
+        for each in (working, idle):
+            each.used -= rest_consumers.IDLE_S + 1
+        while len(consumers) == 3:
+            await asyncio.sleep(0.01)
+        with pytest.raises(UnknownInstance):
+            consumers.instance("g", "idle")
+        assert consumers.instance("g", "fresh") is fresh
+        assert consumers.instance("g", "working") is working
+        busy.let_go()
+        await call
     await consumers.close()
 
 

@@ -143,6 +143,32 @@ async def test_a_client_that_closes_its_side_gets_its_answers(tmp_path: Path) ->
         writer.close()
 
 
+@pytest.mark.parametrize("more", [b"", b"Cookie: a=b\r\n"], ids=["plain", "aiohttp"])
+async def test_a_client_that_closes_its_side_may_wait_long_for_its_answer(
+    tmp_path: Path, more: bytes
+) -> None:
+    log = MemoryLog()
+    async with (
+        asyncio.timeout(60),
+        listening(tmp_path, log, HttpLimits(header_timeout_s=0.1)) as (server, _),
+    ):
+        address = (server.endpoint.host, server.endpoint.port)
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(post(0, more))
+        writer.write_eof()
+        while not log.appended:
+            await asyncio.sleep(0)
+        for _ in range(2):
+            # Until the server has looked after all its connections.
+            idle, idle_writer = await asyncio.open_connection(*address)
+            assert await idle.read() == b""
+            idle_writer.close()
+        log.acknowledge()
+        assert (await answers(reader, 1))[0][0] == 200
+        assert await reader.read() == b""
+        writer.close()
+
+
 async def test_a_client_that_is_gone_harms_nobody(tmp_path: Path) -> None:
     log = MemoryLog()
     async with listening(tmp_path, log) as (server, _):
@@ -344,3 +370,33 @@ async def test_a_request_that_waits_for_its_turn_while_the_listener_stops_is_ans
         assert (await answers(reader, 1))[0][0] == 200
         writer.close()
         await closing
+
+
+async def test_a_request_waits_for_the_turn_of_whoever_has_sent_it(tmp_path: Path) -> None:
+    ask = b"GET /healthz HTTP/1.1\r\nHost: x\r\n%b\r\n"
+    ada, bob = b"Authorization: Basic YWRhOng=\r\n", b"Authorization: Basic Ym9iOng=\r\n"
+    turns = LateTurns()
+    async with asyncio.timeout(60), listening(tmp_path, MemoryLog()) as (server, services):
+        services.turns = turns
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+
+        async def party_of_request(data: bytes) -> str:
+            turns.waiting = []
+            writer.write(data)
+            while not turns.waiting:
+                await asyncio.sleep(0)
+            party = turns.waiting[0][0]
+            turns.go_on()
+            assert (await answers(reader, 1))[0][0] == 200
+            return party
+
+        # The first one comes to aiohttp, and all others after it.
+        for _ in range(2):
+            for head, user in ((ada, "ada"), (bob, "bob"), (bob, "bob"), (ada, "ada")):
+                assert await party_of_request(ask % head) == user
+        stranger = await party_of_request(ask % b"")
+        assert stranger.startswith("127.0.0.1 ")
+        assert await party_of_request(ask % ada) == "ada"
+        # Who begins in an unusual way may be somebody else.
+        assert await party_of_request(b"\r\n" + ask % ada) == stranger
+        writer.close()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from gateway.http.listener import start_http
 from gateway.limits.addresses import TrustedProxies
@@ -100,3 +102,39 @@ async def test_a_user_or_a_network_is_one_party_however_many_connections_it_has(
             asked |= turns.asked
             writer.close()
         assert asked == parties
+
+
+async def test_what_looks_like_a_request_within_a_websocket_changes_nothing(tmp_path: Path) -> None:
+    request = b"GET / HTTP/1.1\r\n"
+    async with listening(tmp_path) as (endpoint, turns), asyncio.timeout(60):
+        reader, writer = await handshake(endpoint, "/v1/ws")
+        turns.asked.clear()
+        while not turns.asked:
+            # The answer tells that the beginning of the pong has been read, too.
+            writer.write(PING + bytes((0x8A, 0x80 | len(request))) + _MASK)
+            await reader.readuntil(ANSWER)
+            writer.write(request + PONG * 20_000 + PING)
+            await reader.readuntil(ANSWER)
+        assert turns.asked == {"anonymous"}
+        writer.close()
+
+
+async def test_a_websocket_that_has_failed_takes_no_memory(tmp_path: Path) -> None:
+    def sockets() -> int:
+        return sum(type(each) is web.WebSocketResponse for each in gc.get_objects())
+
+    async with listening(tmp_path) as (endpoint, _), asyncio.timeout(60):
+        gc.collect()
+        gc.disable()
+        try:
+            assert sockets() == 0
+            reader, writer = await handshake(endpoint, "/v1/ws")
+            assert sockets() == 1
+            # A frame of a kind that does not exist.
+            writer.write(b"\x83\x80" + _MASK)
+            await reader.read()
+            writer.close()
+            while sockets():
+                await asyncio.sleep(0.01)
+        finally:
+            gc.enable()
