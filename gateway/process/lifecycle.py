@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
 from waylog.process.background import end_on_failure
 from waylog.process.file_limit import raise_file_limit
+from waylog.process.memory_allocation import tune_memory_allocator
 from waylog.process.notify import notify_ready
 from waylog.process.watchdog import EventLoopWatchdog
 from waylog.sealing.sealing import LogProducer
@@ -60,6 +61,7 @@ _limit = StopLimit()
 
 def run_service(service: Coroutine[Any, Any, int]) -> int:
     """Run what calls `serve_until_stopped` as this process's only work; return its status."""
+    tune_memory_allocator()
     import uvloop
 
     _limit.armed = True
