@@ -15,7 +15,7 @@ from gateway.http.listener import HttpServer, start_http
 from gateway.http.requests.services import Services
 from gateway.limits.addresses import TrustedProxies
 from gateway.limits.bounds import HttpLimits
-from gateway.limits.turn_clock import PartyTurns
+from gateway.limits.turn_clock import STRANGER, PartyTurns
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
 from tests.late_client import TURNS, check_disconnected
@@ -395,7 +395,7 @@ async def test_a_request_waits_for_the_turn_of_whoever_has_sent_it(tmp_path: Pat
             for head, user in ((ada, "ada"), (bob, "bob"), (bob, "bob"), (ada, "ada")):
                 assert await party_of_request(ask % head) == user
         stranger = await party_of_request(ask % b"")
-        assert stranger.startswith("127.0.0.1 ")
+        assert stranger.startswith(f"{STRANGER}127.0.0.1 ")
         assert await party_of_request(ask % ada) == "ada"
         # Who begins in an unusual way may be somebody else.
         assert await party_of_request(b"\r\n" + ask % ada) == stranger

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from gateway.http.listener import start_http
 from gateway.limits.addresses import TrustedProxies
-from gateway.limits.turn_clock import PartyTurns
+from gateway.limits.turn_clock import STRANGER, PartyTurns
 from tests.gateway.mqtt.in_memory import Platform
 from tests.gateway.parts import parts
 from waylog.config import Endpoint
@@ -83,8 +83,8 @@ async def test_pings_are_answered_with_what_they_say_also_after_a_pong(
     ("path", "addresses", "parties"),
     [
         ("/v1/ws", ["192.0.2.1", "192.0.2.2"], {"anonymous"}),
-        ("/mqtt", ["192.0.2.1", "192.0.2.2"], {"192.0.2.1", "192.0.2.2"}),
-        ("/mqtt", ["2001:db8::1", "2001:db8::2"], {"2001:db8::/64"}),
+        ("/mqtt", ["192.0.2.1", "192.0.2.2"], {f"{STRANGER}192.0.2.1", f"{STRANGER}192.0.2.2"}),
+        ("/mqtt", ["2001:db8::1", "2001:db8::2"], {f"{STRANGER}2001:db8::/64"}),
     ],
 )
 async def test_a_user_or_a_network_is_one_party_however_many_connections_it_has(
