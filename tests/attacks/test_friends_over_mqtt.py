@@ -27,7 +27,7 @@ HOME: Final = (47.14, 9.52)
 AWAY: Final = (47.5, 9.9)
 #: Seconds until a change of rights takes effect, as promised.
 REACHES_S: Final = 2.0
-WAIT_S: Final = 20.0
+WAIT_S: Final = 60.0
 #: Seconds between a gateway's checks for new places.
 LOOK_S: Final = 10.0
 _NOT_AUTHORIZED: Final = 0x87

@@ -47,19 +47,23 @@ class AiohttpRequests:
         return not self._in_body and not self._bytes
 
     @property
-    def is_idle(self) -> bool:
-        """Tell whether aiohttp waits for a request."""
+    def awaits_client(self) -> bool:
+        """Tell whether nothing can happen before the client sends more."""
         waiter = self._protocol._waiter
-        return not self._protocol._messages and waiter is not None and not waiter.done()
+        if waiter is not None and not waiter.done() and not self._protocol._messages:
+            return True
+        # There is none for a moment when aiohttp has taken a request and not begun with it.
+        current = self._protocol._current_request
+        return current is not None and not current.content.is_eof()
 
     @property
     def owes_answers(self) -> bool:
-        """Tell whether complete requests have had no byte of an answer yet.
+        """Tell whether a complete request has had no byte of its answer yet.
 
         A stream or a WebSocket has had some: its client has gone if it sends no more.
         """
         protocol = self._protocol
-        if self._in_body or self.is_idle:
+        if protocol._upgraded or self.awaits_client:
             return False
         current = protocol._current_request
         return current is None or not current.writer.output_size

@@ -269,7 +269,11 @@ class PlainConnection(asyncio.Protocol):
         """Enforce the timeouts; called twice a second."""
         if self._transport is None:
             return
-        if self._half_closed and not self.busy and (self._aiohttp is None or self._aiohttp.is_idle):
+        if (
+            self._half_closed
+            and not self.busy
+            and (self._aiohttp is None or self._aiohttp.awaits_client)
+        ):
             self._transport.close()
         if self._inner is not None or self._transport.is_closing():
             return

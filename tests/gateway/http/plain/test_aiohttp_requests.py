@@ -158,6 +158,25 @@ async def test_who_closes_its_side_gets_its_answers(tmp_path: Path, sent: list[b
         writer.close()
 
 
+async def test_who_closes_its_side_within_a_second_body_gets_the_first_answer(
+    tmp_path: Path,
+) -> None:
+    log = MemoryLog()
+    fixes = b",".join(b'{"lat":1.5,"lon":2.5,"time":%d}' % (10**12 + each) for each in range(1_500))
+    body = b"[" + fixes + b"]"
+    head = b"POST /v1/positions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with listening(tmp_path, log) as endpoint:
+        reader, writer = await connect(endpoint)
+        writer.write(head + body + LARGE_POST + b" ")
+        writer.write_eof()
+        while len(log.appended) < 1_500:
+            await asyncio.sleep(0.01)
+        log.acknowledge()
+        assert await status(reader) == b"200"
+        assert await reader.read() == b""
+        writer.close()
+
+
 async def test_who_closes_its_side_within_a_body_gets_nothing(tmp_path: Path) -> None:
     async with listening(tmp_path) as endpoint:
         reader, writer = await connect(endpoint)
