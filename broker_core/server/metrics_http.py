@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from waylog.config import Endpoint
-from waylog.network.bind_addresses import bind_addresses
+from waylog.network.bind_addresses import BACKLOG, bind_addresses
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.served_hosts import ServedHosts
 from waylog.network.stop_accepting import stop_accepting
@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 _REQUEST_BYTES_MAX: Final = 8192
 _REQUEST_TIMEOUT_S: Final = 5.0
 _CLIENTS_MAX: Final = 64
-_BACKLOG: Final = 1024
 _PLAIN: Final = "text/plain; charset=utf-8"
 _HTML: Final = "text/html; charset=utf-8"
 
@@ -70,7 +69,7 @@ class MetricsServer:
             bind_addresses(endpoint),
             endpoint.port,
             limit=_REQUEST_BYTES_MAX,
-            backlog=_BACKLOG,
+            backlog=BACKLOG,
             reuse_port=is_held(endpoint) or None,
         )
         host, port = self._server.sockets[0].getsockname()[:2]

@@ -22,12 +22,11 @@ import msgspec
 from gateway.http.plain.plain_request import response
 from gateway.http.requests.responses import Refused, unavailable
 from waylog.config import Endpoint
-from waylog.network.bind_addresses import bind_addresses
+from waylog.network.bind_addresses import BACKLOG, bind_addresses
 from waylog.network.proxy_protocol import ProxyHeader, ProxyHeaderReader
 from waylog.network.stop_accepting import stop_accepting
 from waylog.supervision.reserved_ports import is_held
 
-_BACKLOG: Final = 1024
 CONNECTIONS_MAX: Final = 256
 _HEAD_BYTES_MAX: Final = 16 * 1024
 _HEAD_S: Final = 10.0
@@ -48,7 +47,7 @@ async def listen(endpoint: Endpoint, accept: Accept, *, reuse_port: bool) -> asy
         accept,
         bind_addresses(endpoint),
         endpoint.port,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         reuse_port=reuse_port or is_held(endpoint) or None,
         family=socket.AF_UNSPEC,
     )

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from waylog.config import Endpoint
-from waylog.network.bind_addresses import bind_addresses
+from waylog.network.bind_addresses import BACKLOG, bind_addresses
 from waylog.network.connection_pool import ConnectionPool
 from waylog.supervision.reserved_ports import is_held
 
 #: Limit of open connections; an idle one takes about 10 kB.
 CONNECTIONS_MAX: Final = 4096
-_BACKLOG: Final = 1024
 
 Accept = Callable[[], asyncio.Protocol]
 
@@ -65,6 +64,6 @@ async def listen(accept: Accept, endpoint: Endpoint, pool: ConnectionPool) -> as
         lambda: CountedConnection(pool, accept),
         bind_addresses(endpoint),
         endpoint.port,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         reuse_port=is_held(endpoint) or None,
     )

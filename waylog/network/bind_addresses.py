@@ -12,6 +12,11 @@ from typing import Final
 
 from waylog.config import Endpoint
 
+#: Length of the kernel's queue of connections that are not accepted yet; the kernel may bound it
+#: (net.core.somaxconn). When it is full, the handshakes of all clients are dropped, which try again
+#: after one, three and seven seconds: a flood of connections would delay everybody by so much.
+BACKLOG: Final = 4096
+
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 

@@ -17,7 +17,7 @@ from broker_core.server.network.limits import ConnectionLimits, ConnectionRefuse
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
-from waylog.network.bind_addresses import bind_addresses
+from waylog.network.bind_addresses import BACKLOG, bind_addresses
 from waylog.network.stop_accepting import stop_accepting
 from waylog.network.tls_handshakes import HandshakeScheduler, TlsHandshake
 from waylog.network.token_bucket import TokenBucket
@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 #: Bytes of the receive buffer that all connections of a listener share.
 _SHARED_BYTES: Final = 256 * 1024
 
-_BACKLOG: Final = 1024
 _ENDINGS_SAID_PER_S: Final = 20.0
 #: Reasons for failed handshakes that are told apart.
 _REASONS_MAX: Final = 20
@@ -98,7 +97,7 @@ class Listener:
             partial(Connection, self, self._context),
             bind_addresses(endpoint),
             endpoint.port,
-            backlog=_BACKLOG,
+            backlog=BACKLOG,
             reuse_port=is_held(endpoint) or None,
             start_serving=False,
         )

@@ -50,7 +50,7 @@ from gateway.mqtt.settings import Settings
 from gateway.users.admission import Admission
 from gateway.users.permissions import Permissions
 from waylog.config import Endpoint
-from waylog.network.bind_addresses import bind_addresses
+from waylog.network.bind_addresses import BACKLOG, bind_addresses
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import party_of
 from waylog.network.stop_accepting import stop_accepting
@@ -61,8 +61,6 @@ from waylog.supervision.reserved_ports import is_held
 
 logger = logging.getLogger(__name__)
 
-#: Length of the kernel's queue of connections that are not accepted yet.
-BACKLOG: Final = 4096
 _LOG_LINES_PER_S: Final = 20.0
 #: Seconds of one turn of the event loop that timers which are due may take.
 _TURN_S: Final = 0.0005
