@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Final
 
 _TRIM_THRESHOLD: Final = -1
@@ -23,6 +22,8 @@ def tune_memory_allocator() -> None:
     threads would keep hundreds of megabytes, in pieces between which something is still in use.
     Does nothing where the C library has no mallopt.
     """
+    import ctypes  # not loaded with this module: most of what runs this does not need it
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return

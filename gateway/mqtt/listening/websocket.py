@@ -72,6 +72,10 @@ class WebSocketTransport:
             self._paused = True
             self._protocol.pause_writing()
 
+    def get_write_buffer_size(self) -> int:
+        """Return the number of bytes that have not been sent."""
+        return self._outgoing_bytes
+
     def can_write_eof(self) -> bool:
         """Return False: a WebSocket closes both directions at once."""
         return False
