@@ -384,7 +384,8 @@ class PlainConnection(asyncio.Protocol):
                         outer = turns.begin(user)
                     party = user
                 if not self._serve(head, identity, data[end + 4 : body_end]):
-                    self._hand_over(data[position:])
+                    rest = data[position:]
+                    self._hand_over(rest, self._asker_of(rest))
                     return
                 position = body_end
                 if self._transport is None or self._transport.is_closing():
@@ -537,7 +538,7 @@ class PlainConnection(asyncio.Protocol):
             return
         if identity is None:
             # The complete server answers with the reason.
-            self._hand_over(data)
+            self._hand_over(data, self._asker_of(data))
         else:
             self._keep(b"")
             self._process(data)
@@ -688,13 +689,13 @@ class PlainConnection(asyncio.Protocol):
         if self._requests or asker in (self._stranger, turn_of) or turns.may_begin(asker):
             outer = turns.begin(asker)
             try:
-                self._hand_over(data)
+                self._hand_over(data, asker)
             finally:
                 turns.end(asker, outer)
         else:
             self._wait_for_turn(asker, data)
 
-    def _hand_over(self, data: bytes) -> None:
+    def _hand_over(self, data: bytes, asker: str) -> None:
         """Hand the connection over to aiohttp, once all earlier requests are answered."""
         transport = self._transport
         assert transport is not None
@@ -712,7 +713,6 @@ class PlainConnection(asyncio.Protocol):
         protocol = self.server.accept()
         requests = AiohttpRequests(protocol, services.limits.head_bytes_max, self._refuse_head)
         self._aiohttp = requests
-        asker = self._asker_of(data)
         inner = SteppedInput(protocol, transport, services.turns, asker, requests)
         self._inner = inner
         inner_transport = self._inner_transport = inner.inner_transport()

@@ -397,6 +397,6 @@ async def test_a_request_waits_for_the_turn_of_whoever_has_sent_it(tmp_path: Pat
         stranger = await party_of_request(ask % b"")
         assert stranger.startswith(f"{STRANGER}127.0.0.1 ")
         assert await party_of_request(ask % ada) == "ada"
-        # Who begins in an unusual way may be somebody else.
+        # A request that begins in an unusual way may be somebody else's.
         assert await party_of_request(b"\r\n" + ask % ada) == stranger
         writer.close()
