@@ -1,6 +1,6 @@
 # Targets for people; `make help` lists them. Everything is set up on first use (deploy/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help run setup setup-test test test-long test-kafka sim lint bench fuzz docs clean
+.PHONY: help run setup setup-test test test-long test-kafka explore sim lint bench fuzz docs clean
 
 PYTHON := .venv/bin/python
 SOURCES := waylog broker_core gateway geoservice consumers spark load_tests tests
@@ -23,10 +23,15 @@ test: setup-test  ## the tests, in less than 15 minutes on two cores
 	$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not long and not kafka" $(PYTEST)
 
 test-long: setup-test  ## the long tests too
-	$(PYTHON) -m pytest -m "not kafka" $(PYTEST)
+	$(PYTHON) -m pytest -m "not kafka" --hypothesis-profile=explore $(PYTEST)
 
 test-kafka: setup-test  ## contract and end-to-end tests on Apache Kafka (Java 17, Maven Central)
 	$(PYTHON) -m pytest -m kafka $(PYTEST)
+
+explore: setup-test  ## the property tests with new examples each time, `make explore ROUNDS=20`
+	for round in $$(seq $(or $(ROUNDS),10)); do \
+	  $(PYTHON) -m pytest -q -n 3 -m "hypothesis and not kafka" --hypothesis-profile=explore $(PYTEST) || exit 1; \
+	done
 
 sim: setup-test  ## the platform and its parts under simulated faults, `make sim SEEDS=10000`
 	$(PYTHON) -m tests.simulation.joined.run --seeds $(or $(SEEDS),1000)

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import settings
 
 # On a busy machine an example may take long for reasons that have nothing to do with the code.
-settings.register_profile("waylog", deadline=None)
-settings.load_profile("waylog")
+# `make test` tries the same examples everywhere, so that a change is judged by what it changes;
+# `make explore` tries new ones each time.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, derandomize=False, print_blob=True)
+settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -32,6 +32,7 @@ from gateway.http.requests.browsers import (
     require_sound_head,
     same_origin,
 )
+from gateway.http.requests.large_answers import send_if_large
 from gateway.http.requests.responses import (
     Refused,
     json_answer,
@@ -93,6 +94,7 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
         asker = request[ASKER] = Asker(party_at_first(request))
         work = cast(Coroutine[Any, Any, web.StreamResponse], handler(request))
         answer = await turns.run(asker, work)
+        answer = await send_if_large(request, answer, asker)
     except Refused as refusal:
         headers = refusal.headers
         if headers and "WWW-Authenticate" in headers and _is_asked_by_script(request):

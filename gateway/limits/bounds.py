@@ -33,6 +33,11 @@ class HttpLimits:
     #: this machine.
     partial_bytes_max: int = 64 * MEBIBYTE
     partial_bytes_each_max: int = 16 * MEBIBYTE
+    #: Large answers that are being made or sent: over all connections, and of one user.
+    unread_bytes_max: int = 256 * MEBIBYTE
+    unread_bytes_each_max: int = 64 * MEBIBYTE
+    #: A client that reads nothing of a large answer for this long is disconnected.
+    stalled_answer_timeout_s: float = 60.0
     body_timeout_s: float = 60.0
     #: From a connection's start, or the end of its last request, to the end of the next request's
     #: headers. Clients that send them byte by byte are disconnected.

@@ -48,6 +48,11 @@ class _Collector:
         yield _counter(
             "viewers_stalled", "Disconnected: they did not read.", counts.viewers_stalled
         )
+        yield _counter(
+            "answers_stalled",
+            "Disconnected: they did not read a large answer.",
+            counts.answers_stalled,
+        )
         requests = CounterMetricFamily(
             "waylog_gateway_requests", "HTTP requests.", labels=["route", "status"]
         )

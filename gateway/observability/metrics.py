@@ -44,6 +44,7 @@ class GatewayMetrics:
         self.view_records: dict[str, int] = {}  # read from the log, by topic
         self.skipped = 0  # events not sent to a slow viewer
         self.viewers_stalled = 0  # viewers disconnected because they did not read
+        self.answers_stalled = 0  # clients disconnected because they did not read a large answer
         #: Seconds from the submission of a fix to the log's acknowledgement, by LATENCY_BUCKETS_S.
         self.latency_counts = [0] * (len(LATENCY_BUCKETS_S) + 1)
         self.latency_sum = 0.0

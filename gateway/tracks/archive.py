@@ -1,15 +1,15 @@
-"""Reads data that is only in Parquet: tracks older than those in memory, visits and trips.
+"""Answers questions about the past: tracks, and visits and trips, which are only in Parquet.
 
-A separate process reads it (gateway.tracks.archive_process), because reading Parquet takes as much
-memory as a whole gateway, and encoding a year's track takes as long as ingesting as many fixes. The
-process starts with the first question and ends when none has come for a while.
+A separate process answers them (gateway.tracks.archive_process), because reading Parquet takes as
+much memory as a whole gateway, and encoding a year's track takes as long as ingesting as many
+fixes. The process starts with the first question and ends when none has come for a while.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,13 +20,15 @@ from waylog.process.helper_process import HelperProcess
 
 logger = logging.getLogger(__name__)
 
-#: Points in one response; a longer track has to be requested in pieces.
+#: Points from memory, and from the history, in one response; a longer track has to be requested in
+#: pieces.
 POINTS_MAX: Final = 250_000
 #: Visits or trips in one response: some years of them. They are decoded on the event loop.
 ROWS_MAX: Final = 5_000
 
 _ANSWER_S: Final = 60.0
-_WRITTEN_AT_ONCE: Final = 64 * 1024
+#: Bytes of the length before each piece of points; a piece without points is the last.
+LENGTH_BYTES: Final = 4
 _READ_AT_ONCE: Final = 64 * 1024
 #: Questions that wait for earlier ones; more are refused.
 _WAITING_MAX: Final = 256
@@ -50,10 +52,9 @@ class Question(msgspec.Struct):
     from_ms: int
     to_ms: int
     limit: int
-    #: For a track: its format, the circles to hide, and the bytes of points that follow the line.
+    #: For a track: its format, and the circles to hide. Pieces of points follow the line.
     format: str = ""
     circles: tuple[Circle, ...] | None = None
-    recent: int = 0
 
 
 class AnswerHead(msgspec.Struct, omit_defaults=True):
@@ -86,22 +87,20 @@ class Archive:
         from_ms: int,
         to_ms: int,
         *,
-        recent: bytes,
+        recent: Iterable[bytes],
         circles: Sequence[Circle] | None,
         name: str,
         party: str = "",
     ) -> list[bytes]:
         """Return a device's track with from_ms <= time <= to_ms in the named format, in pieces.
 
-        `recent` holds the packed points from memory; without a history they are the whole track.
-        Homes within `circles` are hidden; None, for the owner, hides nothing. Raises
-        ArchiveUnavailable, and ArchiveRefused for more than POINTS_MAX points.
+        `recent` yields the device's packed points in memory, of any time, and is read when the
+        question's turn has come; without a history they are the whole track. Homes within `circles`
+        are hidden; None, for the owner, hides nothing. Raises ArchiveUnavailable, and
+        ArchiveRefused for more than POINTS_MAX points.
         """
-        if not self._urls[0]:
-            return [await asyncio.to_thread(_encode, name, device, recent, circles)]
-        question = Question(
-            *("track", device, from_ms, to_ms, POINTS_MAX, name, _tuple(circles), len(recent))
-        )
+        hidden = None if circles is None else tuple(circles)
+        question = Question("track", device, from_ms, to_ms, POINTS_MAX, name, hidden)
         return await self._ask(question, party, recent)
 
     async def visits(
@@ -130,7 +129,9 @@ class Archive:
         """End the process, if it runs."""
         await self._process.close()
 
-    async def _ask(self, question: Question, party: str, more: bytes = b"") -> list[bytes]:
+    async def _ask(
+        self, question: Question, party: str, recent: Iterable[bytes] | None = None
+    ) -> list[bytes]:
         if self._waiting >= _WAITING_MAX:
             raise ArchiveUnavailable("too many questions to the archive wait already")
         self._waiting += 1
@@ -138,7 +139,7 @@ class Archive:
             async with self._turns.turn(party):
                 try:
                     async with asyncio.timeout(_ANSWER_S):
-                        return await self._exchange(question, more)
+                        return await self._exchange(question, recent)
                 except BaseException as error:
                     if not isinstance(error, ArchiveRefused):
                         # The answer may still arrive, and must not be taken for that of the next
@@ -154,13 +155,16 @@ class Archive:
         finally:
             self._waiting -= 1
 
-    async def _exchange(self, question: Question, more: bytes) -> list[bytes]:
+    async def _exchange(self, question: Question, recent: Iterable[bytes] | None) -> list[bytes]:
         async with self._process.asked() as (questions, answers):
             questions.write(msgspec.json.encode(question) + b"\n")
-            view = memoryview(more)
-            for start in range(0, len(more), _WRITTEN_AT_ONCE):
-                questions.write(view[start : start + _WRITTEN_AT_ONCE])
-                await questions.drain()
+            if recent is not None:
+                for piece in recent:
+                    questions.write(len(piece).to_bytes(LENGTH_BYTES) + piece)
+                    await questions.drain()
+                    # The process may read as fast as this writes, so that nothing has to drain.
+                    await asyncio.sleep(0)
+                questions.write(bytes(LENGTH_BYTES))
             await questions.drain()
             head = _head.decode(await answers.readuntil(b"\n"))
             if head.refused:
@@ -177,15 +181,3 @@ class Archive:
                     raise EOFError
                 missing -= len(pieces[-1])
             return pieces
-
-
-def _tuple(circles: Sequence[Circle] | None) -> tuple[Circle, ...] | None:
-    return None if circles is None else tuple(circles)
-
-
-def _encode(name: str, device: str, recent: bytes, circles: Sequence[Circle] | None) -> bytes:
-    # Imported late: a gateway without a history needs the encoders only for the first track.
-    from gateway.tracks.track_encoders import encode_track
-    from gateway.tracks.track_points import unpacked
-
-    return encode_track(name, device, [unpacked(recent)], circles)

@@ -1,8 +1,9 @@
-"""`python -m gateway.tracks.archive_process HISTORY PLACES`: answers questions about Parquet data.
+"""`python -m gateway.tracks.archive_process HISTORY PLACES`: answers questions about the past.
 
 A question on standard input is a line of JSON (gateway.tracks.archive.Question); for a track the
-points from memory follow. The answer is a line of JSON (AnswerHead) and the number of bytes given
-there: a track in its format, or JSON. The process ends at the end of its input.
+points from memory follow, in pieces after their lengths. The answer is a line of JSON (AnswerHead)
+and the number of bytes given there: a track in its format, or JSON. The process ends at the end of
+its input.
 """
 
 from __future__ import annotations
@@ -11,13 +12,20 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
-from gateway.tracks.archive import AnswerHead, ArchiveRefused, ArchiveUnavailable, Question
+from gateway.tracks.archive import (
+    LENGTH_BYTES,
+    AnswerHead,
+    ArchiveRefused,
+    ArchiveUnavailable,
+    Question,
+)
 from gateway.tracks.track_encoders import encode_track
-from gateway.tracks.track_points import points_of, unpacked
+from gateway.tracks.track_points import Points, between, points_of, unpacked
 from waylog.process.garbage_collection import tune_garbage_collector
 
 if TYPE_CHECKING:
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which the list of files is refreshed.
 _FRESH_S: Final = 5.0
+#: The past is answered after what comes in now, where there is processor time for one of them.
+_NICENESS: Final = 5
 
 
 class _Table(NamedTuple):
@@ -57,13 +67,21 @@ class Reader:
         self._history: HistoryReader | None = None
         self._looked = 0.0
 
-    def answer(self, question: Question, recent: bytes) -> bytes:
+    def answer(self, question: Question, recent: Points) -> bytes:
         """Return the answer to a question. Raises ArchiveUnavailable and ArchiveRefused."""
         if question.kind == "track":
             return self._track(question, recent)
         return self._rows(question)
 
-    def _track(self, question: Question, recent: bytes) -> bytes:
+    def _track(self, question: Question, recent: Points) -> bytes:
+        if len(recent) > question.limit:
+            raise _too_long(question)
+        tracks = [recent]
+        if self._history_url:
+            tracks.insert(0, self._from_history(question))
+        return encode_track(question.format, question.device, tracks, question.circles)
+
+    def _from_history(self, question: Question) -> Points:
         from waylog.config import ConfigError
         from waylog.history.history_reader import HistoryReader, HistoryUnreadable, TrackTooLong
 
@@ -78,13 +96,10 @@ class Reader:
                 question.device, question.from_ms, question.to_ms, rows_max=question.limit
             )
         except TrackTooLong as error:
-            raise ArchiveRefused(
-                f"more than {question.limit} points: ask for a shorter time, with from and to"
-            ) from error
+            raise _too_long(question) from error
         except (ConfigError, HistoryUnreadable, OSError) as error:
             raise ArchiveUnavailable(str(error)) from error
-        tracks = points_of(table), unpacked(recent)
-        return encode_track(question.format, question.device, tracks, question.circles)
+        return points_of(table)
 
     def _rows(self, question: Question) -> bytes:
         from waylog.config import ConfigError
@@ -103,6 +118,29 @@ class Reader:
             raise ArchiveUnavailable(str(error)) from error
         found.sort(key=lambda row: int(row[table.begin]))
         return msgspec.json.encode(found)
+
+
+def _too_long(question: Question) -> ArchiveRefused:
+    return ArchiveRefused(
+        f"more than {question.limit} points: ask for a shorter time, with from and to"
+    )
+
+
+def _read_recent(questions: BinaryIO, question: Question) -> Points:
+    """Read the points that follow a question, and return those of its time.
+
+    Not many more than its limit: the rest is read and dropped.
+    """
+    found: list[Points] = [unpacked(b"")]
+    count = 0
+    while question.kind == "track" and (
+        size := int.from_bytes(questions.read(LENGTH_BYTES), "big")
+    ):
+        piece = unpacked(questions.read(size))
+        if count <= question.limit:
+            found.append(between(piece, question.from_ms, question.to_ms))
+            count += len(found[-1])
+    return np.concatenate(found)
 
 
 def _rows_in(storage: Storage, path: str, kind: _Table, question: Question) -> list[dict[str, Any]]:
@@ -136,6 +174,7 @@ def main(history: str, places: str) -> None:
     """Answer questions until the end of the input."""
     # Ctrl-C reaches the whole process group; this process ends when the gateway closes its input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
     reader = Reader(history, places)
     # A year's track is a hundred thousand objects that are freed together.
     tune_garbage_collector()
@@ -144,7 +183,7 @@ def main(history: str, places: str) -> None:
         content = b""
         try:
             question = msgspec.json.decode(line, type=Question)
-            content = reader.answer(question, questions.read(question.recent))
+            content = reader.answer(question, _read_recent(questions, question))
             head = AnswerHead(bytes=len(content))
         except ArchiveRefused as error:
             head = AnswerHead(error=str(error), refused=True)

@@ -29,6 +29,12 @@ def unpacked(packed: bytes) -> Points:
     return np.frombuffer(packed, POINT)
 
 
+def between(points: Points, from_ms: int, to_ms: int) -> Points:
+    """Return the points with from_ms <= time <= to_ms."""
+    times = points["time"]
+    return points[(from_ms <= times) & (times <= to_ms)]
+
+
 def points_of(table: pa.Table) -> Points:
     """Return the rows of a table with `time` in ms, `lat` and `lon` in degrees, and MEASURED."""
     points = np.empty(table.num_rows, POINT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -51,9 +51,9 @@ class LocationView(View):
         value = self.newest_raw(device)
         return None if value is None else decode_fix(value)
 
-    def packed_track(self, device: str, from_ms: int, to_ms: int) -> bytes:
-        """Return the part of a device's track that is in memory, as `TrackStore.packed` does."""
-        return self.tracks.packed(device, from_ms, to_ms)
+    def track_pieces(self, device: str) -> Iterator[bytes]:
+        """Yield the part of a device's track that is in memory, as `TrackStore.pieces` does."""
+        return self.tracks.pieces(device)
 
     def on_records(self, records: Sequence[Record]) -> None:
         """Take records of topic `location`; the callback of BatchReader."""

@@ -6,14 +6,15 @@ import builtins
 import math
 import struct
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from gateway.formats.values import FLOAT_MAX
 from gateway.limits.user_weights import UserWeights
 
 _POINT = struct.Struct("<qii4f")  # time, lat and lon in 1e-7 degrees, altitude ... course
-_TIME = struct.Struct("<q")
 CHUNK_BYTES: Final = 64 * _POINT.size
+_CHUNKS_A_PIECE: Final = 32
 #: Bytes that a chunk's objects take besides its points.
 _CHUNK_OVERHEAD: Final = 256
 _NAN: Final = math.nan
@@ -104,15 +105,16 @@ class TrackStore:
         while self._bytes > self._bytes_max and self.chunks:
             self._drop_one()
 
-    def packed(self, device: str, from_ms: int, to_ms: int) -> builtins.bytes:
-        """Return packed points with from_ms <= time <= to_ms, unordered, possibly duplicated."""
-        found = bytearray()
-        for chunk in self.chunks.get(device, ()):
-            for begin in range(0, len(chunk), _POINT.size):
-                (time,) = _TIME.unpack_from(chunk, begin)
-                if from_ms <= time <= to_ms:
-                    found += chunk[begin : begin + _POINT.size]
-        return bytes(found)
+    def pieces(self, device: str) -> Iterator[builtins.bytes]:
+        """Yield all packed points of a device, unordered, possibly duplicated.
+
+        A piece has at most 64 KiB, so that others may work between two pieces: a single device may
+        have filled the whole memory. Points that are dropped meanwhile are left out.
+        """
+        chunks = list(self.chunks.get(device, ()))
+        for begin in range(0, len(chunks), _CHUNKS_A_PIECE):
+            if piece := b"".join(chunks[begin : begin + _CHUNKS_A_PIECE]):
+                yield piece
 
     def forget(self, device: str) -> None:
         """Drop all points of a device."""

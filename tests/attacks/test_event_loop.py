@@ -236,6 +236,28 @@ async def test_no_reading_keeps_others_waiting(tmp_path: Path) -> None:
         assert {name: each for name, each in figures.items() if each > REPEATED_TURN_MS_MAX} == {}
 
 
+async def test_no_track_keeps_others_waiting(tmp_path: Path) -> None:
+    """One device has filled the memory for tracks; a hundredth of it is asked for, and all."""
+    async with listening(tmp_path) as (server, services, turns):
+        points, begin = 1_800_000, now_ms() - 1_800_000
+        tracks = services.location_view.tracks
+        for start in range(points):
+            tracks.append("ada/phone", begin + start, 1.5, 2.5)
+        path = "/v1/devices/ada%2Fphone/track?format=csv&from="
+        figures: dict[int, float] = {}
+        for age, expected in ((18_000, 200), (points, 400)):
+
+            async def get(age: int = age, expected: int = expected) -> None:
+                times = f"{begin + points - age}&to={begin + points}"
+                status, body = await asyncio.to_thread(ask, server.endpoint, "GET", path + times)
+                assert status == expected, body[:200]
+                assert expected == 400 or body.count(b"\n") == 18_001
+
+            figures[age] = await turns.least_worst(get)
+        print({age: round(each, 1) for age, each in figures.items()})
+        assert {age: each for age, each in figures.items() if each > REPEATED_TURN_MS_MAX} == {}
+
+
 def rest_records(count: int, value: bytes) -> bytes:
     return b'{"records":%b}' % many(b'{"key":"k","value":%b}' % value, count)
 

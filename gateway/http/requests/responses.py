@@ -19,7 +19,8 @@ _encode = msgspec.json.Encoder().encode
 #: Bytes of a request body that holds no fixes: names, keys, settings.
 COMMAND_BYTES_MAX: Final = 64 * 1024
 
-_TOGETHER_BYTES_MAX: Final = 128 * 1024
+#: Larger bodies are sent in pieces.
+TOGETHER_BYTES_MAX: Final = 128 * 1024
 _WRITTEN_AT_ONCE: Final = 64 * 1024
 
 
@@ -65,10 +66,10 @@ def raw_json_answer(body: bytes | Sequence[bytes], status: int = 200) -> web.Res
 def in_pieces(pieces: Sequence[bytes]) -> bytes | Payload:
     """Return the body of a request or response; small bodies are joined."""
     size = sum(map(len, pieces))
-    return b"".join(pieces) if size <= _TOGETHER_BYTES_MAX else _Pieces(Body(*pieces))
+    return b"".join(pieces) if size <= TOGETHER_BYTES_MAX else Pieces(Body(*pieces))
 
 
-class _Pieces(Payload):
+class Pieces(Payload):
     """A payload whose pieces are written one after another, as fast as the peer reads them.
 
     Joining several MiB, and copying them into a buffer, would block the event loop for too long.
@@ -76,18 +77,18 @@ class _Pieces(Payload):
 
     def __init__(self, body: Body) -> None:
         super().__init__(body)
-        self._body = body
+        self.parts = body
         self._size = len(body)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Return the whole text."""
-        return bytes(self._body).decode(encoding, errors)
+        return bytes(self.parts).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Write the pieces, and yield to the event loop in between."""
         part: list[bytes | memoryview] = []
         size = 0
-        for piece in self._body.slices():
+        for piece in self.parts.slices():
             part.append(piece)
             size += len(piece)
             if size >= _WRITTEN_AT_ONCE:

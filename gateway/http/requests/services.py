@@ -97,6 +97,8 @@ class Services:
     parsing: Parsing = field(default_factory=Parsing)
     #: Bytes that wait for the log, per user.
     under_way: Shares = field(init=False)
+    #: Bytes of large answers that are being made or sent, per user.
+    unread: Shares = field(init=False)
     #: Name of the session cookie. It differs between installations, because all ports of a host
     #: share their cookies.
     session_cookie: str = field(init=False)
@@ -119,6 +121,7 @@ class Services:
         self.bodies = Shares(limits.all_body_bytes_max, each)
         self.bodies_of_strangers = Shares(limits.all_body_bytes_max // 2, each)
         self.under_way = Shares(limits.under_way_bytes_max, limits.under_way_bytes_each_max)
+        self.unread = Shares(limits.unread_bytes_max, limits.unread_bytes_each_max)
         self.cursor_seal = CursorSeal(self.users.rights.secret(CURSORS_SECRET))
         self.session_cookie = f"waylog-{self.users.rights.secret('session cookie', 4).hex()}"
         self.known_browsers = KnownBrowsers(self.users, f"{self.session_cookie}-known")

@@ -16,6 +16,7 @@ from aiohttp import web
 from gateway.formats.values import time_ms
 from gateway.friends.friend_filter import HOME_MS, rounded
 from gateway.http.requests.authentication import reader, require_device, require_metrics_access
+from gateway.http.requests.large_answers import TOO_MUCH_UNREAD
 from gateway.http.requests.newest import newest_of
 from gateway.http.requests.responses import (
     Refused,
@@ -25,6 +26,8 @@ from gateway.http.requests.responses import (
     unavailable,
 )
 from gateway.http.requests.services import SERVICES, Services
+from gateway.limits.bounds import MEBIBYTE
+from gateway.limits.pools import Hold, ShareExceeded
 from gateway.tracks.archive import ArchiveRefused, ArchiveUnavailable
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.auth import Identity
@@ -45,6 +48,8 @@ _Read = TypeVar("_Read")
 
 _DEVICES_MAX: Final = 10_000
 _DEVICES_A_STEP: Final = 100
+#: A list of devices ends soon after this size, and says that there are more.
+_DEVICES_BYTES_MAX: Final = 16 * MEBIBYTE
 _LATEST_MS: Final = 2**62
 
 
@@ -94,19 +99,29 @@ async def _devices(request: web.Request) -> web.Response:
     # The response body, in pieces.
     rows: list[bytes] = []
     more = True
-    while more and limit:
-        # Names that appear or vanish between two steps do no harm: each step begins after the last
-        # name.
-        step = min(limit, _DEVICES_A_STEP)
-        names = list(islice(_visible(identity, services, after), step + 1))
-        found = (_row(name, identity, services) for name in names[:step])
-        encoded = [_encode(row) for row in found if row is not None]
-        if encoded:
-            rows.append((b"," if rows else b"[") + b",".join(encoded))
-        more = len(names) > step
-        limit -= step
-        after = names[:step][-1] if names else after
-        await services.turns.let_others_work(identity.user)
+    size = 0
+    hold = Hold(services.unread, identity.user, 0)
+    try:
+        while more and limit and size < _DEVICES_BYTES_MAX:
+            # Names that appear or vanish between two steps do no harm: each step begins after the
+            # last name.
+            step = min(limit, _DEVICES_A_STEP)
+            names = list(islice(_visible(identity, services, after), step + 1))
+            found = (_row(name, identity, services) for name in names[:step])
+            encoded = [_encode(row) for row in found if row is not None]
+            if encoded:
+                rows.append((b"," if rows else b"[") + b",".join(encoded))
+                size += len(rows[-1])
+                hold.grow(len(rows[-1]))
+            more = len(names) > step
+            limit -= step
+            after = names[:step][-1] if names else after
+            await services.turns.let_others_work(identity.user)
+    except ShareExceeded:
+        raise unavailable(TOO_MUCH_UNREAD) from None
+    finally:
+        # What sends the answer counts it again.
+        hold.release()
     rows.append(b"]" if rows else b"[]")
     answer = raw_json_answer(rows)
     if more:
@@ -217,12 +232,14 @@ async def _track(request: web.Request) -> web.Response:
     if track_format is None:
         raise Refused(400, f"format must be one of {', '.join(FORMATS)}")
     services = request.app[SERVICES]
-    times = past.from_ms, past.to_ms
     circles = None if past.since is None else services.friend_filter.circles(past.owner)
-    recent = services.location_view.packed_track(device, *times)
     body = await _archived(
         services.archive.track(
-            device, *times, recent=recent, circles=circles, name=name, party=past.asker
+            *(device, past.from_ms, past.to_ms),
+            recent=services.location_view.track_pieces(device),
+            circles=circles,
+            name=name,
+            party=past.asker,
         )
     )
     file_name = re.sub(r"[^A-Za-z0-9._-]", "_", device)

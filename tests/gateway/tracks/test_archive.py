@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 
 async def track(archive: Archive, device: str, from_ms: int, to_ms: int) -> list[Row]:
-    track = await archive.track(device, from_ms, to_ms, recent=b"", circles=None, name="csv")
+    track = await archive.track(device, from_ms, to_ms, recent=[], circles=None, name="csv")
     body = b"".join(track)
     rows = csv.DictReader(io.StringIO(body.decode()))
     return [Row(row["time"], float(row["lat"]), float(row["lon"])) for row in rows]
@@ -95,7 +95,7 @@ async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
         await archive.close()
 
 
-async def test_without_parquet_there_is_nothing_and_no_process(tmp_path: Path) -> None:
+async def test_without_parquet_there_is_nothing(tmp_path: Path) -> None:
     nowhere = Archive(None, None)
     assert await track(nowhere, "u/p", -LATEST, LATEST) == []
     assert await nowhere.visits("u/p", -LATEST, LATEST) == []

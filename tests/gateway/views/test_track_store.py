@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.tracks.track_points import measured, merged, unpacked
+from gateway.tracks.track_points import between, measured, merged, unpacked
 from gateway.views.track_store import TrackStore
 
 ALL = (-(2**62), 2**62)
@@ -16,7 +16,7 @@ ALL = (-(2**62), 2**62)
 
 def points(store: TrackStore, device: str, from_ms: int, to_ms: int) -> list[tuple[object, ...]]:
     """Return points by time without duplicates: time, lat and lon in 1e-7 degrees, MEASURED."""
-    found = merged(unpacked(store.packed(device, from_ms, to_ms)))
+    found = merged(between(unpacked(b"".join(store.pieces(device))), from_ms, to_ms))
     names = ("altitude", "accuracy", "speed", "course")
     columns = (*(found[name].tolist() for name in ("time", "lat", "lon")),)
     return list(zip(*columns, *(measured(found, name) for name in names), strict=True))

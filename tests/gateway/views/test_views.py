@@ -60,7 +60,7 @@ async def test_last_known_is_the_greatest_time_not_the_last_arrival() -> None:
     view.on_records([record(fix(), 0), record(late, 1)])
     assert view.latest("ada/phone") == fix()
     assert view.latest("ada/other") is None
-    track = merged(unpacked(view.packed_track("ada/phone", 0, NOW)))
+    track = merged(unpacked(b"".join(view.track_pieces("ada/phone"))))
     assert track["time"].tolist() == [NOW - 5000, NOW]
 
 
@@ -93,7 +93,7 @@ async def test_a_number_beyond_32_bits_is_unknown_and_the_fix_is_not() -> None:
     view = LocationView()
     view.on_records([record(fix(speed=1e39, altitude=-1e300), 0)])
     assert view.latest("ada/phone") is not None
-    track = merged(unpacked(view.packed_track("ada/phone", 0, NOW)))
+    track = merged(unpacked(b"".join(view.track_pieces("ada/phone"))))
     assert np.isnan(track["speed"]).all()
 
 
@@ -229,7 +229,7 @@ def test_what_is_plain_is_taken_as_anything_else(fixes: list[Fix], watched: bool
     assert quick._shares.weight == complete._shares.weight
     assert events == expected
     for device in complete.devices():
-        tracks = [view.packed_track(device, -(2**62), 2**62) for view in (quick, complete)]
+        tracks = [b"".join(view.track_pieces(device)) for view in (quick, complete)]
         assert tracks[0] == tracks[1]
     for each in fixes:
         key = fix_key(each.device, each.id)
@@ -243,7 +243,7 @@ def test_an_erased_device_is_in_no_view_also_when_views_are_built_again() -> Non
     addresses.on_records([StoredRecord(b"ada/phone", None, 1, time=NOW + 1)])
     addresses.on_erased(locations.forget)
     assert locations.latest("ada/phone") is None
-    assert not locations.packed_track("ada/phone", 0, NOW)
+    assert not list(locations.track_pieces("ada/phone"))
     assert locations.latest("ada/bike") is not None
     # Fixes received later are new; a further erasure takes effect at once.
     locations.on_records([record(fix(time=NOW + 5, received=NOW + 5), 2)])
@@ -264,7 +264,7 @@ def test_a_user_with_invented_devices_evicts_its_own() -> None:
     # Of its own devices the least recent ones go first, approximately.
     assert view.count_of("eve") == 110
     assert "eve/phone" in view
-    assert not view.packed_track("eve/0", 0, NOW * 2)
+    assert not list(view.track_pieces("eve/0"))
 
 
 def test_large_values_count_for_several_devices() -> None:
@@ -313,7 +313,7 @@ def test_what_is_older_is_taken_in_any_order_and_what_was_erased_is_not() -> Non
         [record(fix("ada/bike", NOW - 1), 6)], addresses.erasures, before, recent=True
     )
     assert addresses.latest("ada/bike") is None
-    assert locations.packed_track("ada/bike", 0, NOW) == b""
+    assert not list(locations.track_pieces("ada/bike"))
 
 
 def test_an_address_that_was_found_again_stays_when_older_records_are_read() -> None:
