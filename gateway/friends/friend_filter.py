@@ -11,10 +11,10 @@ apps add to their messages are not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from gateway.friends.home_blur import RADIUS_M, Circle, circles_around
 from waylog.messages import Address, Fix
@@ -48,6 +48,30 @@ class Homes(Protocol):
 
     def homes(self, user: str) -> Sequence[tuple[float, float]]:
         """Return all homes of a user as (lat, lon) in degrees."""
+
+
+class Stays(NamedTuple):
+    """How often, and how long (s), a user was at a place."""
+
+    visits: int = 0
+    dwell_s: float = 0.0
+
+
+class StaysSince:
+    """Stays at each place since the beginning of a friendship (ms)."""
+
+    def __init__(self, since: int) -> None:
+        self._since = since
+        self.by_place: dict[str, Stays] = {}
+
+    def add(self, visit: dict[str, Any]) -> None:
+        """Count a visit, if it ended after the beginning, and what of it was after that."""
+        place_id = visit["place_id"]
+        if place_id is None or visit["departure"] < self._since:
+            return
+        visits, dwell_s = self.by_place.get(place_id, Stays())
+        stayed_s = (visit["departure"] - max(self._since, visit["arrival"])) / 1000
+        self.by_place[place_id] = Stays(visits + 1, dwell_s + stayed_s)
 
 
 class FriendFilter:
@@ -165,47 +189,34 @@ class FriendFilter:
         """Return a replacement for the id of a place outside of all circles."""
         return None if place_id is None else self.id("place", f"{owner}\0{place_id}")
 
+    # These yield, because years of visits take longer than one turn of the event loop.
+
     def places(
-        self,
-        owner: str,
-        places: Iterable[dict[str, Any]],
-        visits: Iterable[dict[str, Any]],
-        since: int,
-    ) -> list[dict[str, Any]]:
-        """Return the places visited since `since` (ms), with number and length of the visits."""
-        count: dict[str, int] = {}
-        dwell_s: dict[str, float] = {}
-        for visit in visits:
-            began = max(since, visit["arrival"])
-            place_id = visit["place_id"]
-            if place_id is not None and visit["departure"] >= since:
-                count[place_id] = count.get(place_id, 0) + 1
-                stayed_s = (visit["departure"] - began) / 1000
-                dwell_s[place_id] = dwell_s.get(place_id, 0.0) + stayed_s
-        shown = []
+        self, owner: str, places: Iterable[dict[str, Any]], stays: Mapping[str, Stays]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the places of `stays`, with number and length of the visits."""
         for place in places:
             place_id = place["place_id"]
-            if place_id not in count:
+            stay = stays.get(place_id)
+            if stay is None:
                 continue
             stayed = {
-                "visits": count[place_id],
-                "dwell_s": round(dwell_s[place_id] / _HOUR_S) * _HOUR_S,
+                "visits": stay.visits,
+                "dwell_s": round(stay.dwell_s / _HOUR_S) * _HOUR_S,
             }
             circle = self.at_home(owner, place["lat"], place["lon"])
             if circle is None:
-                shown.append(place | stayed | {"place_id": self.place_id(owner, place_id)})
+                yield place | stayed | {"place_id": self.place_id(owner, place_id)}
             elif place["label"] == HOME:
                 hidden = {"place_id": HOME, "name": None, "address": None}
-                shown.append(place | stayed | hidden | {"lat": circle.lat, "lon": circle.lon})
+                yield place | stayed | hidden | {"lat": circle.lat, "lon": circle.lon}
             # Other places within the circle are hidden: a shop next door reveals as much as the
             # home.
-        return shown
 
     def visits(
         self, owner: str, visits: Iterable[dict[str, Any]], since: int
-    ) -> list[dict[str, Any]]:
-        """Return visits since `since` (ms) as friends see them. In a circle they are at home."""
-        shown = []
+    ) -> Iterator[dict[str, Any]]:
+        """Yield visits since `since` (ms) as friends see them. In a circle they are at home."""
         for visit in visits:
             if visit["departure"] < since:
                 continue
@@ -224,8 +235,7 @@ class FriendFilter:
                 told["place_id"] = self.place_id(owner, visit["place_id"])
             else:
                 told |= {"place_id": HOME, "lat": circle.lat, "lon": circle.lon}
-            shown.append(told)
-        return shown
+            yield told
 
     def trips(
         self,
@@ -233,25 +243,27 @@ class FriendFilter:
         trips: Iterable[dict[str, Any]],
         places: Iterable[dict[str, Any]],
         since: int,
-    ) -> list[dict[str, Any]]:
-        """Return trips that began since `since` (ms) as friends may see them.
+    ) -> Iterator[dict[str, Any]]:
+        """Yield trips that began since `since` (ms) as friends may see them.
 
         `places` are all of the owner's. The length of a trip from or to home is hidden, because it
         would reveal how far the home is from the other end.
         """
-        inside = {
-            place["place_id"]
-            for place in places
-            if self.at_home(owner, place["lat"], place["lon"]) is not None
-        }
-        shown = []
+        positions: dict[str, list[tuple[float, float]]] = {}
+        for place in places:
+            positions.setdefault(place["place_id"], []).append((place["lat"], place["lon"]))
+        shown: dict[str | None, str | None] = {None: None}
         for trip in trips:
             if trip["start"] < since:
                 continue
-            ends = {
-                end: HOME if trip[end] in inside else self.place_id(owner, trip[end])
-                for end in ("origin", "destination")
-            }
+            ends: dict[str, str | None] = {}
+            for end in ("origin", "destination"):
+                place_id = trip[end]
+                if place_id not in shown:
+                    found = positions.get(place_id, ())
+                    at_home = any(self.at_home(owner, *each) is not None for each in found)
+                    shown[place_id] = HOME if at_home else self.place_id(owner, place_id)
+                ends[end] = shown[place_id]
             distance_m = trip["distance_m"]
             if distance_m is None or not {HOME, None}.isdisjoint(ends.values()):
                 distance_m = None
@@ -261,8 +273,7 @@ class FriendFilter:
                 name: rounded(trip[name], HOME_MS if ends[end] == HOME else VISIT_MS)
                 for name, end in (("start", "origin"), ("end", "destination"))
             }
-            shown.append(trip | ends | times | {"distance_m": distance_m})
-        return shown
+            yield trip | ends | times | {"distance_m": distance_m}
 
 
 def told_at(record: Fix | Address) -> int:

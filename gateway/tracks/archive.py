@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 #: Points from memory, and from the history, in one response; a longer track has to be requested in
 #: pieces.
 POINTS_MAX: Final = 250_000
-#: Visits or trips in one response: some years of them. They are decoded on the event loop.
+#: Visits or trips in one response: some years of them.
 ROWS_MAX: Final = 5_000
 
 _ANSWER_S: Final = 60.0
@@ -66,6 +66,21 @@ class AnswerHead(msgspec.Struct, omit_defaults=True):
 
 
 _head: Final = msgspec.json.Decoder(AnswerHead)
+_decode_row: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def rows_of(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield what a JSON array contains that has a line for each of its objects.
+
+    The array is decoded as the rows are taken: all at once would take several turns of the event
+    loop.
+    """
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            if line.startswith(b"{"):
+                yield _decode_row(line.removesuffix(b","))
 
 
 class Archive:
@@ -103,27 +118,23 @@ class Archive:
         question = Question("track", device, from_ms, to_ms, POINTS_MAX, name, hidden)
         return await self._ask(question, party, recent)
 
-    async def visits(
-        self, device: str, from_ms: int, to_ms: int, party: str = ""
-    ) -> list[dict[str, Any]]:
-        """Return visits of a device that overlap a period, in order. Raises as `track` does."""
+    async def visits(self, device: str, from_ms: int, to_ms: int, party: str = "") -> list[bytes]:
+        """Return visits of a device that overlap a period, in order: a JSON array, in pieces.
+
+        Each visit has a line of its own, see `rows_of`. Raises as `track` does.
+        """
         return await self._rows("visits", device, from_ms, to_ms, party)
 
-    async def trips(
-        self, device: str, from_ms: int, to_ms: int, party: str = ""
-    ) -> list[dict[str, Any]]:
-        """Return trips that overlap a period, in order. Raises as `track` does."""
+    async def trips(self, device: str, from_ms: int, to_ms: int, party: str = "") -> list[bytes]:
+        """Return trips that overlap a period, as `visits` does."""
         return await self._rows("trips", device, from_ms, to_ms, party)
 
     async def _rows(
         self, kind: str, device: str, from_ms: int, to_ms: int, party: str
-    ) -> list[dict[str, Any]]:
+    ) -> list[bytes]:
         if not self._urls[1]:
-            return []
-        question = Question(kind, device, from_ms, to_ms, ROWS_MAX)
-        answer = b"".join(await self._ask(question, party))
-        rows: list[dict[str, Any]] = msgspec.json.decode(answer)
-        return rows
+            return [b"[]"]
+        return await self._ask(Question(kind, device, from_ms, to_ms, ROWS_MAX), party)
 
     async def close(self) -> None:
         """End the process, if it runs."""

@@ -117,7 +117,7 @@ class Reader:
         except (ConfigError, OSError) as error:
             raise ArchiveUnavailable(str(error)) from error
         found.sort(key=lambda row: int(row[table.begin]))
-        return msgspec.json.encode(found)
+        return b"[\n" + b",\n".join(map(msgspec.json.encode, found)) + b"\n]"
 
 
 def _too_long(question: Question) -> ArchiveRefused:

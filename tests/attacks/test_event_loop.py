@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gateway.http.listener import HttpServer, start_http
@@ -46,10 +48,16 @@ class AcknowledgingLog(MemoryLog):
 
 
 @asynccontextmanager
-async def listening(folder: Path) -> AsyncIterator[tuple[HttpServer, Services, Turns]]:
+async def listening(
+    folder: Path, past: Path | None = None
+) -> AsyncIterator[tuple[HttpServer, Services, Turns]]:
+    """Yield a listener in open mode, or one with data about the past and users of its own."""
     # A minute passes in a millisecond: what may be refused in one is measured each time.
     admission = Admission.in_memory(clock=lambda: time.monotonic() * 60_000)
-    async with parts(folder, log=AcknowledgingLog(), admission=admission) as services:
+    log = AcknowledgingLog()
+    async with parts(
+        folder, log=log, admission=admission, open_mode=past is None, past=past
+    ) as services:
         server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
         try:
             with measured_turns() as turns:
@@ -256,6 +264,57 @@ async def test_no_track_keeps_others_waiting(tmp_path: Path) -> None:
             figures[age] = await turns.least_worst(get)
         print({age: round(each, 1) for age, each in figures.items()})
         assert {age: each for age, each in figures.items() if each > REPEATED_TURN_MS_MAX} == {}
+
+
+def write_past(folder: Path, rows: int) -> None:
+    """Write visits, trips and places of ada/phone, as the places job does."""
+    begin = now_ms() - rows * 1_000_000
+    times = [begin + 1_000_000 * n for n in range(rows)]
+    ends = [each + 500_000 for each in times]
+    places = [f"p{n % 2_000}" for n in range(rows)]
+    lats = [47.0 + n % 2_000 * 0.001 for n in range(rows)]
+    table: dict[str, list[Any]]
+    table = {"device": ["ada/phone"] * rows, "lat": lats, "lon": [9.1] * rows}
+    visits = {"arrival": times, "departure": ends, "place_id": places, "fixes": [9] * rows}
+    stays = {"dwell_s": [500.0] * rows, "silent_s": [1.0] * rows}
+    trips = {"start": times, "end": ends, "origin": places, "destination": places}
+    for kind, columns in {
+        "visits": table | visits | stays,
+        "trips": table | trips | {"distance_m": [1_234.5] * rows},
+    }.items():
+        (folder / kind).mkdir(parents=True)
+        pq.write_table(pa.table(columns), folder / kind / "ada.parquet")
+    known = {name: each[:2_000] for name, each in (table | {"place_id": places}).items()}
+    labels = ["home"] + ["favourite"] * 1_999
+    more = {name: [None] * 2_000 for name in ("name", "address")}
+    table = known | more | {"label": labels, "user": ["ada"] * 2_000, "visits": [3] * 2_000}
+    pq.write_table(pa.table(table | {"dwell_s": [9.0] * 2_000}), folder / "places.parquet")
+
+
+async def test_what_friends_are_told_of_years_keeps_nobody_waiting(tmp_path: Path) -> None:
+    past = tmp_path / "past"
+    await asyncio.to_thread(write_past, past, 4_900)
+    async with listening(tmp_path, past) as (server, services, turns):
+        tokens = [services.users.add(name) for name in ("ada", "eve")]
+        services.users.rights.befriend("ada", "eve", since=0)
+        figures: dict[tuple[str, str], float] = {}
+        for name, token in zip(("owner", "friend"), tokens, strict=True):
+            for kind, most in (("visits", 4_900), ("trips", 4_900), ("places", 2_000)):
+                path = f"/v1/devices/ada%2Fphone/{kind}"
+
+                async def get(path: str = path, token: str = token, most: int = most) -> None:
+                    status, body = await asyncio.to_thread(
+                        *(ask, server.endpoint, "GET", path),
+                        Authorization=f"Bearer {token}",
+                    )
+                    assert status == 200, body[:200]
+                    # Places next door to a home are hidden from friends.
+                    assert most - 10 < len(json.loads(body)) <= most
+
+                await get()  # imports, and the places
+                figures[name, kind] = await turns.least_worst(get)
+        print({each: round(figure, 1) for each, figure in figures.items()})
+        assert {each: ms for each, ms in figures.items() if ms > REPEATED_TURN_MS_MAX} == {}
 
 
 def rest_records(count: int, value: bytes) -> bytes:

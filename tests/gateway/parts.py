@@ -15,6 +15,7 @@ from gateway.limits.bounds import HttpLimits
 from gateway.limits.error_bytes import ErrorBytes
 from gateway.notices.notices import MachineLock, Notices
 from gateway.observability.metrics import GatewayMetrics
+from gateway.tracks.archive import Archive
 from gateway.users.admission import Admission
 from gateway.users.auth import Authenticator
 from gateway.users.card_book import CardBook
@@ -37,16 +38,18 @@ async def parts(
     limits: HttpLimits | None = None,
     error_bytes: ErrorBytes | None = None,
     admission: Admission | None = None,
+    open_mode: bool = True,
+    past: Path | None = None,
 ) -> AsyncIterator[Services]:
-    """Yield services in open mode."""
+    """Yield services; `past` is a folder with places, visits and trips."""
     store = UserStore(folder / "users.db")
     metrics = GatewayMetrics()
     locations, addresses = LocationView(), AddressView()
-    places = Places(None)
+    places = Places(None if past is None else str(past))
     once = MachineLock(folder / "notices")
     lag = GroupLag("127.0.0.1:1", "test", "resolver")
-    authenticator = Authenticator(store, open_mode=True)
-    permissions = Permissions(store, open_mode=True)
+    authenticator = Authenticator(store, open_mode=open_mode)
+    permissions = Permissions(store, open_mode=open_mode)
     friend_filter = FriendFilter(places, b"secret")
     yield Services(
         submitter=Submitter(
@@ -72,6 +75,7 @@ async def parts(
         bootstrap_servers="127.0.0.1:1",
         limits=limits or HttpLimits(),
         hosts=ServedHosts("127.0.0.1", ("x",)),
+        archive=Archive(None, None if past is None else str(past)),
     )
     once.close()
     authenticator.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
 from contextlib import suppress
 from itertools import groupby, islice
 from typing import Any, Final, NamedTuple, TypeVar
@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.formats.values import time_ms
-from gateway.friends.friend_filter import HOME_MS, rounded
+from gateway.friends.friend_filter import HOME_MS, StaysSince, rounded
 from gateway.http.requests.authentication import reader, require_device, require_metrics_access
 from gateway.http.requests.large_answers import TOO_MUCH_UNREAD
 from gateway.http.requests.newest import newest_of
@@ -28,7 +28,7 @@ from gateway.http.requests.responses import (
 from gateway.http.requests.services import SERVICES, Services
 from gateway.limits.bounds import MEBIBYTE
 from gateway.limits.pools import Hold, ShareExceeded
-from gateway.tracks.archive import ArchiveRefused, ArchiveUnavailable
+from gateway.tracks.archive import ArchiveRefused, ArchiveUnavailable, rows_of
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.auth import Identity
 from gateway.users.permissions import (
@@ -48,6 +48,7 @@ _Read = TypeVar("_Read")
 
 _DEVICES_MAX: Final = 10_000
 _DEVICES_A_STEP: Final = 100
+_ROWS_A_STEP: Final = 50
 #: A list of devices ends soon after this size, and says that there are more.
 _DEVICES_BYTES_MAX: Final = 16 * MEBIBYTE
 _LATEST_MS: Final = 2**62
@@ -258,12 +259,17 @@ async def _places(request: web.Request) -> web.Response:
         places = await services.places.of_device(past.device)
     except PlacesUnavailable as error:
         raise unavailable(str(error)) from error
-    if past.since is not None:
-        visits = await _archived(
-            services.archive.visits(past.device, past.since, _LATEST_MS, past.asker)
-        )
-        places = services.friend_filter.places(past.owner, places, visits, past.since)
-    return json_answer(places)
+    if past.since is None:
+        return await _rows_answer(places, past, services)
+    visits = await _archived(
+        services.archive.visits(past.device, past.since, _LATEST_MS, past.asker)
+    )
+    stays = StaysSince(past.since)
+    async for some in _in_steps(rows_of(visits), past, services):
+        for visit in some:
+            stays.add(visit)
+    told = services.friend_filter.places(past.owner, places, stays.by_place)
+    return await _rows_answer(told, past, services)
 
 
 async def _visits(request: web.Request) -> web.Response:
@@ -272,9 +278,10 @@ async def _visits(request: web.Request) -> web.Response:
     visits = await _archived(
         services.archive.visits(past.device, past.from_ms, past.to_ms, past.asker)
     )
-    if past.since is not None:
-        visits = services.friend_filter.visits(past.owner, visits, past.since)
-    return json_answer(visits)
+    if past.since is None:
+        return raw_json_answer(visits)
+    told = services.friend_filter.visits(past.owner, rows_of(visits), past.since)
+    return await _rows_answer(told, past, services)
 
 
 async def _trips(request: web.Request) -> web.Response:
@@ -283,13 +290,34 @@ async def _trips(request: web.Request) -> web.Response:
     trips = await _archived(
         services.archive.trips(past.device, past.from_ms, past.to_ms, past.asker)
     )
-    if past.since is not None:
-        try:
-            places = await services.places.of_user(past.owner)
-        except PlacesUnavailable as error:
-            raise unavailable(str(error)) from error
-        trips = services.friend_filter.trips(past.owner, trips, places, past.since)
-    return json_answer(trips)
+    if past.since is None:
+        return raw_json_answer(trips)
+    try:
+        places = await services.places.of_user(past.owner)
+    except PlacesUnavailable as error:
+        raise unavailable(str(error)) from error
+    told = services.friend_filter.trips(past.owner, rows_of(trips), places, past.since)
+    return await _rows_answer(told, past, services)
+
+
+async def _in_steps(
+    rows: Iterable[dict[str, Any]], past: _Past, services: Services
+) -> AsyncIterator[list[dict[str, Any]]]:
+    """Yield some rows at a time, and let others work in between."""
+    left = iter(rows)
+    while some := list(islice(left, _ROWS_A_STEP)):
+        yield some
+        await services.turns.let_others_work(past.asker)
+
+
+async def _rows_answer(
+    rows: Iterable[dict[str, Any]], past: _Past, services: Services
+) -> web.Response:
+    pieces: list[bytes] = []
+    async for some in _in_steps(rows, past, services):
+        pieces.append((b"," if pieces else b"[") + _encode(some)[1:-1])
+    pieces.append(b"]" if pieces else b"[]")
+    return raw_json_answer(pieces)
 
 
 async def _archived(reading: Awaitable[_Read]) -> _Read:

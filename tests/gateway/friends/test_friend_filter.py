@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.friends.friend_events import FriendEventFilter
-from gateway.friends.friend_filter import HOME, HOME_MS, VISIT_MS, FriendFilter
+from gateway.friends.friend_filter import HOME, HOME_MS, VISIT_MS, FriendFilter, StaysSince
 from gateway.friends.home_blur import RADIUS_M
 from gateway.tracks.track_points import Points, as_told, unpacked
 from gateway.views.track_store import pack_point
@@ -167,9 +167,18 @@ def test_before_homes_are_known_nothing_is_told() -> None:
     )
 
 
+def places_told(
+    tell: FriendFilter, visits: list[dict[str, Any]], since: int
+) -> list[dict[str, Any]]:
+    stays = StaysSince(since)
+    for each in visits:
+        stays.add(each)
+    return list(tell.places("ada", PLACES, stays.by_place))
+
+
 def test_places_next_door_are_not_told_and_ids_of_others_are_keyed(tell: FriendFilter) -> None:
     visits = [visit(each["place_id"], each["lat"], each["lon"]) for each in PLACES]
-    home, work = tell.places("ada", PLACES, visits, NOW)
+    home, work = places_told(tell, visits, NOW)
     assert (home["place_id"], home["name"], home["address"]) == (HOME, None, None)
     assert (home["lat"], home["lon"]) == tell.circles("ada")[0]
     assert (home["visits"], home["dwell_s"] % 3600) == (1, 0)
@@ -180,7 +189,7 @@ def test_places_next_door_are_not_told_and_ids_of_others_are_keyed(tell: FriendF
 
 def test_places_from_before_the_friendship_are_not_told(tell: FriendFilter) -> None:
     visits = [visit("a"), visit("c", *AWAY, NOW - 99_000, NOW - 1)]
-    assert [each["place_id"] for each in tell.places("ada", PLACES, visits, NOW)] == [HOME]
+    assert [each["place_id"] for each in places_told(tell, visits, NOW)] == [HOME]
 
 
 def test_visits_at_home_and_next_door_can_not_be_told_apart(tell: FriendFilter) -> None:
@@ -190,13 +199,13 @@ def test_visits_at_home_and_next_door_can_not_be_told_apart(tell: FriendFilter) 
     assert (home["arrival"] % HOME_MS, home["departure"] % HOME_MS) == (0, 0)
     assert (home["fixes"], home["silent_s"]) == (None, None)
     assert (work["arrival"] % VISIT_MS, work["lat"]) == (0, AWAY[0])
-    assert work["place_id"] == tell.places("ada", PLACES, visits, 0)[1]["place_id"]
+    assert work["place_id"] == places_told(tell, visits, 0)[1]["place_id"]
 
 
 def test_a_visit_that_the_friendship_began_in_began_with_it(tell: FriendFilter) -> None:
     [told] = tell.visits("ada", [visit("c", *AWAY)], NOW + 50_000_000)
     assert told["arrival"] > NOW + 50_000_000 - VISIT_MS
-    assert tell.visits("ada", [visit("c", *AWAY)], NOW + 91_000_000) == []
+    assert not list(tell.visits("ada", [visit("c", *AWAY)], NOW + 91_000_000))
 
 
 def test_trips_do_not_tell_how_far_it_is_home(tell: FriendFilter) -> None:
@@ -205,7 +214,7 @@ def test_trips_do_not_tell_how_far_it_is_home(tell: FriendFilter) -> None:
         return {"start": start, "end": start + 1_234_567, "distance_m": 8_123.4, **ends}
 
     trips = [trip("a", "c"), trip("c", "b"), trip("c", "c"), trip("c", None), trip("c", "c", 5)]
-    told = tell.trips("ada", trips, PLACES, NOW)
+    told = list(tell.trips("ada", trips, PLACES, NOW))
     assert [each["distance_m"] for each in told] == [None, None, 8_100.0, None]
     work = tell.place_id("ada", "c")
     assert [(each["origin"], each["destination"]) for each in told] == [
@@ -221,8 +230,8 @@ def test_trips_do_not_tell_how_far_it_is_home(tell: FriendFilter) -> None:
 
 def test_a_trip_that_the_friendship_began_in_is_not_told(tell: FriendFilter) -> None:
     trip = {"origin": "c", "destination": "c", "start": NOW - 1, "end": NOW + 9, "distance_m": 5.0}
-    assert tell.trips("ada", [trip], PLACES, NOW) == []
-    assert len(tell.trips("ada", [trip], PLACES, NOW - 1)) == 1
+    assert not list(tell.trips("ada", [trip], PLACES, NOW))
+    assert len(list(tell.trips("ada", [trip], PLACES, NOW - 1))) == 1
 
 
 def track(*points: tuple[int, float, float]) -> Points:

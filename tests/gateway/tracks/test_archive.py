@@ -62,6 +62,11 @@ def written(time_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def rows(answer: list[bytes]) -> list[dict[str, Any]]:
+    decoded: list[dict[str, Any]] = json.loads(b"".join(answer))
+    return decoded
+
+
 async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
     archive = Archive(str(history / "history"), str(history / "places"))
     expected = rows_of(make_person(1, days=7), "u1/phone")
@@ -76,12 +81,13 @@ async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
         first_day = written(START_MS), written(START_MS + DAY_MS)
         assert day == [point for point in points if first_day[0] <= point.time <= first_day[1]]
         assert await track(archive, "nobody/phone", -LATEST, LATEST) == []
-        visits = await archive.visits("u1/phone", -LATEST, LATEST)
+        visits = rows(await archive.visits("u1/phone", -LATEST, LATEST))
         assert len(visits) > 7
         assert visits == sorted(visits, key=lambda visit: visit["arrival"])
         first, second, *_ = visits
-        assert await archive.visits("u1/phone", first["arrival"], second["arrival"]) == visits[:2]
-        trips = await archive.trips("u1/phone", -LATEST, LATEST)
+        both_visits = await archive.visits("u1/phone", first["arrival"], second["arrival"])
+        assert rows(both_visits) == visits[:2]
+        trips = rows(await archive.trips("u1/phone", -LATEST, LATEST))
         assert len(trips) > 5
         assert trips == sorted(trips, key=lambda trip: trip["start"])
         assert {trip["origin"] for trip in trips} & {visit["place_id"] for visit in visits}
@@ -98,11 +104,11 @@ async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
 async def test_without_parquet_there_is_nothing(tmp_path: Path) -> None:
     nowhere = Archive(None, None)
     assert await track(nowhere, "u/p", -LATEST, LATEST) == []
-    assert await nowhere.visits("u/p", -LATEST, LATEST) == []
+    assert rows(await nowhere.visits("u/p", -LATEST, LATEST)) == []
     await nowhere.close()
     empty = Archive(str(tmp_path / "history"), str(tmp_path / "places"))
     assert await track(empty, "u/p", -LATEST, LATEST) == []
-    assert await empty.visits("u/p", -LATEST, LATEST) == []
+    assert rows(await empty.visits("u/p", -LATEST, LATEST)) == []
     await empty.close()
 
 
@@ -204,7 +210,7 @@ async def test_questions_of_one_user_do_not_keep_the_archive_from_others(history
         done: list[asyncio.Task[Any]] = []
         for task in greedy:
             task.add_done_callback(done.append)
-        assert await archive.visits("u1/phone", -LATEST, LATEST, "other")
+        assert rows(await archive.visits("u1/phone", -LATEST, LATEST, "other"))
         # The one that is running, one between, and those refused at once are done.
         assert len([each for each in done if each.exception() is None]) <= 2
         answers = await asyncio.gather(*greedy, return_exceptions=True)
