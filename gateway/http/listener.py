@@ -53,8 +53,8 @@ from gateway.limits.turn_clock import Asker
 from gateway.observability.exposition import exposition
 from gateway.viewers.log_range import LogRanges
 from waylog.config import Endpoint
+from waylog.network.acceptor import Acceptor
 from waylog.network.chunked_requests import end_connections_after_chunks
-from waylog.network.stop_accepting import stop_accepting
 
 logger = logging.getLogger(__name__)
 
@@ -271,17 +271,17 @@ class HttpServer:
         self,
         runner: web.AppRunner,
         plain: PlainServer,
-        server: asyncio.Server,
+        acceptor: Acceptor,
         endpoint: Endpoint,
     ) -> None:
         self._runner = runner
         self._plain = plain
-        self._server = server
+        self._acceptor = acceptor
         self.endpoint = endpoint  # with the port that the system has chosen
 
     async def close(self) -> None:
         """Stop listening, let running requests end, close connections."""
-        await stop_accepting(self._server)
+        await self._acceptor.close()
         await self._plain.close(_SHUTDOWN_S)
         await self._runner.cleanup()
 
@@ -323,13 +323,12 @@ async def start_http(
     )
     if starting is not None:
         port = starting.port
-        server = starting.take_over(plain.connection)
-        return HttpServer(runner, plain, server, Endpoint(endpoint.host, port))
+        acceptor = starting.take_over(plain.connection)
+        return HttpServer(runner, plain, acceptor, Endpoint(endpoint.host, port))
     try:
-        server = await listen(endpoint, plain.connection, reuse_port=reuse_port)
+        acceptor = listen(endpoint, plain.connection, reuse_port=reuse_port)
     except OSError:
         await plain.close(0)
         await runner.cleanup()
         raise
-    port = server.sockets[0].getsockname()[1]
-    return HttpServer(runner, plain, server, Endpoint(endpoint.host, port))
+    return HttpServer(runner, plain, acceptor, Endpoint(endpoint.host, acceptor.port))

@@ -12,7 +12,6 @@ too many, one request each is read up to the end of its headers, and its body is
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from email.utils import formatdate
 from typing import Final, cast
@@ -22,9 +21,8 @@ import msgspec
 from gateway.http.plain.plain_request import response
 from gateway.http.requests.responses import Refused, unavailable
 from waylog.config import Endpoint
-from waylog.network.bind_addresses import BACKLOG, bind_addresses
+from waylog.network.acceptor import Acceptor
 from waylog.network.proxy_protocol import ProxyHeader, ProxyHeaderReader
-from waylog.network.stop_accepting import stop_accepting
 from waylog.supervision.reserved_ports import is_held
 
 CONNECTIONS_MAX: Final = 256
@@ -41,16 +39,12 @@ Accept = Callable[[], asyncio.Protocol]
 Problems = Callable[[], dict[str, str]]
 
 
-async def listen(endpoint: Endpoint, accept: Accept, *, reuse_port: bool) -> asyncio.Server:
+def listen(endpoint: Endpoint, accept: Accept, *, reuse_port: bool) -> Acceptor:
     """Listen at all addresses of the endpoint's host. Raises OSError if one cannot be bound."""
-    return await asyncio.get_running_loop().create_server(
-        accept,
-        bind_addresses(endpoint),
-        endpoint.port,
-        backlog=BACKLOG,
-        reuse_port=reuse_port or is_held(endpoint) or None,
-        family=socket.AF_UNSPEC,
-    )
+    acceptor = Acceptor(accept)
+    acceptor.bind(endpoint, reuse_port=reuse_port or is_held(endpoint))
+    acceptor.listen()
+    return acceptor
 
 
 class StartingServer:
@@ -62,12 +56,12 @@ class StartingServer:
         self.is_proxy = is_proxy
         #: Those that have not been taken over, the oldest first.
         self.connections: dict[StartingConnection, None] = {}
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._accept: Accept = lambda: StartingConnection(self)
 
-    async def start(self, endpoint: Endpoint, *, reuse_port: bool = False) -> None:
+    def start(self, endpoint: Endpoint, *, reuse_port: bool = False) -> None:
         """Listen. Raises OSError if the address cannot be bound."""
-        self._server = await listen(endpoint, self._connection, reuse_port=reuse_port)
+        self._acceptor = listen(endpoint, self._connection, reuse_port=reuse_port)
 
     def _connection(self) -> asyncio.Protocol:
         return self._accept()
@@ -75,23 +69,23 @@ class StartingServer:
     @property
     def port(self) -> int:
         """Return the port, which the system may have chosen."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        assert self._acceptor is not None
+        return self._acceptor.port
 
-    def take_over(self, accept: Accept) -> asyncio.Server:
+    def take_over(self, accept: Accept) -> Acceptor:
         """Pass on what listens, and all connections that have not been answered."""
-        assert self._server is not None
-        server, self._server = self._server, None
+        assert self._acceptor is not None
+        acceptor, self._acceptor = self._acceptor, None
         self._accept = accept
         for connection in list(self.connections):
             connection.pass_on(accept)
-        return server
+        return acceptor
 
     async def close(self) -> None:
         """Stop listening, unless another server has taken over; close the connections."""
-        if self._server is not None:
-            server, self._server = self._server, None
-            await stop_accepting(server)
+        if self._acceptor is not None:
+            acceptor, self._acceptor = self._acceptor, None
+            await acceptor.close()
         for connection in list(self.connections):
             connection.close()
 

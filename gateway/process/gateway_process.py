@@ -327,7 +327,7 @@ class _Gateway:
             lambda: {"start": self._waits_for} | self.readiness.problems(),
             lambda address: settings.proxy_protocol and address in self._proxies,
         )
-        await starting.start(settings.http, reuse_port=settings.share_ports)
+        starting.start(settings.http, reuse_port=settings.share_ports)
         self._stack.push_async_callback(starting.close)
         return starting
 

@@ -426,7 +426,7 @@ async def _serve_until_stopped(
     from waylog.config import Endpoint
     from waylog.network.connection_pool import ConnectionPool
     from waylog.network.peer_parties import ClientIdentifier
-    from waylog.network.stop_accepting import stop_accepting
+    from waylog.os_errors import describe_os_error
     from waylog.process.file_limit import raise_file_limit, room_for_connections
     from waylog.process.notify import notify_ready
     from waylog.process.watchdog import EventLoopWatchdog
@@ -446,10 +446,10 @@ async def _serve_until_stopped(
         pool = ConnectionPool(room, parties.open().of, name="geocoder")
         accept = cast(Accept, runner.server)
         try:
-            server = await listen(accept, endpoint, pool)
+            acceptor = listen(accept, endpoint, pool)
         except OSError as error:
-            raise CommandError(f"cannot listen on {endpoint}: {error.strerror}") from None
-        host, port = server.sockets[0].getsockname()[:2]
+            raise CommandError(describe_os_error(error)) from None
+        host, port = acceptor.sockets[0].getsockname()[:2]
         logger.info(
             "geocoder ready http=%s index=%s version=%s",
             Endpoint(host, port),
@@ -459,7 +459,7 @@ async def _serve_until_stopped(
         notify_ready()
         EventLoopWatchdog(asyncio.get_running_loop())
         await stopping.wait()
-        await stop_accepting(server)
+        await acceptor.close()
     finally:
         await runner.cleanup()
         parties.close()

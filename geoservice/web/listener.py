@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from waylog.config import Endpoint
-from waylog.network.bind_addresses import BACKLOG, bind_addresses
+from waylog.network.acceptor import Acceptor
 from waylog.network.connection_pool import ConnectionPool
 from waylog.supervision.reserved_ports import is_held
 
@@ -58,12 +58,9 @@ class CountedConnection(asyncio.Protocol):
             self._inner = None
 
 
-async def listen(accept: Accept, endpoint: Endpoint, pool: ConnectionPool) -> asyncio.Server:
+def listen(accept: Accept, endpoint: Endpoint, pool: ConnectionPool) -> Acceptor:
     """Listen, with a protocol made by `accept` for each connection; raises OSError."""
-    return await asyncio.get_running_loop().create_server(
-        lambda: CountedConnection(pool, accept),
-        bind_addresses(endpoint),
-        endpoint.port,
-        backlog=BACKLOG,
-        reuse_port=is_held(endpoint) or None,
-    )
+    acceptor = Acceptor(lambda: CountedConnection(pool, accept))
+    acceptor.bind(endpoint, reuse_port=is_held(endpoint))
+    acceptor.listen()
+    return acceptor

@@ -298,15 +298,15 @@ async def test_what_friends_are_told_of_years_keeps_nobody_waiting(tmp_path: Pat
         tokens = [services.users.add(name) for name in ("ada", "eve")]
         services.users.rights.befriend("ada", "eve", since=0)
         figures: dict[tuple[str, str], float] = {}
-        for name, token in zip(("owner", "friend"), tokens, strict=True):
+        for name, shown in zip(("owner", "friend"), tokens, strict=True):
+            assert shown is not None
             for kind, most in (("visits", 4_900), ("trips", 4_900), ("places", 2_000)):
                 path = f"/v1/devices/ada%2Fphone/{kind}"
 
-                async def get(path: str = path, token: str = token, most: int = most) -> None:
-                    status, body = await asyncio.to_thread(
-                        *(ask, server.endpoint, "GET", path),
-                        Authorization=f"Bearer {token}",
-                    )
+                asking = partial(ask, server.endpoint, "GET", path, Authorization=f"Bearer {shown}")
+
+                async def get(asking: Asking = asking, most: int = most) -> None:
+                    status, body = await asyncio.to_thread(asking)
                     assert status == 200, body[:200]
                     # Places next door to a home are hidden from friends.
                     assert most - 10 < len(json.loads(body)) <= most

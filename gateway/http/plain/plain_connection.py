@@ -211,7 +211,7 @@ class PlainConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         server = self.server
-        server.connections.discard(self)
+        server.lost(self)
         server.services.remotes.pop(self._transport, None)
         server.services.remotes.pop(self._inner_transport, None)
         self._keep(b"")
@@ -233,6 +233,7 @@ class PlainConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool | None:
         self._half_closed = True
+        self.server.has_half_closed(self)
         # A half-closed connection can still carry the answers.
         return self.busy if self._inner is None else self._inner.eof_received()
 
@@ -265,18 +266,23 @@ class PlainConnection(asyncio.Protocol):
         if self._inner is None and self._transport is not None:
             self._transport.abort()
 
-    def look_after(self, now: float) -> None:
-        """Enforce the timeouts; called twice a second."""
+    def look_after(self, now: float) -> bool:
+        """Enforce the timeouts; tell whether the connection is still open.
+
+        It is called twice a second, less often while there are thousands of connections.
+        """
         if self._transport is None:
-            return
+            return False
         if (
             self._half_closed
             and not self.busy
             and (self._aiohttp is None or self._aiohttp.awaits_client)
         ):
             self._transport.close()
-        if self._inner is not None or self._transport.is_closing():
-            return
+        if self._transport.is_closing():
+            return False
+        if self._inner is not None:
+            return True
         limits = self.server.services.limits
         if self._requests:
             oldest = self._requests[0]
@@ -294,6 +300,8 @@ class PlainConnection(asyncio.Protocol):
                         response(408, body, self.server.date, {"Connection": "close"})
                     )
                 self._transport.close()
+                return False
+        return True
 
     # --- requests -------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from email.utils import formatdate
+from itertools import islice
 from typing import Final
 
 from gateway.http.plain.plain_connection import PlainConnection
@@ -13,6 +14,9 @@ from gateway.limits.pools import Shares
 from waylog.process.background import TaskSet
 
 _SWEEP_S: Final = 0.5
+#: Thousands of connections are looked after in steps: all at once would keep everybody waiting.
+_STEP_S: Final = 0.02
+_CONNECTIONS_A_STEP: Final = 100
 
 Accept = Callable[[], asyncio.Protocol]
 
@@ -34,11 +38,26 @@ class PlainServer:
         self.closing = False
         self.date = b""
         self._loop = asyncio.get_running_loop()
-        self._sweep()
+        self._half_closed: dict[PlainConnection, None] = {}
+        # What is left of a round over all connections.
+        self._round: list[PlainConnection] = []
+        self._round_began = self._loop.time()
+        self._step_at = self._round_began
+        self._timer = self._loop.call_soon(self._step)
 
     def connection(self) -> asyncio.Protocol:
         """Return a new connection; the protocol factory of create_server."""
         return PlainConnection(self)
+
+    def has_half_closed(self, connection: PlainConnection) -> None:
+        """Close a connection soon after its last answer, since its client sends no more."""
+        self._half_closed[connection] = None
+        self._step_in(_STEP_S)
+
+    def lost(self, connection: PlainConnection) -> None:
+        """Forget a connection that has ended."""
+        self.connections.discard(connection)
+        self._half_closed.pop(connection, None)
 
     async def close(self, timeout_s: float) -> None:
         """Take no more requests, and wait until those in progress are answered."""
@@ -52,9 +71,27 @@ class PlainServer:
         for connection in list(self.connections):
             connection.abort()
 
-    def _sweep(self) -> None:
-        self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
-        self.date = formatdate(usegmt=True).encode()
+    def _step_in(self, seconds: float) -> None:
+        at = self._loop.time() + seconds
+        if not self._timer.cancelled() and self._step_at <= at:
+            return
+        self._timer.cancel()
+        self._step_at = at
+        self._timer = self._loop.call_at(at, self._step)
+
+    def _step(self) -> None:
         now = self._loop.time()
-        for connection in list(self.connections):
+        self._timer.cancel()
+        if now - self._round_began >= _SWEEP_S or not self.date:
+            self.date = formatdate(usegmt=True).encode()
+            if not self._round:
+                self._round_began = now
+                self._round = list(self.connections)
+        for connection in list(islice(self._half_closed, _CONNECTIONS_A_STEP)):
+            del self._half_closed[connection]
+            if connection.look_after(now):
+                self._half_closed[connection] = None
+        for connection in self._round[-_CONNECTIONS_A_STEP:]:
             connection.look_after(now)
+        del self._round[-_CONNECTIONS_A_STEP:]
+        self._step_in(_STEP_S if self._round or self._half_closed else _SWEEP_S)

@@ -50,10 +50,9 @@ from gateway.mqtt.settings import Settings
 from gateway.users.admission import Admission
 from gateway.users.permissions import Permissions
 from waylog.config import Endpoint
-from waylog.network.bind_addresses import BACKLOG, bind_addresses
+from waylog.network.acceptor import Acceptor
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import party_of
-from waylog.network.stop_accepting import stop_accepting
 from waylog.network.tls_handshakes import HandshakeScheduler
 from waylog.network.token_bucket import TokenBucket
 from waylog.observability.telemetry import now_ms
@@ -140,7 +139,7 @@ class MqttServer(Shell):
         self.claim: Callable[[SessionKey, bool], Awaitable[None]] | None = None
         #: Limits the log lines that clients cause.
         self.log_lines = TokenBucket(_LOG_LINES_PER_S, self.time, burst=_LOG_LINES_PER_S)
-        self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self._pusher: Pusher | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
         self._journal = journal
@@ -165,15 +164,11 @@ class MqttServer(Shell):
     async def _listen(
         self, endpoint: Endpoint, reuse_port: bool, context: ssl.SSLContext | None
     ) -> Endpoint:
-        server = await self._loop.create_server(
-            partial(self._accept, context),
-            bind_addresses(endpoint),
-            endpoint.port,
-            backlog=BACKLOG,
-            reuse_port=reuse_port or is_held(endpoint) or None,
-        )
-        self._servers.append(server)
-        host, port = server.sockets[0].getsockname()[:2]
+        acceptor = Acceptor(partial(self._accept, context))
+        acceptor.bind(endpoint, reuse_port=reuse_port or is_held(endpoint))
+        acceptor.listen()
+        self._acceptors.append(acceptor)
+        host, port = acceptor.sockets[0].getsockname()[:2]
         return Endpoint(host, port)
 
     def _accept(self, context: ssl.SSLContext | None) -> asyncio.BaseProtocol:
@@ -181,8 +176,8 @@ class MqttServer(Shell):
 
     async def close(self, timeout_s: float = 5.0) -> None:
         """Stop listening, wait until the log confirms what is in flight, and disconnect clients."""
-        while self._servers:
-            await stop_accepting(self._servers.pop())
+        while self._acceptors:
+            await self._acceptors.pop().close()
         if self._pusher is not None:
             self._pusher.unregister(self.channel)
         self.draining = self.saturated = True

@@ -18,7 +18,7 @@ PROBLEMS = {"start": "waits for the log at nowhere:9"}
 @asynccontextmanager
 async def starting(*, proxy: bool = False) -> AsyncIterator[tuple[StartingServer, tuple[str, int]]]:
     server = StartingServer(lambda: PROBLEMS, lambda address: proxy and address == "127.0.0.1")
-    await server.start(Endpoint("127.0.0.1", 0))
+    server.start(Endpoint("127.0.0.1", 0))
     try:
         yield server, ("127.0.0.1", server.port)
     finally:
@@ -133,7 +133,7 @@ async def test_the_real_server_takes_over_who_has_not_been_answered() -> None:
         async with connected(address) as (reader, writer):
             writer.write(b"new")
             assert await reader.readexactly(3) == b"new"
-        listening.close()
+        await listening.close()
 
 
 async def test_the_real_server_gets_nothing_of_a_request_that_has_been_answered() -> None:
@@ -155,4 +155,4 @@ async def test_the_real_server_gets_nothing_of_a_request_that_has_been_answered(
             writer.write(b"new")
             assert await reader.readexactly(3) == b"new"
         assert len(taken_over) == 1
-        listening.close()
+        await listening.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 from gateway.http import starting
 from geoservice.web import listener as geoservice
 from waylog.config import Endpoint
+from waylog.network.acceptor import Acceptor
 from waylog.network.bind_addresses import BACKLOG
 from waylog.network.connection_pool import ConnectionPool
 
@@ -20,12 +21,12 @@ _ENDPOINT = Endpoint("127.0.0.1", 0)
 _CONNECTIONS = 1_500
 
 
-async def _of_gateway() -> asyncio.Server:
-    return await starting.listen(_ENDPOINT, asyncio.Protocol, reuse_port=False)
+def _of_gateway() -> Acceptor:
+    return starting.listen(_ENDPOINT, asyncio.Protocol, reuse_port=False)
 
 
-async def _of_geoservice() -> asyncio.Server:
-    return await geoservice.listen(asyncio.Protocol, _ENDPOINT, ConnectionPool(10_000))
+def _of_geoservice() -> Acceptor:
+    return geoservice.listen(asyncio.Protocol, _ENDPOINT, ConnectionPool(10_000))
 
 
 @pytest.fixture
@@ -37,13 +38,12 @@ def room() -> None:
 @pytest.mark.usefixtures("room")
 @pytest.mark.parametrize("listen", [_of_gateway, _of_geoservice])
 async def test_many_connect_while_nobody_accepts(
-    listen: Callable[[], Awaitable[asyncio.Server]],
+    listen: Callable[[], Acceptor],
 ) -> None:
-    server = await listen()
-    address = server.sockets[0].getsockname()
+    acceptor = listen()
+    address = acceptor.sockets[0].getsockname()
     with ExitStack() as stack:
         for _ in range(_CONNECTIONS):  # the event loop stands still meanwhile
             client = stack.enter_context(socket.create_connection(address, timeout=10))
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    server.close()
-    await server.wait_closed()
+    await acceptor.close()

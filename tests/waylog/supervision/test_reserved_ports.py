@@ -205,7 +205,7 @@ def test_a_name_that_has_an_address_of_ipv6_too_is_served_without_ipv6(tmp_path:
         "    async with parts(folder) as services:\n"
         "        server = await start_http(ANY, services, 'test')\n"
         "        await server.close()\n"
-        "    (await listen(asyncio.Protocol, ANY, ConnectionPool(1))).close()\n"
+        "    await listen(asyncio.Protocol, ANY, ConnectionPool(1)).close()\n"
         "    async with Platform().listening(endpoint=ANY): pass\n"
         "with ReservedPorts() as ports:\n"
         "    print(ports.settle(ANY).host)\n"

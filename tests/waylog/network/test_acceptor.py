@@ -1,0 +1,155 @@
+"""Connections are accepted quickly, none is lost, and nobody waits behind those that have gone."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import cast
+
+import pytest
+
+from waylog.config import Endpoint
+from waylog.network.acceptor import Acceptor
+
+_ENDPOINT = Endpoint("127.0.0.1", 0)
+
+
+class Echo(asyncio.Protocol):
+    """Returns what it is sent; `made` counts the connections."""
+
+    made = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        type(self).made += 1
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._transport.write(data)
+
+
+@pytest.fixture
+def echo() -> type[Echo]:
+    class Own(Echo):
+        made = 0
+
+    return Own
+
+
+@asynccontextmanager
+async def accepting(echo: type[Echo]) -> AsyncIterator[tuple[Acceptor, tuple[str, int]]]:
+    acceptor = Acceptor(echo)
+    acceptor.bind(_ENDPOINT, reuse_port=False)
+    acceptor.listen()
+    try:
+        yield acceptor, ("127.0.0.1", acceptor.port)
+    finally:
+        await acceptor.close()
+        await asyncio.sleep(0)
+
+
+def reset(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+async def echoed(address: tuple[str, int]) -> bytes:
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(b"here")
+    try:
+        return await reader.readexactly(4)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_every_connection_is_served_with_its_peers_name(echo: type[Echo]) -> None:
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        assert await asyncio.gather(*(echoed(address) for _ in range(100))) == [b"here"] * 100
+        assert echo.made == 100
+
+
+async def test_many_connections_are_accepted_in_one_iteration(echo: type[Echo]) -> None:
+    async with accepting(echo) as (_, address):
+        with ExitStack() as stack:
+            for _ in range(200):
+                stack.enter_context(socket.create_connection(address))
+            iterations = 0
+            while echo.made < 200:
+                iterations += 1
+                await asyncio.sleep(0)
+            assert iterations < 150
+
+
+async def test_no_transport_is_made_of_a_connection_that_has_been_reset(echo: type[Echo]) -> None:
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        for _ in range(200):
+            connection = socket.create_connection(address)
+            connection.sendall(b"never mind")
+            reset(connection)
+        assert await echoed(address) == b"here"
+        assert echo.made == 1
+
+
+async def test_who_closed_its_side_before_it_was_accepted_is_answered(echo: type[Echo]) -> None:
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        with socket.create_connection(address) as connection:
+            connection.sendall(b"last")
+            connection.shutdown(socket.SHUT_WR)
+            connection.setblocking(False)
+            assert await asyncio.get_running_loop().sock_recv(connection, 10) == b"last"
+
+
+async def test_nobody_who_was_accepted_is_forgotten_when_it_closes(echo: type[Echo]) -> None:
+    acceptor = Acceptor(echo)
+    acceptor.bind(_ENDPOINT, reuse_port=False)
+    acceptor.listen()
+    with ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(("127.0.0.1", acceptor.port)))
+        await asyncio.sleep(0)  # it accepts some of them
+        await acceptor.close()
+        made = echo.made
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert echo.made == made
+
+
+async def test_without_files_it_pauses_and_says_so_once(
+    echo: type[Echo], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waylog.network.acceptor._PAUSE_S", 0.05)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        with ExitStack() as stack:
+            clients = [stack.enter_context(socket.socket()) for _ in range(3)]
+            highest = max(each.fileno() for each in clients)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+            try:
+                for client in clients:
+                    client.connect(address)
+                spent = time.thread_time()
+                while "no connection can be accepted now" not in caplog.text:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.2)
+                assert time.thread_time() - spent < 0.15
+                assert not echo.made
+                assert caplog.text.count("no connection can be accepted now") == 1
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            while echo.made < 3:
+                await asyncio.sleep(0.01)
+
+
+def test_an_address_in_use_is_named() -> None:
+    async def bind() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: address alr"):
+                Acceptor(Echo).bind(Endpoint("127.0.0.1", port), reuse_port=False)
+
+    asyncio.run(bind())
