@@ -16,7 +16,8 @@ import msgspec
 from gateway.bodies.parts import Body
 from gateway.bodies.rest_records import Produced, RecordsRefused
 from gateway.formats import LISTS, Context, Parsed
-from gateway.limits.pools import ShareExceeded, Turns
+from gateway.limits.pools import Turns
+from waylog.network.shares import ShareExceeded
 from waylog.process.helper_process import IDLE_S, HelperProcess
 
 #: A body of at most this size and this number of commas is parsed in the gateway's own process.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from waylog.network.large_answers import STALLED_S
+
 MEBIBYTE: Final = 1024 * 1024
 
 #: Approximate bytes that a request under way takes besides its body.
@@ -37,7 +39,7 @@ class HttpLimits:
     unread_bytes_max: int = 256 * MEBIBYTE
     unread_bytes_each_max: int = 64 * MEBIBYTE
     #: A client that reads nothing of a large answer for this long is disconnected.
-    stalled_answer_timeout_s: float = 60.0
+    stalled_answer_timeout_s: float = STALLED_S
     body_timeout_s: float = 60.0
     #: From a connection's start, or the end of its last request, to the end of the next request's
     #: headers. Clients that send them byte by byte are disconnected.

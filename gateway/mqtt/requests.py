@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from gateway.limits.pools import Shares
+from waylog.network.shares import Shares
 
 #: Seconds to wait for an answer.
 _ANSWER_S: Final = 5.0

@@ -21,10 +21,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
-from gateway.limits.pools import Shares, Turns
+from gateway.limits.pools import Turns
 from gateway.notices.arrivals import Arrival
 from gateway.notices.owntracks_downlink import name_of
 from gateway.users.database import UserStore
+from waylog.network.shares import Shares
 from waylog.process.background import TaskSet
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from gateway.friends.home_blur import Circle
-from gateway.limits.pools import ShareExceeded, Turns
+from gateway.limits.pools import Turns
+from waylog.network.shares import ShareExceeded
 from waylog.process.helper_process import HelperProcess
 
 logger = logging.getLogger(__name__)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast
 
+from aiohttp import web
+
 from waylog.config import Endpoint
 from waylog.network.acceptor import Acceptor
 from waylog.network.connection_pool import ConnectionPool
@@ -23,12 +25,13 @@ class CountedConnection(asyncio.Protocol):
     def __init__(self, pool: ConnectionPool, accept: Accept) -> None:
         self._pool = pool
         self._accept = accept
-        self._party: str | None = None
+        #: The party of the pool that the connection counts for; None if it was refused.
+        self.party: str | None = None
         self._inner: asyncio.Protocol | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._party = self._pool.enter(transport)
-        if self._party is None:
+        self.party = self._pool.enter(transport)
+        if self.party is None:
             cast(asyncio.Transport, transport).abort()
             return
         self._inner = self._accept()
@@ -50,12 +53,20 @@ class CountedConnection(asyncio.Protocol):
             self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._party is not None:
-            self._pool.leave(self._party)
-            self._party = None
+        if self.party is not None:
+            self._pool.leave(self.party)
+            self.party = None
         if self._inner is not None:
             self._inner.connection_lost(exc)
             self._inner = None
+
+
+def party_of_request(request: web.BaseRequest) -> str:
+    """Return the party of a request's connection, the client's address if nobody counts it."""
+    transport = request.transport
+    connection = None if transport is None else transport.get_protocol()
+    party = connection.party if isinstance(connection, CountedConnection) else None
+    return party or request.remote or ""
 
 
 def listen(accept: Accept, endpoint: Endpoint, pool: ConnectionPool) -> Acceptor:

@@ -14,6 +14,7 @@ from aiohttp import web
 from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.geocoder import DEFAULT_LAYERS, Geocoder, Place, ReverseResult
 from geoservice.reverse.watch import FixedGeocoder, GeocoderSource
+from geoservice.web.listener import party_of_request
 from geoservice.web.nominatim import (
     CONTENT_TYPES,
     FORMATS,
@@ -27,6 +28,13 @@ from geoservice.web.parameters import BadRequest, Parameters, parse_query
 from geoservice.web.rendered_answers import RenderedAnswers
 from geoservice.web.search_server import NotSearchable, SearchEndpoint
 from waylog.network.chunked_requests import end_connections_after_chunks
+from waylog.network.large_answers import (
+    SMALL_BYTES_MAX,
+    STALLED_S,
+    TOO_MUCH_UNREAD,
+    send_in_pieces,
+)
+from waylog.network.shares import ShareExceeded, Shares
 
 BATCH_POINTS_MAX: Final = 10_000
 BODY_BYTES_MAX: Final = 2 * 1024 * 1024
@@ -37,6 +45,10 @@ Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 _OSM_TYPES: Final = {"N": "node", "W": "way", "R": "relation"}
 _OSM_ID_DIGITS_MAX: Final = 18
+#: Large answers that are being sent: over all connections, and of one party.
+_UNREAD_BYTES_MAX: Final = 256 * 1024 * 1024
+_UNREAD_BYTES_EACH_MAX: Final = 128 * 1024 * 1024
+_PIECE_BYTES: Final = 64 * 1024
 
 
 class _Finished:
@@ -55,6 +67,7 @@ class _Finished:
 _GEOCODER: Final[web.AppKey[GeocoderSource]] = web.AppKey("geocoder")
 _FALLBACK: Final = web.AppKey("fallback", Fallback)
 _FINISHED: Final[web.AppKey[_Finished]] = web.AppKey("finished")
+_UNREAD: Final = web.AppKey("unread", Shares)
 _SEARCH: Final = web.AppKey("search", SearchEndpoint)
 _encode = msgspec.json.Encoder().encode
 _points = msgspec.json.Decoder(list[tuple[float, float]])
@@ -71,6 +84,7 @@ def make_app(
     if fallback is not None:
         app[_FALLBACK] = fallback
     app[_FINISHED] = _Finished()
+    app[_UNREAD] = Shares(_UNREAD_BYTES_MAX, _UNREAD_BYTES_EACH_MAX)
     app[_SEARCH] = SearchEndpoint()
     for path, handler, default in (
         ("/reverse", _reverse, "xml"),
@@ -92,21 +106,36 @@ def make_app(
     return app
 
 
-def _explained(handler: Handler, default: str) -> Handler:
+def _explained(
+    handler: Handler, default: str
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Wrap a handler, so that errors have Nominatim's form in the requested format."""
 
-    async def explained(request: web.Request) -> web.Response:
+    async def explained(request: web.Request) -> web.StreamResponse:
         try:
-            return await handler(request)
+            return await _send(request, await handler(request))
         except BadRequest as error:
             return _refusal(request, str(error), 400, default)
         except NotSearchable as error:
             return _refusal(request, str(error), 503, default)
+        except ShareExceeded:
+            return _refusal(request, TOO_MUCH_UNREAD, 503, default)
         except web.HTTPRequestEntityTooLarge:
             message = f"the body is longer than {BODY_BYTES_MAX} bytes"
             return _refusal(request, message, 413, default)
 
     return explained
+
+
+async def _send(request: web.Request, answer: web.Response) -> web.StreamResponse:
+    """Send an answer if it is large, else leave it to aiohttp. Raises ShareExceeded."""
+    body = answer.body
+    if not isinstance(body, bytes) or len(body) <= SMALL_BYTES_MAX or request.method == "HEAD":
+        return answer
+    view = memoryview(body)
+    pieces = (view[start : start + _PIECE_BYTES] for start in range(0, len(body), _PIECE_BYTES))
+    with request.app[_UNREAD].hold(party_of_request(request), len(body)):
+        return await send_in_pieces(request, answer, pieces, len(body), stalled_s=STALLED_S)
 
 
 def _refusal(request: web.Request, message: str, status: int, default: str) -> web.Response:

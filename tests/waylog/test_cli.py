@@ -23,6 +23,15 @@ def test_help_names_every_command() -> None:
         assert command.name in done.stdout
 
 
+def test_the_package_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "waylog", "topics", "--help"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == waylog("topics", "--help").stdout
+
+
 @pytest.mark.parametrize("name", [command.name for command in COMMANDS])
 def test_every_command_has_help(name: str) -> None:
     done = waylog(name, "--help")

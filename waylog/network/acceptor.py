@@ -125,3 +125,6 @@ class Acceptor:
             await self._loop.connect_accepted_socket(self._factory, connection)
         except OSError:
             connection.close()  # it has ended meanwhile
+        except BaseException:
+            connection.close()
+            raise

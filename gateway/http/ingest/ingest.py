@@ -38,7 +38,7 @@ from gateway.http.requests.authentication import (
 from gateway.http.requests.responses import Refused, raw_json_answer, unavailable
 from gateway.http.requests.services import Services
 from gateway.limits.bounds import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_WAY
-from gateway.limits.pools import Hold, ShareExceeded, Shares
+from gateway.limits.pools import Hold
 from gateway.limits.turn_clock import TURN_S
 from gateway.users.admission import Admission, QuotaExceeded, SendingNotAllowed
 from gateway.users.auth import Identity
@@ -46,6 +46,7 @@ from gateway.users.permissions import may_send
 from waylog.kafka.clients import AppendError
 from waylog.messages import Fix, live_time
 from waylog.network.peer_parties import party_of
+from waylog.network.shares import ShareExceeded, Shares
 from waylog.observability.telemetry import now_ms
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

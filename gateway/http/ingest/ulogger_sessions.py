@@ -30,8 +30,9 @@ from gateway.http.requests.authentication import (
 from gateway.http.requests.responses import Refused, json_answer, unavailable
 from gateway.http.requests.services import Services
 from gateway.limits.bounds import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_WAY
-from gateway.limits.pools import Hold, ShareExceeded
+from gateway.limits.pools import Hold
 from gateway.users.auth import Identity
+from waylog.network.shares import ShareExceeded
 from waylog.observability.telemetry import now_ms
 
 COOKIE: Final = "ULOGGER"

@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.http.plain.plain_connection import PlainConnection
 from gateway.http.requests.services import Services
-from gateway.limits.pools import Shares
+from waylog.network.shares import Shares
 from waylog.process.background import TaskSet
 
 _SWEEP_S: Final = 0.5

@@ -12,6 +12,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
 from gateway.bodies.parts import Body
+from waylog.network.large_answers import SMALL_BYTES_MAX
 
 _encode = msgspec.json.Encoder().encode
 
@@ -19,8 +20,6 @@ _encode = msgspec.json.Encoder().encode
 #: Bytes of a request body that holds no fixes: names, keys, settings.
 COMMAND_BYTES_MAX: Final = 64 * 1024
 
-#: Larger bodies are sent in pieces.
-TOGETHER_BYTES_MAX: Final = 128 * 1024
 _WRITTEN_AT_ONCE: Final = 64 * 1024
 
 
@@ -66,7 +65,7 @@ def raw_json_answer(body: bytes | Sequence[bytes], status: int = 200) -> web.Res
 def in_pieces(pieces: Sequence[bytes]) -> bytes | Payload:
     """Return the body of a request or response; small bodies are joined."""
     size = sum(map(len, pieces))
-    return b"".join(pieces) if size <= TOGETHER_BYTES_MAX else Pieces(Body(*pieces))
+    return b"".join(pieces) if size <= SMALL_BYTES_MAX else Pieces(Body(*pieces))
 
 
 class Pieces(Payload):

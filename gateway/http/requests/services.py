@@ -15,7 +15,6 @@ from gateway.http.requests.device_endpoints import DeviceEndpoints
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
 from gateway.limits.failed_logins import FailedLogins
-from gateway.limits.pools import Shares
 from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.limits.turn_clock import PartyTurns
 from gateway.notices.notices import Notices
@@ -37,6 +36,7 @@ from gateway.views.pipeline import Pipeline
 from gateway.views.places import Places
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.served_hosts import ServedHosts
+from waylog.network.shares import Shares
 from waylog.process.file_limit import room_for_connections
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from gateway.http.requests.authentication import reader, remote_of
 from gateway.http.requests.responses import Refused, in_pieces, unavailable
 from gateway.http.requests.services import SERVICES
 from gateway.limits.bounds import OVERHEAD_BYTES
-from gateway.limits.pools import ShareExceeded, Turns
+from gateway.limits.pools import Turns
 from waylog.network.peer_parties import party_of
+from waylog.network.shares import ShareExceeded
 
 _TIMEOUT_S: Final = 30.0
 #: Concurrent requests of all users and of one user, and waiting requests of one user.

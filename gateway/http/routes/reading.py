@@ -16,7 +16,6 @@ from aiohttp import web
 from gateway.formats.values import time_ms
 from gateway.friends.friend_filter import HOME_MS, StaysSince, rounded
 from gateway.http.requests.authentication import reader, require_device, require_metrics_access
-from gateway.http.requests.large_answers import TOO_MUCH_UNREAD
 from gateway.http.requests.newest import newest_of
 from gateway.http.requests.responses import (
     Refused,
@@ -27,7 +26,7 @@ from gateway.http.requests.responses import (
 )
 from gateway.http.requests.services import SERVICES, Services
 from gateway.limits.bounds import MEBIBYTE
-from gateway.limits.pools import Hold, ShareExceeded
+from gateway.limits.pools import Hold
 from gateway.tracks.archive import ArchiveRefused, ArchiveUnavailable, rows_of
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.auth import Identity
@@ -40,6 +39,8 @@ from gateway.users.permissions import (
 )
 from gateway.views.places import PlacesUnavailable
 from waylog.messages import encode
+from waylog.network.large_answers import TOO_MUCH_UNREAD
+from waylog.network.shares import ShareExceeded
 from waylog.observability.telemetry import now_ms
 
 _encode = msgspec.json.Encoder().encode

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from gateway.limits.pools import Shares
 from gateway.mqtt.packets.packets import Will
 from gateway.mqtt.sessions.memory_pool import Account, Pool
 from gateway.mqtt.sessions.session import Session
 from gateway.mqtt.sessions.user_turns import UserTurn
 from gateway.mqtt.settings import Settings
+from waylog.network.shares import Shares
 
 # Estimated bytes: of a subscription, of a trie level of a filter with a wildcard, and of a will.
 _SUBSCRIPTION_BYTES: Final = 300

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.limits.pools import Hold, ShareExceeded, Shares, Turns
+from gateway.limits.pools import Hold, Turns
+from waylog.network.shares import ShareExceeded, Shares
 
 
 def test_a_share_is_held_as_long_as_it_is_used() -> None:
