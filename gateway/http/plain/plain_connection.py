@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import deque
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -24,6 +22,7 @@ from gateway.fixes.plain_positions import PlainPositions
 from gateway.formats import Context, Parsed, positions
 from gateway.http.ingest.ingest import admit, check_may_send, named_device
 from gateway.http.plain.aiohttp_requests import AiohttpRequests
+from gateway.http.plain.askers import Askers, begins_request
 from gateway.http.plain.plain_request import PlainRequest, response
 from gateway.http.plain.request_head import (
     HEAD_BYTES_MAX,
@@ -34,10 +33,8 @@ from gateway.http.plain.request_head import (
 )
 from gateway.http.plain.stepped_input import WAITING_BYTES_MAX, SteppedInput
 from gateway.http.requests.authentication import (
-    Credentials,
     credentials_of,
     kept_of,
-    known_user_of,
     stranger_party,
     without_secrets,
 )
@@ -71,10 +68,6 @@ _UNCOUNTED_BYTES: Final = 4 * 1024
 
 _NOTHING: Final = Parsed()
 
-#: The beginning of a request, whoever serves it, and the credentials in its head.
-_REQUEST: Final = re.compile(rb"[A-Z]+ [^ \r\n]+ HTTP/1\.[01]\r\n")
-_CREDENTIALS: Final = re.compile(rb"\r\nauthorization:[ \t]*([^\r\n]+)", re.IGNORECASE)
-
 
 def _may_begin(start: bytes) -> bool:
     """Tell whether a plain request may begin with these bytes."""
@@ -87,6 +80,7 @@ class PlainConnection(asyncio.Protocol):
     __slots__ = (
         "_address",
         "_aiohttp",
+        "_askers",
         "_authenticating",
         "_body_bytes",
         "_context",
@@ -110,8 +104,6 @@ class PlainConnection(asyncio.Protocol):
         "_proxy",
         "_reading",
         "_requests",
-        "_shown",
-        "_shown_credentials",
         "_since",
         "_stranger",
         "_transport",
@@ -154,13 +146,12 @@ class PlainConnection(asyncio.Protocol):
         self._waits = False
         self._turn_of = ""
         self._delayed = b""
-        # The bound on the heads that come to aiohttp, and the last credentials that did.
+        # The bound on the heads that come to aiohttp.
         self._aiohttp: AiohttpRequests | None = None
         # The client sends no more.
         self._half_closed = False
         self._is_of_one = False
-        self._shown = b""
-        self._shown_credentials: Credentials | None = None
+        self._askers: Askers | None = None
         # Loop time since which the connection is idle or its request is incomplete.
         self._since = 0.0
 
@@ -738,24 +729,14 @@ class PlainConnection(asyncio.Protocol):
             return
         # What begins in an unusual way may be somebody else's behind a proxy.
         is_between = self._aiohttp is not None and self._aiohttp.is_between_requests
-        if is_between or _REQUEST.match(data):
+        if is_between or begins_request(data):
             inner.party = self._asker_of(data)
 
     def _asker_of(self, data: bytes) -> str:
         """Return whose request begins with this data, or a stranger if that is not known."""
-        found = _CREDENTIALS.search(data, 0, HEAD_BYTES_MAX) if _REQUEST.match(data) else None
-        if found is None:
-            return self._stranger
-        if found[1] != self._shown:
-            self._shown, self._shown_credentials = found[1], None
-            with suppress(Refused):
-                self._shown_credentials = credentials_of(
-                    {"Authorization": found[1].decode("latin-1")}, {}
-                )
-        if self._shown_credentials is None:
-            return self._stranger
-        authenticator = self.server.services.authenticator
-        return known_user_of(self._shown_credentials, authenticator) or self._stranger
+        if self._askers is None:
+            self._askers = Askers(self.server.services.authenticator)
+        return self._askers.of(data) or self._stranger
 
     def _refuse_head(self, others_wait: bool) -> None:
         assert self._transport is not None
