@@ -17,7 +17,8 @@ from broker_core.server.network.limits import ConnectionLimits, ConnectionRefuse
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
-from waylog.network.acceptor import Acceptor
+from waylog.network.bind_addresses import BACKLOG, bind_addresses
+from waylog.network.stop_accepting import stop_accepting
 from waylog.network.tls_handshakes import HandshakeScheduler, TlsHandshake
 from waylog.network.token_bucket import TokenBucket
 from waylog.process.log_throttle import LogThrottle
@@ -82,7 +83,7 @@ class Listener:
         self._refusals = LogThrottle()
         self._failed_handshakes: dict[str, LogThrottle] = {}
         self._endings = TokenBucket(_ENDINGS_SAID_PER_S, self.now, burst=_ENDINGS_SAID_PER_S)
-        self._acceptor: Acceptor | None = None
+        self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -92,22 +93,28 @@ class Listener:
 
     async def bind(self, endpoint: Endpoint) -> Endpoint:
         """Bind without accepting; return the address with the actual port. Raises OSError."""
-        self._acceptor = Acceptor(partial(Connection, self, self._context))
-        self._acceptor.bind(endpoint, reuse_port=is_held(endpoint))
-        host, port = self._acceptor.sockets[0].getsockname()[:2]
+        self._server = await self.loop.create_server(
+            partial(Connection, self, self._context),
+            bind_addresses(endpoint),
+            endpoint.port,
+            backlog=BACKLOG,
+            reuse_port=is_held(endpoint) or None,
+            start_serving=False,
+        )
+        host, port = self._server.sockets[0].getsockname()[:2]
         return Endpoint(endpoint.host or host, port)
 
     async def serve(self) -> None:
         """Accept connections. Raises OSError."""
-        if self._acceptor is not None:
-            self._acceptor.listen()
+        if self._server is not None:
+            await self._server.start_serving()
             self._sweep()
 
     async def stop_accepting(self) -> None:
         """Accept no new connections."""
-        if self._acceptor is not None:
-            acceptor, self._acceptor = self._acceptor, None
-            await acceptor.close()
+        if self._server is not None:
+            server, self._server = self._server, None
+            await stop_accepting(server)
 
     async def close(self) -> None:
         """Stop accepting, and close open connections."""
