@@ -152,11 +152,12 @@ class Archive:
                 try:
                     async with asyncio.timeout(_ANSWER_S):
                         return await self._exchange(question, recent)
+                except (ArchiveRefused, ArchiveUnavailable):
+                    raise  # this was the whole answer
                 except BaseException as error:
-                    if not isinstance(error, ArchiveRefused):
-                        # The answer may still arrive, and must not be taken for that of the next
-                        # question.
-                        await self._process.end()
+                    # The answer may still arrive, and must not be taken for that of the next
+                    # question.
+                    await self._process.end()
                     if isinstance(error, TimeoutError | OSError | EOFError):
                         raise ArchiveUnavailable("the archive does not answer") from error
                     raise

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import msgspec
@@ -189,8 +190,9 @@ def main(history: str, places: str) -> None:
             head = AnswerHead(error=str(error), refused=True)
         except ArchiveUnavailable as error:
             head = AnswerHead(error=str(error) or type(error).__name__)
-        except Exception as error:  # no content of a file may end the process
-            head = AnswerHead(error=f"{type(error).__name__}: {error}")
+        except Exception:  # no content of a file may end the process
+            traceback.print_exc()
+            head = AnswerHead(error="it could not be read; the gateway's log has the details")
         output.write(msgspec.json.encode(head) + b"\n" + content)
         output.flush()
 

@@ -144,6 +144,70 @@ async def test_who_reads_nothing_is_disconnected_and_who_reads_slowly_is_not(
             await eventually(lambda: not services.unread.used)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+async def test_who_sends_no_more_gets_all_of_the_answers(tmp_path: Path, count: int) -> None:
+    async with listening(tmp_path, HttpLimits()) as (server, services):
+        with await asked(server.endpoint, "eve") as connection:
+            loop = asyncio.get_running_loop()
+            head = f"{DEVICES_ASKED}Host: 127.0.0.1\r\nAuthorization: {basic('eve')}\r\n\r\n"
+            await loop.sock_sendall(connection, head.encode() * (count - 1))
+            received = await read(connection, 16 * 1024)
+            connection.shutdown(socket.SHUT_WR)
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(60):
+                while more := await loop.sock_recv(connection, MEBIBYTE):
+                    received += more
+        assert received.count(b"HTTP/1.1 200 OK") == count
+        sizes = [int(each.split(b"\r\n")[0]) for each in received.split(b"Content-Length: ")[1:]]
+        assert len(received) > sum(sizes) == count * sizes[0]
+        assert received.endswith(b"]")
+        await eventually(lambda: not services.unread.used)
+
+
+async def read_answer(connection: socket.socket) -> int:
+    """Read one answer; return its length."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += await read(connection, MEBIBYTE)
+    head, _, body = received.partition(b"\r\n\r\n")
+    size = int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
+    while len(body) < size:
+        body += await read(connection, MEBIBYTE)
+    return len(body)
+
+
+async def test_requests_that_wait_for_their_users_turn_are_answered_though_no_more_come(
+    tmp_path: Path,
+) -> None:
+    request = "GET /v1/devices?limit=20 HTTP/1.1\r\n"
+    async with listening(tmp_path, HttpLimits()) as (server, _):
+        loop = asyncio.get_running_loop()
+
+        async def listing(session: aiohttp.ClientSession) -> None:
+            while True:
+                assert await listed(session, server.endpoint, "eve") == DEVICES
+
+        with ExitStack() as stack:
+            connections = [
+                stack.enter_context(await asked(server.endpoint, "eve", request))
+                for _ in range(100)
+            ]
+            async with (
+                asyncio.timeout(120),
+                asyncio.TaskGroup() as group,
+                http_session() as session,
+            ):
+                busy = [group.create_task(listing(session)) for _ in range(4)]
+                first = await asyncio.gather(*map(read_answer, connections))
+                head = f"{request}Host: 127.0.0.1\r\nAuthorization: {basic('eve')}\r\n\r\n"
+                for connection in connections:
+                    await loop.sock_sendall(connection, head.encode())
+                    connection.shutdown(socket.SHUT_WR)
+                assert await asyncio.gather(*map(read_answer, connections)) == first
+                for each in busy:
+                    each.cancel()
+
+
 async def test_a_connection_goes_on_after_a_large_answer_and_its_head(tmp_path: Path) -> None:
     async with listening(tmp_path) as (server, services), http_session() as session:
         url = f"http://{server.endpoint}/v1/devices"

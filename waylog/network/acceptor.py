@@ -19,12 +19,15 @@ from typing import Final
 from waylog.config import Endpoint
 from waylog.network.bind_addresses import BACKLOG, bind_addresses
 from waylog.network.free_ports import PortTaken, bound_socket
-from waylog.network.peer_gone import has_reset
+from waylog.network.resets import has_reset
 from waylog.process.background import TaskSet
 from waylog.process.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
+#: Bytes of a connection that the kernel takes before they can be sent; the client's window bounds
+#: those that have been sent.
+UNSENT_BYTES_MAX: Final = 128 * 1024
 #: Seconds of an iteration of the event loop.
 _TURN_S: Final = 0.001
 #: Seconds without accepting when the process or the system has no more files or memory.
@@ -62,6 +65,8 @@ class Acceptor:
     def listen(self) -> None:
         """Accept from now on. Raises OSError."""
         for listening in self._sockets:
+            # Its connections inherit the option (tcp(7)); without it the kernel takes megabytes.
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
             listening.listen(BACKLOG)
         self._resume()
 

@@ -9,6 +9,8 @@ import termios
 from types import TracebackType
 from typing import Final, Self
 
+from waylog.network.resets import reset
+
 _COUNT: Final = struct.Struct("i")
 #: Checks in the time after which a client is disconnected.
 _CHECKS: Final = 2
@@ -50,7 +52,7 @@ class ReadingWatch:
         if self._quiet == _CHECKS:
             self.has_disconnected = True
             if self._transport is not None:
-                self._transport.abort()
+                reset(self._transport)
             return
         self._next = asyncio.get_running_loop().call_later(self._period_s, self._check)
 

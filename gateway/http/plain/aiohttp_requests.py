@@ -58,15 +58,19 @@ class AiohttpRequests:
 
     @property
     def owes_answers(self) -> bool:
-        """Tell whether a complete request has had no byte of its answer yet.
+        """Tell whether an answer to a complete request has not been written, or not all of it.
 
-        A stream or a WebSocket has had some: its client has gone if it sends no more.
+        The answer of a stream or a WebSocket has begun and has no length: its client has gone if it
+        sends no more.
         """
         protocol = self._protocol
         if protocol._upgraded or self.awaits_client:
             return False
         current = protocol._current_request
-        return current is None or not current.writer.output_size
+        if current is None:
+            return True
+        writer = current.writer
+        return not writer.output_size or bool(writer.length)
 
     def passed_on(self, size: int) -> None:
         """Take note that aiohttp has been passed so many bytes."""

@@ -247,6 +247,13 @@ class PlainConnection(asyncio.Protocol):
         """Tell whether a request of this connection waits for its turn or its answer here."""
         return bool(self._requests or self._authenticating or self._waits)
 
+    @property
+    def _awaits_client(self) -> bool:
+        """Tell whether nothing can happen before the client sends more."""
+        if self._inner is None or self._aiohttp is None:
+            return not self.busy
+        return self._inner.is_idle and self._aiohttp.awaits_client
+
     def close_when_idle(self) -> None:
         """Close as soon as everything is answered, unless aiohttp has the connection."""
         if self._inner is None and not self.busy and self._transport is not None:
@@ -264,11 +271,7 @@ class PlainConnection(asyncio.Protocol):
         """
         if self._transport is None:
             return False
-        if (
-            self._half_closed
-            and not self.busy
-            and (self._aiohttp is None or self._aiohttp.awaits_client)
-        ):
+        if self._half_closed and self._awaits_client:
             self._transport.close()
         if self._transport.is_closing():
             return False

@@ -343,7 +343,8 @@ def _time(request: web.Request, name: str, default: int) -> int:
     time = time_ms(re.sub(r" (\d\d:?\d\d)$", r"+\1", text))
     if time is None:
         raise Refused(400, f"{name} must be milliseconds, seconds or ISO 8601")
-    return time
+    # Whoever has no end in mind may send the greatest number there is.
+    return max(-_LATEST_MS, min(time, _LATEST_MS))
 
 
 def _whole_number(request: web.Request, name: str, maximum: int) -> int:

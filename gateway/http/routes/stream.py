@@ -28,6 +28,7 @@ from gateway.viewers.log_range import LogRanges, RangeCutOff
 from gateway.viewers.viewers import BoundingBox, Filter, TooManyViewers, Viewer
 from gateway.views.view import ViewEvent
 from waylog.network.peer_parties import party_of
+from waylog.network.resets import reset
 
 HEARTBEAT_S: Final = 15.0
 _LOOK_S: Final = 1.0
@@ -173,7 +174,7 @@ def end_stalled(request: web.Request) -> None:
     """Abort the connection of a client that does not read, and discard its buffered data."""
     request.app[SERVICES].metrics.viewers_stalled += 1
     if request.transport is not None:
-        request.transport.abort()
+        reset(request.transport)
 
 
 async def _news_or_silence(request: web.Request, write: Write, viewer: Viewer) -> bool:

@@ -130,6 +130,35 @@ async def test_what_can_not_be_read_or_is_too_long_is_explained(
     await archive.close()
 
 
+async def test_no_question_ends_the_process(history: Path) -> None:
+    archive = Archive(str(history / "history"), str(history / "places"))
+    day = await track(archive, "u1/phone", START_MS, START_MS + DAY_MS)
+    processes = reading_processes()
+    for far in (2**63, 2**64, 10**300):
+        with pytest.raises(ArchiveUnavailable, match="could not be read"):
+            await archive.visits("u1/phone", far, far)
+        with pytest.raises(ArchiveUnavailable, match="could not be read"):
+            await track(archive, "u1/phone", -far, far)
+    assert await track(archive, "u1/phone", START_MS, START_MS + DAY_MS) == day
+    assert reading_processes() == processes
+    await archive.close()
+
+
+@pytest.mark.parametrize("far", ["1e300", "9223372036854775807", "18446744073709551616"])
+async def test_a_time_without_end_is_the_end(
+    history: Path, tmp_path: Path, gateway: Gateway, far: str
+) -> None:
+    own = Gateway(tmp_path, gateway.bootstrap_servers, "--places", str(history / "places"))
+    try:
+        async with own.client(own.user("u1")) as client:
+            path = "/v1/devices/u1%2Fphone/visits"
+            visits = await json_of(await client.get(path))
+            assert await json_of(await client.get(f"{path}?from=-{far}&to={far}")) == visits
+            assert await json_of(await client.get(f"{path}?from={far}")) == []
+    finally:
+        own.close()
+
+
 def reading_processes() -> list[int]:
     return child_processes.children("gateway.tracks.archive_process")
 

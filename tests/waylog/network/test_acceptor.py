@@ -104,6 +104,33 @@ async def test_who_closed_its_side_before_it_was_accepted_is_answered(echo: type
             assert await asyncio.get_running_loop().sock_recv(connection, 10) == b"last"
 
 
+async def test_the_kernel_takes_little_of_what_a_client_does_not_read(echo: type[Echo]) -> None:
+    size = 8 * 1024 * 1024
+
+    class Lavish(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = made[0] = cast(asyncio.Transport, transport)
+            self.transport.write(bytes(size))
+
+    made: dict[int, asyncio.Transport] = {}
+    async with accepting(cast(type[Echo], Lavish)) as (_, address), asyncio.timeout(60):
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+            client.connect(address)
+            client.setblocking(False)
+            while 0 not in made or not made[0].get_write_buffer_size():
+                await asyncio.sleep(0.01)
+            # It opens its window by reading much, and then reads no more.
+            loop = asyncio.get_running_loop()
+            received = 0
+            while received < size // 8:
+                received += len(await loop.sock_recv(client, 64 * 1024))
+            await asyncio.sleep(0.2)
+            left = size - received - made[0].get_write_buffer_size()
+            assert left < 600_000
+        made[0].abort()
+
+
 async def test_nobody_who_was_accepted_is_forgotten_when_it_closes(echo: type[Echo]) -> None:
     acceptor = Acceptor(echo)
     acceptor.bind(_ENDPOINT, reuse_port=False)
