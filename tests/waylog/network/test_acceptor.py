@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
 import socket
 import struct
@@ -15,6 +16,7 @@ import pytest
 
 from waylog.config import Endpoint
 from waylog.network.acceptor import Acceptor
+from waylog.network.bind_addresses import bind_addresses
 
 _ENDPOINT = Endpoint("127.0.0.1", 0)
 
@@ -85,6 +87,21 @@ async def test_many_connections_are_accepted_in_one_iteration(echo: type[Echo]) 
             assert iterations < 150
 
 
+async def test_what_has_connected_has_turns_of_the_loop_between_those_that_wait(
+    echo: type[Echo],
+) -> None:
+    async with accepting(echo) as (_, address):
+        with ExitStack() as stack:
+            for _ in range(1_000):
+                stack.enter_context(socket.create_connection(address))
+            seen = set()
+            while echo.made < 1_000:
+                await asyncio.sleep(0)
+                seen.add(echo.made)
+            # Nobody accepts a thousand in a millisecond.
+            assert len(seen) > 2
+
+
 async def test_no_transport_is_made_of_a_connection_that_has_been_reset(echo: type[Echo]) -> None:
     async with accepting(echo) as (_, address), asyncio.timeout(60):
         for _ in range(200):
@@ -132,18 +149,22 @@ async def test_the_kernel_takes_little_of_what_a_client_does_not_read(echo: type
 
 
 async def test_nobody_who_was_accepted_is_forgotten_when_it_closes(echo: type[Echo]) -> None:
-    acceptor = Acceptor(echo)
-    acceptor.bind(_ENDPOINT, reuse_port=False)
-    acceptor.listen()
-    with ExitStack() as stack:
-        for _ in range(20):
-            stack.enter_context(socket.create_connection(("127.0.0.1", acceptor.port)))
-        await asyncio.sleep(0)  # it accepts some of them
-        await acceptor.close()
-        made = echo.made
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert echo.made == made
+    # It closes before it has accepted any, when it has just accepted some, and later.
+    for iterations in range(8):
+        acceptor = Acceptor(echo)
+        acceptor.bind(_ENDPOINT, reuse_port=False)
+        acceptor.listen()
+        with ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(socket.create_connection(("127.0.0.1", acceptor.port)))
+            for _ in range(iterations):
+                await asyncio.sleep(0)
+            await acceptor.close()
+            made = echo.made
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert echo.made == made
+    assert echo.made
 
 
 async def test_without_files_it_pauses_and_says_so_once(
@@ -170,6 +191,23 @@ async def test_without_files_it_pauses_and_says_so_once(
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             while echo.made < 3:
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("taken", ["0.0.0.0", "::"])
+async def test_if_one_address_of_a_host_is_in_use_none_stays_bound(taken: str) -> None:
+    if set(bind_addresses(Endpoint("", 0))) != {"0.0.0.0", "::"}:
+        pytest.skip("all interfaces are one address here")
+    family = socket.AF_INET6 if ":" in taken else socket.AF_INET
+    with socket.create_server((taken, 0), family=family) as other:
+        port = other.getsockname()[1]
+        acceptor = Acceptor(Echo)
+        with pytest.raises(OSError, match=re.escape(f"cannot listen on {Endpoint(taken, port)}")):
+            acceptor.bind(Endpoint("", port), reuse_port=False)
+        assert not acceptor.sockets
+        [free] = {"0.0.0.0", "::"} - {taken}
+        again = Acceptor(Echo)
+        again.bind(Endpoint(free, port), reuse_port=False)
+        await again.close()
 
 
 def test_an_address_in_use_is_named() -> None:
