@@ -192,6 +192,17 @@ def test_places_from_before_the_friendship_are_not_told(tell: FriendFilter) -> N
     assert [each["place_id"] for each in places_told(tell, visits, NOW)] == [HOME]
 
 
+def test_what_was_before_the_friendship_does_not_count_for_a_place(tell: FriendFilter) -> None:
+    end, hour = NOW + 90_000_000, 3_600_000
+    long, short = visit("c", *AWAY, NOW, end), visit("c", *AWAY, end, end + hour)
+    [work] = places_told(tell, [long, short], end - 2 * hour)
+    assert (work["visits"], work["dwell_s"]) == (2, 3 * 3_600)
+    # A visit that ended when the friendship began is told, as a visit and as a place.
+    [work] = places_told(tell, [long], end)
+    assert (work["visits"], work["dwell_s"]) == (1, 0)
+    assert len(list(tell.visits("ada", [long], end))) == 1
+
+
 def test_visits_at_home_and_next_door_can_not_be_told_apart(tell: FriendFilter) -> None:
     visits = [visit(each["place_id"], each["lat"], each["lon"]) for each in PLACES]
     home, door, work = tell.visits("ada", visits, 0)
@@ -226,6 +237,17 @@ def test_trips_do_not_tell_how_far_it_is_home(tell: FriendFilter) -> None:
     assert told[0]["start"] == BEGIN
     assert told[1]["end"] % HOME_MS == 0
     assert told[2]["end"] % VISIT_MS == 0
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_trip_to_a_place_that_is_at_home_for_one_of_the_devices_is_one_home(
+    tell: FriendFilter, first: int
+) -> None:
+    # Each device may have its own position of a place with the same id.
+    places = [place("d", *AWAY), place("d", LAT, LON)]
+    trip = {"origin": "c", "destination": "d", "start": NOW, "end": NOW + 9, "distance_m": 5.0}
+    [told] = tell.trips("ada", [trip], [places[first], places[1 - first], PLACES[2]], NOW)
+    assert (told["destination"], told["distance_m"]) == (HOME, None)
 
 
 def test_a_trip_that_the_friendship_began_in_is_not_told(tell: FriendFilter) -> None:
