@@ -87,6 +87,38 @@ def test_a_forgotten_device_leaves_nothing_behind() -> None:
     assert store.bytes == 0
 
 
+def test_a_long_track_comes_whole_in_pieces_of_64_kib() -> None:
+    store = TrackStore()
+    for time in range(10_000):
+        store.append("a/b", time, 1, 2)
+    assert max(map(len, store.pieces("a/b"))) <= 64 * 1024
+    assert times(store, "a/b", *ALL) == list(range(10_000))
+
+
+def test_what_is_dropped_between_two_pieces_is_left_out_without_an_empty_piece() -> None:
+    store = TrackStore()
+    for time in range(10_000):
+        store.append("a/b", time, 1, 2)
+    pieces = store.pieces("a/b")
+    assert next(pieces)
+    store.forget("a/b")
+    # An empty piece would end the track for who reads it.
+    assert list(pieces) == []
+
+
+def test_what_is_dropped_of_the_beginning_while_a_track_is_read_hides_nothing_of_the_rest() -> None:
+    store = TrackStore(bytes_max=370_000)
+    for time in range(10_000):
+        store.append("a/b", time, 1, 2)
+    pieces = store.pieces("a/b")
+    read = next(pieces)
+    for time in range(10_000, 11_000):
+        store.append("a/b", time, 1, 2)
+    assert times(store, "a/b", *ALL)[0] != 0
+    read += b"".join(pieces)
+    assert unpacked(read)["time"][:10_000].tolist() == list(range(10_000))
+
+
 def test_absurd_positions_are_refused() -> None:
     store = TrackStore()
     with pytest.raises((struct.error, OverflowError)):
