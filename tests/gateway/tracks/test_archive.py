@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.tracks.archive import Archive, ArchiveRefused, ArchiveUnavailable
+from gateway.tracks.archive import rows_of as decoded_rows
+from gateway.views.track_store import pack_point
 from spark.places.job import write_places
 from spark.places.stay_points import haversine_m
 from spark.runtime.tasks import LocalEngine
@@ -87,6 +89,8 @@ async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
         first, second, *_ = visits
         both_visits = await archive.visits("u1/phone", first["arrival"], second["arrival"])
         assert rows(both_visits) == visits[:2]
+        both_visits = await archive.visits("u1/phone", first["departure"], second["departure"])
+        assert rows(both_visits)[:2] == visits[:2]
         trips = rows(await archive.trips("u1/phone", -LATEST, LATEST))
         assert len(trips) > 5
         assert trips == sorted(trips, key=lambda trip: trip["start"])
@@ -159,8 +163,91 @@ async def test_a_time_without_end_is_the_end(
         own.close()
 
 
+async def test_more_visits_than_one_answer_may_have_are_refused(
+    history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Archive(None, str(history / "places"))
+    async with aclosing_archive(archive):
+        count = len(rows(await archive.visits("u1/phone", -LATEST, LATEST)))
+        monkeypatch.setattr("gateway.tracks.archive.ROWS_MAX", count)
+        assert len(rows(await archive.visits("u1/phone", -LATEST, LATEST))) == count
+        monkeypatch.setattr("gateway.tracks.archive.ROWS_MAX", count - 1)
+        with pytest.raises(ArchiveRefused, match="too many visits"):
+            await archive.visits("u1/phone", -LATEST, LATEST)
+
+
 def reading_processes() -> list[int]:
     return child_processes.children("gateway.tracks.archive_process")
+
+
+async def test_points_in_memory_are_cut_by_time_and_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.tracks.archive.POINTS_MAX", 100)
+    archive = Archive(None, None)
+    packed = [pack_point(time, 1.0, 2.0, None, None, None, None) for time in range(300)]
+    pieces = [b"".join(packed[begin : begin + 60]) for begin in range(0, 300, 60)]
+
+    async def times(from_ms: int, to_ms: int) -> list[str]:
+        answer = await archive.track(
+            *("u/p", from_ms, to_ms), recent=iter(pieces), circles=None, name="csv"
+        )
+        return [row["time"] for row in csv.DictReader(io.StringIO(b"".join(answer).decode()))]
+
+    async with aclosing_archive(archive):
+        assert await times(50, 149) == [written(time) for time in range(50, 150)]
+        [reader] = reading_processes()
+        for to_ms in (150, 250):
+            with pytest.raises(ArchiveRefused, match="more than 100 points"):
+                await times(50, to_ms)
+        # What was refused has been read to its end, and the process goes on.
+        assert await times(299, LATEST) == [written(299)]
+        assert reading_processes() == [reader]
+
+
+async def test_the_answer_to_a_cancelled_question_is_nobodys(history: Path) -> None:
+    archive = Archive(str(history / "history"), None)
+    async with aclosing_archive(archive):
+        expected = await track(archive, "u0/phone", START_MS, START_MS + DAY_MS)
+        [reader] = reading_processes()
+        os.kill(reader, signal.SIGSTOP)
+        try:
+            asking = asyncio.create_task(track(archive, "u1/phone", START_MS, START_MS + DAY_MS))
+            for _ in range(20):
+                await asyncio.sleep(0)  # the question is sent
+            asking.cancel()
+        finally:
+            os.kill(reader, signal.SIGCONT)
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert await track(archive, "u0/phone", START_MS, START_MS + DAY_MS) == expected
+
+
+async def test_questions_of_all_together_have_a_bound() -> None:
+    archive = Archive(None, None)
+
+    async def ask(count: int) -> list[str]:
+        """Return why questions of so many users have been refused."""
+        asked = (
+            archive.track("u/p", 0, 1, recent=(), circles=None, name="csv", party=f"user {number}")
+            for number in range(count)
+        )
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(isinstance(each, list | ArchiveUnavailable) for each in answers)
+        return [str(each) for each in answers if isinstance(each, ArchiveUnavailable)]
+
+    async with aclosing_archive(archive):
+        assert await ask(258) == ["too many questions to the archive wait already"] * 2
+        assert await ask(256) == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1_000])
+def test_rows_are_decoded_however_they_are_cut_into_pieces(size: int) -> None:
+    rows = [{"a": number, "b": f"}},{number}"} for number in range(20)]
+    content = b"[\n" + b",\n".join(json.dumps(row).encode() for row in rows) + b"\n]"
+    pieces = [content[begin : begin + size] for begin in range(0, len(content), size)]
+    assert list(decoded_rows(pieces)) == rows
+    assert list(decoded_rows([b"[]"])) == []
 
 
 async def test_a_process_that_dies_is_started_again(history: Path) -> None:
