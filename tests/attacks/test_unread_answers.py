@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -15,8 +16,9 @@ import pytest
 from gateway.http.listener import HttpServer, start_http
 from gateway.http.requests.services import Services
 from gateway.limits.bounds import MEBIBYTE, HttpLimits
+from tests.attacks.test_event_loop import AcknowledgingLog
 from tests.gateway.parts import parts
-from tests.gateway.records import fix, record
+from tests.gateway.records import MemoryLog, fix, record
 from tests.http_session import http_session
 from tests.resident_memory import resident_kb
 from waylog.config import Endpoint
@@ -34,9 +36,9 @@ BAD_SENT = f"POST /v1/positions HTTP/1.1\r\nContent-Length: {len(BAD)}\r\n"
 
 @asynccontextmanager
 async def listening(
-    folder: Path, limits: HttpLimits = LIMITS
+    folder: Path, limits: HttpLimits = LIMITS, log: MemoryLog | None = None
 ) -> AsyncIterator[tuple[HttpServer, Services]]:
-    async with parts(folder, limits=limits) as services:
+    async with parts(folder, log=log, limits=limits) as services:
         for start in range(0, DEVICES, 25):
             services.location_view.on_records(
                 [
@@ -220,6 +222,20 @@ async def test_a_connection_goes_on_after_a_large_answer_and_its_head(tmp_path: 
                 assert answer.headers["Cache-Control"] == "no-store"
                 assert answer.content_type == "application/json"
                 assert len(await answer.read()) == answer.content_length == size
+        assert not services.unread.used
+
+
+async def test_a_long_list_of_refused_items_comes_whole(tmp_path: Path) -> None:
+    async with (
+        listening(tmp_path, log=AcknowledgingLog()) as (server, services),
+        http_session() as session,
+    ):
+        url = f"http://{server.endpoint}/v1/positions"
+        headers = {"Authorization": basic("ada")}
+        async with session.post(url, data=io.BytesIO(BAD), headers=headers) as answer:
+            assert answer.status == 200
+            told = await answer.json()
+            assert [each["index"] for each in told["rejected"]] == list(range(9_000))
         assert not services.unread.used
 
 
