@@ -105,6 +105,19 @@ async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
         await archive.close()
 
 
+async def test_what_is_added_to_the_history_is_found_a_little_later(tmp_path: Path) -> None:
+    table = table_of({"u0/phone": make_person(0, days=1)})
+    half = table.num_rows // 2
+    write_history(tmp_path / "history", table, 0, half)
+    archive = Archive(str(tmp_path / "history"), None)
+    async with asyncio.timeout(60), aclosing_archive(archive):
+        first = await track(archive, "u0/phone", -LATEST, LATEST)
+        assert first
+        write_history(tmp_path / "history", table, half)
+        while len(await track(archive, "u0/phone", -LATEST, LATEST)) < len(first) + half // 2:
+            await asyncio.sleep(0.2)
+
+
 async def test_without_parquet_there_is_nothing(tmp_path: Path) -> None:
     nowhere = Archive(None, None)
     assert await track(nowhere, "u/p", -LATEST, LATEST) == []

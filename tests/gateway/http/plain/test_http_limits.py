@@ -111,3 +111,17 @@ async def test_a_log_that_does_not_answer_is_503_and_the_repeat_waits_for_the_sa
         assert (await exchange(server, request)).startswith(b"HTTP/1.1 200")
     ((topic, _, value, _),) = log.appended
     assert (topic, decode_fix(value).lat) == ("location", 1)
+
+
+async def test_a_plain_request_that_the_log_does_not_store_in_time_is_503(tmp_path: Path) -> None:
+    log = MemoryLog()
+    async with (
+        asyncio.timeout(60),
+        listening(tmp_path, HttpLimits(append_timeout_s=0.2), log) as server,
+    ):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        writer.write(post(b'{"lat":1,"lon":2,"time":1795000000000}'))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 503")
+        assert log.appended
+        writer.close()
+        log.acknowledge()
