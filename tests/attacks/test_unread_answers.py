@@ -12,6 +12,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import uvloop
 
 from gateway.http.listener import HttpServer, start_http
 from gateway.http.requests.services import Services
@@ -262,3 +263,35 @@ async def test_a_list_of_devices_ends_where_it_becomes_too_large(tmp_path: Path)
         assert pages > 1
         assert names == sorted(set(names))
         assert len(names) == DEVICES + 2_000
+
+
+def test_who_sends_no_more_while_waiting_for_a_turn_is_answered_on_uvloop_too(
+    tmp_path: Path,
+) -> None:
+    """Once a client has closed its side, uvloop's transport says that it does not read."""
+
+    async def main() -> None:
+        request = "GET /v1/devices?limit=2 HTTP/1.1\r\n"
+        async with (
+            listening(tmp_path, HttpLimits()) as (server, _),
+            asyncio.timeout(60),
+            asyncio.TaskGroup() as group,
+            http_session() as session,
+        ):
+
+            async def listing() -> None:
+                while True:
+                    assert await listed(session, server.endpoint, "eve") == DEVICES
+
+            async def ask() -> None:
+                with await asked(server.endpoint, "eve", request) as connection:
+                    connection.shutdown(socket.SHUT_WR)
+                    assert await read_answer(connection) > 8_000
+
+            busy = [group.create_task(listing()) for _ in range(4)]
+            for _ in range(5):
+                await asyncio.gather(*(ask() for _ in range(40)))
+            for each in busy:
+                each.cancel()
+
+    uvloop.run(main())

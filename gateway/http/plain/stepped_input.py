@@ -57,9 +57,10 @@ class SteppedInput(asyncio.Protocol):
         # The client has closed its side, and the inner protocol has not been told.
         self._has_ended = False
         self._step_bytes = _STEP_BYTES
-        # What aiohttp wants, and what the transport does.
-        self._is_paused = not transport.is_reading()
-        self._is_reading = not self._is_paused
+        # What aiohttp wants, and what the transport does. The transport is not asked: uvloop's does
+        # not read any more once the client has closed its side, and what has come is passed on.
+        self._is_paused = False
+        self._is_reading = True
         self._is_next = False
 
     def inner_transport(self) -> asyncio.Transport:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
-from gateway.http.requests.reading_watch import ReadingWatch, unread_bytes
+from waylog.network.reading_watch import ReadingWatch, unread_bytes
 
 TIMEOUT_S = 60.0
 SIZE = 16 * 1024 * 1024
