@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -109,8 +108,6 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
         error.with_traceback(None)
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
         answer = refusal_answer(error.status, error.reason, headers)
-    except asyncio.CancelledError:
-        raise
     except ConnectionError as error:
         # The body keeps its error, and a traceback would keep all that has come of it.
         error.with_traceback(None)
