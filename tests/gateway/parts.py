@@ -51,7 +51,7 @@ async def parts(
     authenticator = Authenticator(store, open_mode=open_mode)
     permissions = Permissions(store, open_mode=open_mode)
     friend_filter = FriendFilter(places, b"secret")
-    yield Services(
+    services = Services(
         submitter=Submitter(
             *(log or MemoryLog(), MemoryTelemetry(), asyncio.get_running_loop()),
             metrics=metrics,
@@ -77,6 +77,10 @@ async def parts(
         hosts=ServedHosts("127.0.0.1", ("x",)),
         archive=Archive(None, None if past is None else str(past)),
     )
-    once.close()
-    authenticator.close()
-    store.close()
+    try:
+        yield services
+    finally:
+        await services.archive.close()
+        once.close()
+        authenticator.close()
+        store.close()

@@ -61,4 +61,3 @@ async def test_what_a_friend_asks_is_at_the_expense_of_the_friend(tmp_path: Path
             for reader in stopped:
                 os.kill(reader, signal.SIGCONT)
             await server.close()
-            await services.archive.close()
