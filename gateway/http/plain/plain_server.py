@@ -36,14 +36,14 @@ class PlainServer:
         self.partial = Shares(limits.partial_bytes_max, limits.partial_bytes_each_max)
         self.authentications = TaskSet("an authentication over HTTP")
         self.closing = False
-        self.date = b""
+        #: The time as in a Date header. Connections that a server takes over are answered at once.
+        self.date = formatdate(usegmt=True).encode()
         self._loop = asyncio.get_running_loop()
         self._half_closed: dict[PlainConnection, None] = {}
         # What is left of a round over all connections.
         self._round: list[PlainConnection] = []
-        self._round_began = self._loop.time()
-        self._step_at = self._round_began
-        self._timer = self._loop.call_soon(self._step)
+        self._round_began = self._step_at = self._loop.time()
+        self._timer = self._loop.call_at(self._step_at, self._step)
 
     def connection(self) -> asyncio.Protocol:
         """Return a new connection; the protocol factory of create_server."""
@@ -82,7 +82,7 @@ class PlainServer:
     def _step(self) -> None:
         now = self._loop.time()
         self._timer.cancel()
-        if now - self._round_began >= _SWEEP_S or not self.date:
+        if now - self._round_began >= _SWEEP_S:
             self.date = formatdate(usegmt=True).encode()
             if not self._round:
                 self._round_began = now
