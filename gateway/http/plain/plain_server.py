@@ -46,7 +46,7 @@ class PlainServer:
         self._timer = self._loop.call_at(self._step_at, self._step)
 
     def connection(self) -> asyncio.Protocol:
-        """Return a new connection; the protocol factory of create_server."""
+        """Return a new connection; the protocol factory of the acceptor."""
         return PlainConnection(self)
 
     def has_half_closed(self, connection: PlainConnection) -> None:

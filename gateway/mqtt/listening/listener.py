@@ -150,7 +150,7 @@ class MqttServer(Shell):
 
     async def start(self, endpoint: Endpoint, pusher: Pusher, *, reuse_port: bool) -> None:
         """Listen; raises OSError if the endpoint cannot be bound."""
-        self.endpoint = await self._listen(endpoint, reuse_port, None)
+        self.endpoint = self._listen(endpoint, reuse_port, None)
         self._tick()
         self._pusher = pusher
         pusher.register(self.channel)
@@ -159,9 +159,9 @@ class MqttServer(Shell):
         self, endpoint: Endpoint, context: ssl.SSLContext, *, reuse_port: bool = False
     ) -> None:
         """Listen with TLS as well; raises OSError if the endpoint cannot be bound."""
-        self.tls_endpoint = await self._listen(endpoint, reuse_port, context)
+        self.tls_endpoint = self._listen(endpoint, reuse_port, context)
 
-    async def _listen(
+    def _listen(
         self, endpoint: Endpoint, reuse_port: bool, context: ssl.SSLContext | None
     ) -> Endpoint:
         acceptor = Acceptor(partial(self._accept, context))
