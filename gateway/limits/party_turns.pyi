@@ -18,8 +18,11 @@ class PartyTurns:
     def may_begin(self, party: str) -> bool:
         """Tell whether a party may work now: it has time left, and nothing of it waits."""
 
+    def may_go_on(self, party: str) -> bool:
+        """Tell whether a party that works now may begin more, if that is short."""
+
     def left_s(self, party: str) -> float:
-        """Return the seconds that are left to a party in this turn, also if it works now."""
+        """Return the seconds of this turn that are left to a party for long work."""
 
     def begin(self, party: str) -> str | None:
         """Take note that work of a party begins. Return what `end` has to be given as `outer`."""

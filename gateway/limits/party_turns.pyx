@@ -9,8 +9,11 @@ from gateway.limits.precise_clock cimport clock_s
 TURN_S = 0.001
 
 cdef double SHARE_S = TURN_S
-#: The same while nobody else works or waits: short turns make small batches for the log.
-cdef double LONE_SHARE_S = 3 * TURN_S
+#: The same while nobody else works or waits: each turn costs as much as several requests, and short
+#: ones make small batches for the log.
+cdef double LONE_SHARE_S = 5 * TURN_S
+#: Seconds of a turn after which one long piece of work pauses, at most.
+cdef double STEPS_S_MAX = 3 * TURN_S
 #: Seconds of a turn for all that waits of users, and at least for what waits of strangers.
 cdef double WAITING_S = 0.004
 cdef double STRANGERS_WAITING_S = TURN_S
@@ -62,10 +65,13 @@ cdef class PartyTurns:
         """Tell whether a party may work now: it has time left, and nothing of it waits."""
         return self._may_begin(party)
 
+    def may_go_on(self, str party not None):
+        """Tell whether a party that works now may begin more, if that is short."""
+        return self._left_of(self._share_s, party) > 0
+
     def left_s(self, str party not None):
-        """Return the seconds that are left to a party in this turn, also if it works now."""
-        cdef double left = self._share_s - <double> self._spent.get(party, 0.0)
-        return left if self._working is None else left - (clock_s() - self._began)
+        """Return the seconds of this turn that are left to a party for long work."""
+        return self._left_of(min(self._share_s, STEPS_S_MAX), party)
 
     def begin(self, str party not None):
         """Take note that work of a party begins. Return what `end` has to be given as `outer`."""
@@ -102,6 +108,10 @@ cdef class PartyTurns:
     def returned(self, str party not None):
         """Take note that a task has got its turn, and is charged for what it needs."""
         self._spent[party] = max(0.0, <double> self._spent.get(party, 0.0) - STEP_S)
+
+    cdef double _left_of(self, double share_s, str party) except? -1:
+        cdef double left = share_s - <double> self._spent.get(party, 0.0)
+        return left if self._working is None else left - (clock_s() - self._began)
 
     cdef bint _may_begin(self, str party) except -1:
         if is_stranger(party):

@@ -316,8 +316,23 @@ class PlainConnection(asyncio.Protocol):
             self._adapt_reading()
         elif self._authenticating is not None or not self._reading:
             self._keep(data)
+        elif self._must_wait():
+            assert self._identity is not None
+            self._wait_for_turn(self._identity.user, data)
         else:
             self._process(data)
+
+    def _must_wait(self) -> bool:
+        """Tell whether the client has to wait, without a look at what it sends.
+
+        A proxy's connection carries requests of many clients, who do not wait for one another.
+        """
+        identity, services = self._identity, self.server.services
+        return (
+            identity is not None
+            and not services.proxies
+            and not services.turns.may_begin(identity.user)
+        )
 
     def _read_proxy_header(self, data: bytes) -> None:
         assert self._proxy is not None and self._transport is not None
@@ -374,7 +389,7 @@ class PlainConnection(asyncio.Protocol):
                     self._authenticate(data[position:])
                     return
                 user = identity.user
-                if turns.left_s(user) <= 0 or not (
+                if not turns.may_go_on(user) or not (
                     user in (party, turn_of) or turns.may_begin(user)
                 ):
                     party = user if party == self._stranger else party

@@ -81,7 +81,7 @@ async def test_those_who_wait_are_served_one_after_the_other() -> None:
             await asyncio.sleep(0)
             # However long the turn is, a party begins nothing after its time, which is longer while
             # no other party waits.
-            assert ran[before:].count("m") <= (1 if len(ran) <= 3 else 3)
+            assert ran[before:].count("m") <= (1 if len(ran) <= 3 else 5)
     assert ran[:3] == ["m", "f", "s"]
 
 

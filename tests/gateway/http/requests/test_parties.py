@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gateway.http.listener import start_http
 from gateway.http.requests.services import Services
 from gateway.limits.addresses import TrustedProxies
-from gateway.limits.turn_clock import PartyTurns
+from gateway.limits.turn_clock import TURN_S, PartyTurns
 from gateway.users.auth import Authenticator
 from tests.gateway.parts import parts
 from waylog.config import Endpoint
@@ -23,6 +24,17 @@ class Recorded(PartyTurns):
     def __init__(self) -> None:
         super().__init__()
         self.charged: set[str] = set()
+        self.waited: set[str] = set()
+
+    def call_soon(self, party: str, callback: Callable[[], object] | asyncio.Future[None]) -> None:
+        self.waited.add(party)
+        super().call_soon(party, callback)
+
+    def keep_busy(self, party: str) -> None:
+        """Charge a party more than it has in several turns."""
+        outer = self.begin(party)
+        time.sleep(12 * TURN_S)
+        self.end(party, outer)
 
     def end(self, party: str, outer: str | None) -> None:
         self.charged.add(party)
@@ -36,10 +48,12 @@ class Proxy:
         self._reader = reader
         self._writer = writer
 
-    async def ask(self, request_line: str, *headers: str) -> str:
+    async def ask(self, request_line: str, *headers: str, body: bytes = b"") -> str:
         """Send a request; return the status of its response."""
+        if body:
+            headers = (*headers, f"Content-Length: {len(body)}")
         lines = (f"{request_line} HTTP/1.1", "Host: x", *headers, "", "")
-        self._writer.write("\r\n".join(lines).encode())
+        self._writer.write("\r\n".join(lines).encode() + body)
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
         await self._reader.readexactly(int(length or b"0"))
@@ -103,3 +117,13 @@ async def test_a_session_is_charged_to_its_user(tmp_path: Path) -> None:
         cookie = f"Cookie: {services.session_cookie}={secret}"
         assert await proxy.ask("GET /v1/devices", cookie) == "200"
         assert "alice" in turns.charged
+
+
+async def test_who_comes_next_waits_for_no_turn_of_the_sender_before(tmp_path: Path) -> None:
+    request, cut = "POST /v1/positions?device=phone", b'{"lat":47.1,'
+    async with behind_a_proxy(tmp_path) as (_, turns, proxy):
+        assert await proxy.ask(request, basic("mallory"), body=cut) == "400"
+        turns.keep_busy("mallory")
+        turns.waited.clear()
+        assert await proxy.ask(request, basic("alice"), body=cut) == "400"
+        assert turns.waited == set()
