@@ -84,12 +84,13 @@ _LINGER_S: Final = 2.0
 async def explain_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Count every request, and answer every failure with JSON that gives the reason."""
     answer: web.StreamResponse
+    turns = request.app[SERVICES].turns
+    asker = Asker(stranger_of(request))
     try:
         require_sound_head(request)
         refuse_foreign_hosts(request)
         if not request.app[SERVICES].addresses.may_ask(remote_of(request)):
             raise unavailable("too many requests from your address")
-        turns = request.app[SERVICES].turns
         asker = request[ASKER] = Asker(party_at_first(request))
         work = cast(Coroutine[Any, Any, web.StreamResponse], handler(request))
         answer = await turns.run(asker, work)
@@ -119,7 +120,15 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
         logger.exception("%s %s failed", request.method, _route_of(request))
         answer = refusal_answer(500, "an error of the gateway; its log has the details")
     request.app[SERVICES].metrics.request(_route_of(request), answer.status)
+    if not answer.prepared:
+        await turns.charge(asker, _send(request, answer))
     return answer
+
+
+async def _send(request: web.Request, answer: web.StreamResponse) -> None:
+    """Send an answer, which aiohttp would do after the handler, at nobody's expense."""
+    await answer.prepare(request)
+    await answer.write_eof()
 
 
 async def _keep_to_the_asker(_: web.BaseRequest, response: web.StreamResponse) -> None:

@@ -59,12 +59,13 @@ class PartyTurns(party_turns.PartyTurns):
             except BaseException:
                 work.close()
                 raise
-        return await self._all_steps(asker, work)
+        return await self.charge(asker, work)
 
     @coroutine
-    def _all_steps(
+    def charge(
         self, asker: Asker, work: Coroutine[Any, Any, _Result]
     ) -> Generator[Any, Any, _Result]:
+        """Await a coroutine at once, and charge all its steps to the asker's party."""
         error: BaseException | None = None
         try:
             while True:

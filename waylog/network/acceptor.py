@@ -2,8 +2,9 @@
 
 The kernel's queue of connections is served first come, first served. uvloop takes one connection of
 it in an iteration of the loop, asyncio as many as the queue is long: under a flood of connections
-others wait for seconds, or the loop stands still. Here it takes as many as it can in a millisecond;
-what they send is served in turns of users afterwards.
+others wait for seconds, or the loop stands still. Here the queue is emptied as fast as possible,
+which is cheap; transports are made of some connections in each iteration, of each address in turn.
+Who has left meanwhile is served last, if at all.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import errno
 import logging
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from waylog.config import Endpoint
 from waylog.network.bind_addresses import BACKLOG, bind_addresses
+from waylog.network.connection_ends import PeerSide, peer_side
+from waylog.network.departing_clients import DepartingClients
 from waylog.network.free_ports import PortTaken, bound_socket
-from waylog.network.resets import has_reset
 from waylog.process.background import TaskSet
 from waylog.process.log_throttle import LogThrottle
 
@@ -28,11 +31,35 @@ logger = logging.getLogger(__name__)
 #: Bytes of a connection that the kernel takes before they can be sent; the client's window bounds
 #: those that have been sent.
 UNSENT_BYTES_MAX: Final = 128 * 1024
-#: Seconds of an iteration of the event loop.
+#: Seconds of an iteration of the event loop; more, a part of the time since the last one, where
+#: iterations are long, so that the kernel's queue does not grow.
 _TURN_S: Final = 0.001
+_TURN_PART: Final = 0.2
+_TURN_S_MAX: Final = 0.02
+#: Connections that wait for a transport, and those that get one in an iteration.
+_WAITING_MAX: Final = 1024
+_MADE_MAX: Final = 32
 #: Seconds without accepting when the process or the system has no more files or memory.
 _PAUSE_S: Final = 1.0
 _EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+class _Accepted:
+    """A connection of which a transport is made."""
+
+    __slots__ = ("connection", "is_made", "transport")
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.transport: asyncio.Transport | None = None
+        self.is_made = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether the connection is closed."""
+        if self.transport is None:
+            return self.is_made
+        return self.transport.is_closing()
 
 
 class Acceptor:
@@ -43,6 +70,12 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._made = TaskSet("an accepted connection")
+        self._departing = DepartingClients(self._start)
+        # Address -> connections. The address served next is the first.
+        self._waiting: dict[str, deque[socket.socket]] = {}
+        self._waiting_count = 0
+        self._is_next = False
+        self._accepted_at = 0.0
         self._resuming: asyncio.TimerHandle | None = None
         self._exhausted = LogThrottle()
 
@@ -84,6 +117,9 @@ class Acceptor:
         """Accept no more; the protocols of all connections that it has accepted have been told."""
         self._pause()
         self._close_sockets()
+        while self._waiting:
+            self._start(self._next())
+        self._departing.serve_all()
         await self._made.wait()
 
     def _resume(self) -> None:
@@ -104,12 +140,15 @@ class Acceptor:
         self._sockets.clear()
 
     def _accept(self, listening: socket.socket) -> None:
-        until = time.monotonic() + _TURN_S
-        while time.monotonic() < until:
+        now = time.monotonic()
+        until = now + min(max(_TURN_S, _TURN_PART * (now - self._accepted_at)), _TURN_S_MAX)
+        self._accepted_at = now
+        while now < until and self._waiting_count < _WAITING_MAX:
+            now = time.monotonic()
             try:
-                connection, _ = listening.accept()
+                connection, peer = listening.accept()
             except (BlockingIOError, InterruptedError):
-                return
+                break
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
                     continue  # the client's connection has failed meanwhile, see accept(2)
@@ -117,19 +156,66 @@ class Acceptor:
                     logger.warning("no connection can be accepted now: %s", error.strerror)
                 self._pause()
                 self._resuming = self._loop.call_later(_PAUSE_S, self._resume)
-                return
-            if has_reset(connection):
-                # Nobody reads an answer. Many who connect and vanish at once cost nearly nothing.
-                connection.close()
-                continue
-            connection.setblocking(False)
-            self._made.start(self._make(connection))
+                break
+            if not self._has_left(connection):
+                self._waiting.setdefault(str(peer[0]), deque()).append(connection)
+                self._waiting_count += 1
+        self._make_some()
 
-    async def _make(self, connection: socket.socket) -> None:
+    def _has_left(self, connection: socket.socket) -> bool:
+        """Tell whether the client does not wait for its turn; what it still may get, it gets."""
+        side = peer_side(connection)
+        if side is PeerSide.GONE:
+            # Nobody reads an answer. Many who connect and vanish at once cost nearly nothing.
+            connection.close()
+        elif side is PeerSide.CLOSED:
+            self._departing.add(connection)
+        return side is not PeerSide.OPEN
+
+    def _make_some(self, waited: bool = False) -> None:
+        """Make transports of some connections; those that have waited may have left."""
+        if self._is_next:
+            return
+        made = 0
+        while self._waiting and made < _MADE_MAX:
+            connection = self._next()
+            if not (waited and self._has_left(connection)):
+                self._start(connection)
+                made += 1
+        if self._waiting:
+            self._is_next = True
+            self._loop.call_soon(self._make_more)
+
+    def _make_more(self) -> None:
+        self._is_next = False
+        self._make_some(waited=True)
+
+    def _next(self) -> socket.socket:
+        """Take the connection of the next address that has waited longest."""
+        address = next(iter(self._waiting))
+        connections = self._waiting.pop(address)
+        connection = connections.popleft()
+        if connections:
+            self._waiting[address] = connections
+        self._waiting_count -= 1
+        return connection
+
+    def _start(self, connection: socket.socket) -> _Accepted:
+        connection.setblocking(False)
+        accepted = _Accepted(connection)
+        self._made.start(self._make(accepted))
+        return accepted
+
+    async def _make(self, accepted: _Accepted) -> None:
+        connection = accepted.connection
         try:
-            await self._loop.connect_accepted_socket(self._factory, connection)
+            accepted.transport, _ = await self._loop.connect_accepted_socket(
+                self._factory, connection
+            )
         except OSError:
             connection.close()  # it has ended meanwhile
         except BaseException:
             connection.close()
             raise
+        finally:
+            accepted.is_made = True

@@ -9,7 +9,7 @@ import termios
 from types import TracebackType
 from typing import Final, Self
 
-from waylog.network.resets import reset
+from waylog.network.connection_ends import reset
 
 _COUNT: Final = struct.Struct("i")
 #: Checks in the time after which a client is disconnected.

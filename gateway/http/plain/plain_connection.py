@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import string
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -61,7 +62,8 @@ PIPELINED_MAX: Final = 64
 
 _STARTS: Final = (b"GET /", b"POST /")
 _LONGEST_START: Final = b"POST /"
-
+#: What a request may begin with: a token (RFC 9110, section 5.6.2), or empty lines before it.
+_BEGINNINGS: Final = frozenset(f"!#$%&'*+-.^_`|~{string.digits}{string.ascii_letters}\r\n".encode())
 
 #: Bytes that may wait for their user's turn without being charged: a request is shorter.
 _UNCOUNTED_BYTES: Final = 4 * 1024
@@ -193,11 +195,13 @@ class PlainConnection(asyncio.Protocol):
         self._counted = True
         return True
 
-    def _refuse_connection(self, reason: str) -> None:
+    def _refuse_connection(self, reason: str, status: int = 503) -> None:
         assert self._transport is not None
-        headers = {"Retry-After": "2", "Connection": "close"}
+        headers = {"Connection": "close"}
+        if status == 503:
+            headers["Retry-After"] = "2"
         body = b'{"error":"%b"}' % reason.encode()
-        self._transport.write(response(503, body, self.server.date, headers))
+        self._transport.write(response(status, body, self.server.date, headers))
         self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -365,6 +369,9 @@ class PlainConnection(asyncio.Protocol):
             while position < size:
                 end = data.find(b"\r\n\r\n", position, position + HEAD_BYTES_MAX)
                 if end < 0:
+                    if data[position] not in _BEGINNINGS and not self._requests:
+                        self._refuse_connection("no HTTP request begins like this: TLS?", 400)
+                        return
                     start = data[position : position + len(_LONGEST_START)]
                     if size - position >= HEAD_BYTES_MAX or not _may_begin(start):
                         self._hand_over_in_turn(data[position:], turn_of)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from gateway.http.requests.browsers import require_served_host
 from gateway.http.requests.responses import Refused
@@ -47,6 +48,15 @@ _SECURITY_HEADERS: Final = {
 }
 
 
+class _File(web.FileResponse):
+    """A file that is sent within the handler: aiohttp would send it once more after it."""
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        if self.prepared:
+            return await web.StreamResponse.prepare(self, request)
+        return await super().prepare(request)
+
+
 class Pages:
     """Serves the live map and its files."""
 
@@ -72,11 +82,11 @@ class Pages:
     async def _static(self, request: web.Request) -> web.StreamResponse:
         return self._file(request.match_info["path"])
 
-    def _file(self, name: str) -> web.FileResponse:
+    def _file(self, name: str) -> web.StreamResponse:
         if "\0" in name:
             raise Refused(404, "there is no such file")
         path = (self._folder / name).resolve()
         content_type = _CONTENT_TYPES.get(path.suffix)
         if content_type is None or not path.is_relative_to(self._folder) or not path.is_file():
             raise Refused(404, "there is no such file")
-        return web.FileResponse(path, headers={**_SECURITY_HEADERS, "Content-Type": content_type})
+        return _File(path, headers={**_SECURITY_HEADERS, "Content-Type": content_type})

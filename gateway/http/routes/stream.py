@@ -27,8 +27,8 @@ from gateway.viewers.live_events import EVENT_NAMES, sse_of
 from gateway.viewers.log_range import LogRanges, RangeCutOff
 from gateway.viewers.viewers import BoundingBox, Filter, TooManyViewers, Viewer
 from gateway.views.view import ViewEvent
+from waylog.network.connection_ends import reset
 from waylog.network.peer_parties import party_of
-from waylog.network.resets import reset
 
 HEARTBEAT_S: Final = 15.0
 _LOOK_S: Final = 1.0

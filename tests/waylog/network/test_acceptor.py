@@ -121,6 +121,46 @@ async def test_who_closed_its_side_before_it_was_accepted_is_answered(echo: type
             assert await asyncio.get_running_loop().sock_recv(connection, 10) == b"last"
 
 
+async def test_who_asked_for_nothing_and_left_is_not_served(echo: type[Echo]) -> None:
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        for _ in range(200):
+            socket.create_connection(address).close()
+        assert await echoed(address) == b"here"
+        assert echo.made == 1
+
+
+async def test_who_leaves_waits_for_those_who_stay(echo: type[Echo]) -> None:
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        with ExitStack() as stack:
+            for _ in range(100):
+                leaving = stack.enter_context(socket.create_connection(address))
+                leaving.sendall(b"last")
+                leaving.shutdown(socket.SHUT_WR)
+            assert await echoed(address) == b"here"
+            # Those before are under way; they do not end here, where nobody closes them.
+            assert echo.made <= 40
+
+
+async def test_addresses_are_served_in_turn(
+    echo: type[Echo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waylog.network.acceptor._TURN_S", 1.0)
+    monkeypatch.setattr("waylog.network.acceptor._TURN_S_MAX", 1.0)
+    order: list[str] = []
+
+    class Noting(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            order.append(transport.get_extra_info("peername")[0])
+
+    async with accepting(cast(type[Echo], Noting)) as (_, address), asyncio.timeout(60):
+        with ExitStack() as stack:
+            for host in ["127.0.0.2"] * 300 + ["127.0.0.3"]:
+                stack.enter_context(socket.create_connection(address, source_address=(host, 0)))
+            while len(order) < 301:
+                await asyncio.sleep(0)
+    assert order.index("127.0.0.3") <= 1
+
+
 async def test_the_kernel_takes_little_of_what_a_client_does_not_read(echo: type[Echo]) -> None:
     size = 8 * 1024 * 1024
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from gateway.http.listener import start_http
 from gateway.http.requests.services import Services
@@ -24,11 +27,17 @@ class Recorded(PartyTurns):
     def __init__(self) -> None:
         super().__init__()
         self.charged: set[str] = set()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.waited: set[str] = set()
+        self._began: list[float] = []
 
     def call_soon(self, party: str, callback: Callable[[], object] | asyncio.Future[None]) -> None:
         self.waited.add(party)
         super().call_soon(party, callback)
+
+    def begin(self, party: str) -> str | None:
+        self._began.append(time.thread_time())
+        return super().begin(party)
 
     def keep_busy(self, party: str) -> None:
         """Charge a party more than it has in several turns."""
@@ -38,6 +47,7 @@ class Recorded(PartyTurns):
 
     def end(self, party: str, outer: str | None) -> None:
         self.charged.add(party)
+        self.seconds[party] += time.thread_time() - self._began.pop()
         super().end(party, outer)
 
 
@@ -117,6 +127,22 @@ async def test_a_session_is_charged_to_its_user(tmp_path: Path) -> None:
         cookie = f"Cookie: {services.session_cookie}={secret}"
         assert await proxy.ask("GET /v1/devices", cookie) == "200"
         assert "alice" in turns.charged
+
+
+async def test_sending_an_answer_is_charged_to_who_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(_: object, __: object) -> None:
+        until = time.thread_time() + 0.02
+        while time.thread_time() < until:
+            pass
+
+    monkeypatch.setattr("gateway.http.listener._keep_to_the_asker", slow)
+    async with behind_a_proxy(tmp_path) as (_, turns, proxy):
+        for path, status in (("/v1/session", "200"), ("/", "200"), ("/v1/nothing", "404")):
+            turns.seconds.clear()
+            assert await proxy.ask(f"GET {path}", basic("alice")) == status
+            assert turns.seconds["alice"] >= 0.02, path
 
 
 async def test_who_comes_next_waits_for_no_turn_of_the_sender_before(tmp_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""Clients that close their side before they are accepted: they wait behind one another."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.gateway.mqtt.in_memory import eventually
+from waylog.network.departing_clients import DepartingClients
+
+
+class Served:
+    """The service of one connection, which ends when the test says so."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.has_ended = False
+
+
+@contextmanager
+def departing(count: int) -> Iterator[tuple[list[socket.socket], list[socket.socket]]]:
+    """Yield both ends of connections whose clients have asked and closed their side."""
+    clients, accepted = [], []
+    with socket.create_server(("127.0.0.1", 0), backlog=count) as server:
+        for _ in range(count):
+            client = socket.create_connection(server.getsockname())
+            client.sendall(b"?")
+            client.shutdown(socket.SHUT_WR)
+            clients.append(client)
+            accepted.append(server.accept()[0])
+    try:
+        yield clients, accepted
+    finally:
+        for each in (*clients, *accepted):
+            each.close()
+
+
+@pytest.fixture
+def served() -> list[Served]:
+    return []
+
+
+def serving(served: list[Served]) -> Callable[[socket.socket], Served]:
+    def serve(connection: socket.socket) -> Served:
+        served.append(Served(connection))
+        return served[-1]
+
+    return serve
+
+
+async def test_few_are_served_at_a_time_in_order(served: list[Served]) -> None:
+    clients = DepartingClients(serving(served))
+    with departing(40) as (_, accepted):
+        for each in accepted:
+            clients.add(each)
+        at_once = len(served)
+        assert 1 <= at_once < 40
+        # Another one begins for each that ends.
+        served[0].has_ended = served[1].has_ended = True
+        await eventually(lambda: len(served) == at_once + 2)
+        await asyncio.sleep(0.05)
+        assert len(served) == at_once + 2
+        while len(served) < 40:
+            for one in served:
+                one.has_ended = True
+            await asyncio.sleep(0.001)
+        assert [each.connection for each in served] == accepted
+
+
+async def test_one_that_takes_long_keeps_no_other_from_being_served(
+    served: list[Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waylog.network.departing_clients._LONG_S", 0.05)
+    clients = DepartingClients(serving(served))
+    with departing(40) as (_, accepted):
+        for each in accepted:
+            clients.add(each)
+        await eventually(lambda: len(served) == 40)
+
+
+async def test_who_has_gone_meanwhile_is_not_served(served: list[Served]) -> None:
+    clients = DepartingClients(serving(served))
+    with departing(40) as (others, accepted):
+        for each in accepted:
+            clients.add(each)
+        begun = len(served)
+        others[begun].close()  # closes normally: its question is answered
+        gone = others[begun + 1]
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        gone.close()
+        for one in served:
+            one.has_ended = True
+        await eventually(lambda: len(served) > begun + 1)
+        assert served[begun].connection is accepted[begun]
+        assert served[begun + 1].connection is accepted[begun + 2]
+        assert accepted[begun + 1].fileno() < 0
+        clients.serve_all()
+        assert len(served) == 39
+
+
+async def test_when_too_many_wait_the_oldest_go(
+    served: list[Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waylog.network.departing_clients._WAITING_MAX", 10)
+    clients = DepartingClients(serving(served))
+    with departing(60) as (_, accepted):
+        for each in accepted:
+            clients.add(each)
+        begun = len(served)
+        assert [each.fileno() < 0 for each in accepted] == [
+            begun <= index < 50 for index in range(60)
+        ]
+        clients.serve_all()
+        assert [each.connection for each in served[begun:]] == accepted[50:]

@@ -1,0 +1,77 @@
+"""Connections whose clients have closed their side before they were accepted.
+
+Nearly all clients keep their side open until they are answered. Somebody who connects, asks and
+leaves thousands of times a second causes the work of all these requests without a single connection
+that could be counted. So few of them are served at a time, and when there are too many the oldest
+go without an answer, which probably nobody reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from waylog.network.connection_ends import PeerSide, peer_side
+
+#: Connections that are served at a time, those that take longer than _LONG_S aside.
+_SERVED_MAX: Final = 16
+_LONG_S: Final = 1.0
+_WAITING_MAX: Final = 256
+#: Seconds after which those that are served are looked at again.
+_LOOK_AGAIN_S: Final = 0.005
+
+
+class Service(Protocol):
+    """The service of one connection."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether the connection is closed."""
+
+
+class DepartingClients:
+    """Serves connections a few at a time."""
+
+    def __init__(self, serve: Callable[[socket.socket], Service]) -> None:
+        self._serve = serve
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[socket.socket] = deque()
+        self._served: list[tuple[float, Service]] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, connection: socket.socket) -> None:
+        """Serve a connection when it is its turn."""
+        if len(self._waiting) >= _WAITING_MAX:
+            self._waiting.popleft().close()
+        self._waiting.append(connection)
+        if self._timer is None:
+            self._serve_some()
+
+    def serve_all(self) -> None:
+        """Serve all that wait, now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._waiting:
+            self._serve(self._waiting.popleft())
+
+    def _serve_some(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        if len(self._served) >= _SERVED_MAX:
+            self._served = [
+                (since, service)
+                for since, service in self._served
+                if now - since < _LONG_S and not service.has_ended
+            ]
+        while self._waiting and len(self._served) < _SERVED_MAX:
+            connection = self._waiting.popleft()
+            if peer_side(connection) is PeerSide.GONE:
+                connection.close()
+            else:
+                self._served.append((now, self._serve(connection)))
+        if self._waiting:
+            self._timer = self._loop.call_later(_LOOK_AGAIN_S, self._serve_some)
