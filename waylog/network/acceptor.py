@@ -34,7 +34,7 @@ UNSENT_BYTES_MAX: Final = 128 * 1024
 #: Seconds of an iteration of the event loop; more, a part of the time since the last one, where
 #: iterations are long, so that the kernel's queue does not grow.
 _TURN_S: Final = 0.001
-_TURN_PART: Final = 0.2
+_TURN_PART: Final = 0.5
 _TURN_S_MAX: Final = 0.02
 #: Connections that wait for a transport, and those that get one in an iteration.
 _WAITING_MAX: Final = 1024
