@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_MASTER: Final = "local[2]"
 DEFAULT_DRIVER_MEMORY: Final = "768m"
 
-_DAEMONS_END_S: Final = 1.0
+_WORKERS_END_S: Final = 1.0
 _JVM_END_S: Final = 10.0
 _LOOK_S: Final = 0.1
 
@@ -206,33 +206,34 @@ def _log4j_file(cache: Path) -> Path:
     return path
 
 
-def _end_python_daemons(java: subprocess.Popen[bytes] | None) -> None:
+def _end_python_workers(java: subprocess.Popen[bytes] | None) -> None:
     """End Spark's idle Python workers before the JVM closes their sockets.
 
     They would answer the end of their input with an error, on a socket that is closed by then, and
     each would print the traceback of a BrokenPipeError. On SIGTERM pyspark's daemons end themselves
-    and their workers without a word.
+    and their workers without a word, and so does the worker of a streaming source.
     """
     if java is None:
         return
-    daemons = []
+    workers = []
     for children in Path(f"/proc/{java.pid}/task").glob("*/children"):
         try:
             pids = [int(word) for word in children.read_text().split()]
-            daemons += [pid for pid in pids if _is_python_daemon(pid)]
+            workers += [pid for pid in pids if _is_python_worker(pid)]
         except OSError:
             continue  # the thread has ended
-    for pid in daemons:
+    for pid in workers:
         with suppress(OSError):
             os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + _DAEMONS_END_S
-    while any(map(_is_python_daemon, daemons)) and time.monotonic() < deadline:
+    deadline = time.monotonic() + _WORKERS_END_S
+    while any(map(_is_python_worker, workers)) and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
 
 
-def _is_python_daemon(pid: int) -> bool:
+def _is_python_worker(pid: int) -> bool:
     try:
-        return b"\0pyspark.daemon\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        # The daemons, and the worker of a streaming source, which has none.
+        return b"\0pyspark." in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
@@ -245,7 +246,7 @@ def close_session(session: SparkSession) -> None:
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
-    _end_python_daemons(getattr(gateway, "proc", None))
+    _end_python_workers(getattr(gateway, "proc", None))
     try:
         session.stop()
         if gateway is not None:
