@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from waylog.network.certificate_dates import CertificateDates
+from waylog.network.tls.certificate_dates import CertificateDates
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate

@@ -9,7 +9,7 @@ from typing import Final
 
 from broker_core.security.certificate_check import ListenerCertificates, listener_certificates
 from broker_core.security.tls import server_context
-from waylog.network.certificate_dates import FileStamp, file_stamp
+from waylog.network.tls.certificate_dates import FileStamp, file_stamp
 
 _FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
 

@@ -21,7 +21,7 @@ from waylog.config import (
     parse_endpoint,
 )
 from waylog.folders import check_folder
-from waylog.network.tls_files import load_authority, load_certificate
+from waylog.network.tls.pem_files import load_authority, load_certificate
 from waylog.observability.telemetry import configure_logging
 
 DEFAULT_FILTERS = ("owntracks/+/+", "owntracks/+/+/event", "devices/+/+/position")

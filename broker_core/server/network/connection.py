@@ -18,7 +18,7 @@ from broker_core.server.network.connection_context import ConnectionContext
 from broker_core.server.network.file_sender import FileSender
 from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.network.session import ClientSession
-from waylog.network.tls_handshakes import TlsHandshake
+from waylog.network.tls.handshakes import TlsHandshake
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
             self._context.loop.call_soon(self._keep_paused)
 
     def encrypted(self, transport: asyncio.Transport) -> Connection:
-        """See waylog.network.tls_handshakes.PendingHandshake."""
+        """See waylog.network.tls.handshakes.PendingHandshake."""
         self._start(transport)
         self._transport = transport
         if not self._reading:
@@ -157,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         return self
 
     def failed(self, reason: str | None) -> None:
-        """See waylog.network.tls_handshakes.PendingHandshake."""
+        """See waylog.network.tls.handshakes.PendingHandshake."""
         if reason is not None:
             self._listener.say_failed_handshake(self, reason)
         self.connection_lost(None)

@@ -19,7 +19,7 @@ from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
 from waylog.network.bind_addresses import BACKLOG, bind_addresses
 from waylog.network.stop_accepting import stop_accepting
-from waylog.network.tls_handshakes import HandshakeScheduler, TlsHandshake
+from waylog.network.tls.handshakes import HandshakeScheduler, TlsHandshake
 from waylog.network.token_bucket import TokenBucket
 from waylog.process.log_throttle import LogThrottle
 from waylog.supervision.reserved_ports import is_held

@@ -16,8 +16,8 @@ from broker_core.security.oauthbearer import OAUTHBEARER
 from broker_core.security.tls_reload import ReloadableContext
 from broker_core.server.network.key_source import KeySource
 from waylog.config import ConfigError
-from waylog.network.certificate_dates import DateWarnings
 from waylog.network.served_hosts import WILDCARDS
+from waylog.network.tls.certificate_dates import DateWarnings
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.local_peers.peers import LocalPeers
-from waylog.network.tls_handshakes import HandshakeScheduler
+from waylog.network.tls.handshakes import HandshakeScheduler
 
 _TLS_HANDSHAKE_S: Final = 10.0
 _TLS_SHUTDOWN_S: Final = 2.0

@@ -17,7 +17,7 @@ from gateway.mqtt.listening.options import MqttOptions
 from gateway.mqtt.listening.tls import server_context
 from gateway.mqtt.packets.packets import ReasonCode
 from waylog.config import ConfigError
-from waylog.network.certificate_dates import (
+from waylog.network.tls.certificate_dates import (
     DateWarnings,
     FileStamp,
     file_stamp,

@@ -139,7 +139,7 @@ class ConnectionPreamble(asyncio.Protocol):
             handshake.data_received(data)
 
     def encrypted(self, transport: asyncio.Transport) -> asyncio.BaseProtocol:
-        """See waylog.network.tls_handshakes.PendingHandshake."""
+        """See waylog.network.tls.handshakes.PendingHandshake."""
         assert self._counted is not None
         protocol = self._protocol(self._counted)
         protocol.counted, self._counted = True, None
@@ -147,5 +147,5 @@ class ConnectionPreamble(asyncio.Protocol):
         return protocol
 
     def failed(self, reason: str | None) -> None:
-        """See waylog.network.tls_handshakes.PendingHandshake."""
+        """See waylog.network.tls.handshakes.PendingHandshake."""
         self.connection_lost(None)

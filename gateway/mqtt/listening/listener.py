@@ -53,7 +53,7 @@ from waylog.config import Endpoint
 from waylog.network.acceptor import Acceptor
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import party_of
-from waylog.network.tls_handshakes import HandshakeScheduler
+from waylog.network.tls.handshakes import HandshakeScheduler
 from waylog.network.token_bucket import TokenBucket
 from waylog.observability.telemetry import now_ms
 from waylog.supervision.reserved_ports import is_held

@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from waylog.network.tls_files import load_authority, load_certificate
+from waylog.network.tls.pem_files import load_authority, load_certificate
 
 
 def server_context(

@@ -25,7 +25,7 @@ from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import RawClient
 from tests.ports import reserved_ports
 from waylog.config import Endpoint
-from waylog.network import certificate_dates
+from waylog.network.tls import certificate_dates
 
 Start = Callable[..., Awaitable[Broker]]
 

@@ -19,7 +19,7 @@ from gateway.mqtt.listening.certificates import listen_with_tls
 from gateway.mqtt.listening.options import MqttOptions
 from tests.gateway.mqtt.in_memory import Platform, eventually
 from waylog.config import Endpoint
-from waylog.network import certificate_dates
+from waylog.network.tls import certificate_dates
 
 DAY = timedelta(days=1)
 

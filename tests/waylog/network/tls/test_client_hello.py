@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from waylog.network.client_hello import ClientHello, ClientHelloTooLong
+from waylog.network.tls.client_hello import ClientHello, ClientHelloTooLong
 
 
 def client_hello() -> bytes:

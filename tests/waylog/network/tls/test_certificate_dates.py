@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from waylog.network.certificate_dates import (
+from waylog.network.tls.certificate_dates import (
     WARN_AGAIN_S,
     CertificateDates,
     DateWarnings,

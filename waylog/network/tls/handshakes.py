@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
-from waylog.network.client_hello import ClientHello, ClientHelloTooLong
+from waylog.network.tls.client_hello import ClientHello, ClientHelloTooLong
 
 #: Seconds of the event loop that a turn of handshakes may take, and the handshakes in a turn.
 _TURN_S: Final = 0.002

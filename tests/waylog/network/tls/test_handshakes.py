@@ -13,7 +13,7 @@ import trustme
 
 from tests.event_loops import on_both_event_loops
 from tests.tls_peer import TlsPeer
-from waylog.network.tls_handshakes import HandshakeScheduler, TlsHandshake
+from waylog.network.tls.handshakes import HandshakeScheduler, TlsHandshake
 
 
 class Echo(asyncio.Protocol):

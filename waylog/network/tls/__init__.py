@@ -1,0 +1,1 @@
+"""TLS: what all our listeners have in common."""
