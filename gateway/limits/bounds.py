@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from waylog.network.large_answers import STALLED_S
+from waylog.network.reading_watch import STALLED_S
 
 MEBIBYTE: Final = 1024 * 1024
 

@@ -28,12 +28,8 @@ from geoservice.web.parameters import BadRequest, Parameters, parse_query
 from geoservice.web.rendered_answers import RenderedAnswers
 from geoservice.web.search_server import NotSearchable, SearchEndpoint
 from waylog.network.chunked_requests import end_connections_after_chunks
-from waylog.network.large_answers import (
-    SMALL_BYTES_MAX,
-    STALLED_S,
-    TOO_MUCH_UNREAD,
-    send_in_pieces,
-)
+from waylog.network.large_answers import SMALL_BYTES_MAX, TOO_MUCH_UNREAD, send_in_pieces
+from waylog.network.reading_watch import STALLED_S
 from waylog.network.shares import ShareExceeded, Shares
 
 BATCH_POINTS_MAX: Final = 10_000

@@ -13,6 +13,7 @@ OF_JOBS = ("numpy", "pandas", "pyarrow", "pyspark", "duckdb", "shapely")
 @pytest.mark.parametrize(
     ("module", "others"),
     [
+        ("gateway.command", ("aiohttp",)),
         ("gateway.process.gateway_process", ("ctypes",)),
         ("gateway.process.mqtt_worker_process", ()),
         ("gateway.bodies.parsing_process", ("aiohttp", "argon2", "sqlite3")),

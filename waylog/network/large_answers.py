@@ -19,10 +19,6 @@ from waylog.network.reading_watch import ReadingWatch
 SMALL_BYTES_MAX: Final = 128 * 1024
 #: The reason of a refusal when a party reads too few of its answers.
 TOO_MUCH_UNREAD: Final = "too much of what you asked for has not been read yet"
-#: Seconds after which a client that reads nothing is disconnected. What it has not read counts for
-#: its party meanwhile. A client that reads slowly may have megabytes in its own buffers, and its
-#: system takes more only when a good part of them has been read.
-STALLED_S: Final = 300.0
 
 
 class ClientStalled(ConnectionResetError):

@@ -11,6 +11,10 @@ from typing import Final, Self
 
 from waylog.network.connection_ends import reset
 
+#: Seconds after which a client that reads nothing is disconnected. What it has not read counts for
+#: its party meanwhile. A client that reads slowly may have megabytes in its own buffers, and its
+#: system takes more only when a good part of them has been read.
+STALLED_S: Final = 300.0
 _COUNT: Final = struct.Struct("i")
 #: Checks in the time after which a client is disconnected.
 _CHECKS: Final = 2
