@@ -13,38 +13,25 @@ import asyncio
 import logging
 import string
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
 from gateway.bodies.parsing import is_read_here
-from gateway.fixes.plain_positions import PlainPositions
-from gateway.formats import Context, Parsed, positions
-from gateway.http.ingest.ingest import admit, check_may_send, named_device
+from gateway.formats import Context, Parsed
+from gateway.http.ingest.ingest import admit, check_may_send
 from gateway.http.plain.aiohttp_requests import AiohttpRequests
 from gateway.http.plain.askers import Askers, begins_request
+from gateway.http.plain.last_head import LastHead
 from gateway.http.plain.plain_request import PlainRequest, response
-from gateway.http.plain.request_head import (
-    HEAD_BYTES_MAX,
-    LengthSpan,
-    RequestHead,
-    length_span,
-    recognise,
-)
+from gateway.http.plain.request_head import HEAD_BYTES_MAX, RequestHead
 from gateway.http.plain.stepped_input import WAITING_BYTES_MAX, SteppedInput
-from gateway.http.requests.authentication import (
-    credentials_of,
-    kept_of,
-    stranger_party,
-    without_secrets,
-)
+from gateway.http.requests.authentication import credentials_of, stranger_party
 from gateway.http.requests.responses import Refused, too_large_head, unavailable
 from gateway.limits.addresses import is_loopback
 from gateway.limits.bounds import TOO_MUCH_UNDER_WAY
 from gateway.limits.failed_logins import TooManyFailedLogins
-from gateway.users.auth import ANONYMOUS, AuthenticationUnavailable, Identity
-from gateway.users.database import DEVICE_NAME
+from gateway.users.auth import AuthenticationUnavailable, Identity
 from waylog.network.peer_parties import party_of
 from waylog.network.proxy_protocol import ProxyHeader, ProxyHeaderReader
 from waylog.observability.telemetry import now_ms
@@ -84,24 +71,17 @@ class PlainConnection(asyncio.Protocol):
         "_aiohttp",
         "_askers",
         "_authenticating",
-        "_body_bytes",
-        "_context",
         "_counted",
         "_delayed",
         "_half_closed",
-        "_head",
-        "_head_bytes",
         "_holder",
-        "_identity",
         "_inner",
         "_inner_transport",
         "_is_full",
         "_is_of_one",
-        "_key",
-        "_length_span",
+        "_last",
         "_party",
         "_pending",
-        "_plain",
         "_pool_party",
         "_proxy",
         "_reading",
@@ -129,15 +109,7 @@ class PlainConnection(asyncio.Protocol):
         self._proxy: ProxyHeaderReader | None = None
         # Bytes of an incomplete request, or of requests that wait.
         self._pending = b""
-        # The last recognised head and its parsed values: the next request often has the same head.
-        self._head_bytes = b""
-        self._head: RequestHead | None = None
-        self._length_span: LengthSpan | None = None
-        self._body_bytes = 0
-        self._key: bytes | None = None
-        self._identity: Identity | None = None
-        self._context: Context | None = None
-        self._plain: PlainPositions | None = None
+        self._last = LastHead(server.services)
         self._authenticating: asyncio.Task[None] | None = None
         self._requests: deque[PlainRequest] = deque()
         self._reading = True
@@ -321,8 +293,8 @@ class PlainConnection(asyncio.Protocol):
         elif self._authenticating is not None or not self._reading:
             self._keep(data)
         elif self._must_wait():
-            assert self._identity is not None
-            self._wait_for_turn(self._identity.user, data)
+            assert self._last.identity is not None
+            self._wait_for_turn(self._last.identity.user, data)
         else:
             self._process(data)
 
@@ -331,7 +303,7 @@ class PlainConnection(asyncio.Protocol):
 
         A proxy's connection carries requests of many clients, who do not wait for one another.
         """
-        identity, services = self._identity, self.server.services
+        identity, services = self._last.identity, self.server.services
         return (
             identity is not None
             and not services.proxies
@@ -361,7 +333,7 @@ class PlainConnection(asyncio.Protocol):
 
         `turn_of` is the user whose turn it is; another one's requests may have to wait for theirs.
         """
-        turns = self.server.services.turns
+        turns, last = self.server.services.turns, self._last
         party = self._stranger
         outer = turns.begin(party)
         position, size = 0, len(data)
@@ -377,23 +349,20 @@ class PlainConnection(asyncio.Protocol):
                         self._hand_over_in_turn(data[position:], turn_of)
                         return
                     break
-                head_bytes = data[position:end]
-                if head_bytes != self._head_bytes and not self._differs_in_length(head_bytes):
-                    self._recognise(head_bytes)
-                head = self._head
-                if head is None or self._body_bytes > BODY_BYTES_MAX:
+                head = last.next(data[position:end])
+                if head is None or last.body_bytes > BODY_BYTES_MAX:
                     self._hand_over_in_turn(data[position:], turn_of)
                     return
-                body_end = end + 4 + self._body_bytes
+                body_end = end + 4 + last.body_bytes
                 if body_end > size:
                     break
                 if len(self._requests) >= PIPELINED_MAX:
                     self._keep(data[position:], party)
                     self._adapt_reading()
                     return
-                identity = self._identity_now()
+                identity = last.identity_now()
                 if identity is None:
-                    self._authenticate(data[position:])
+                    self._authenticate(head, data[position:])
                     return
                 user = identity.user
                 if not turns.may_go_on(user) or not (
@@ -470,70 +439,11 @@ class PlainConnection(asyncio.Protocol):
             self.server.partial.pass_on(self._holder, account, len(self._pending))
             self._holder = self._party = account
 
-    def _differs_in_length(self, head_bytes: bytes) -> bool:
-        """Take over the Content-Length if all else is as in the last head; tell whether it is."""
-        span = self._length_span
-        if span is None:
-            return False
-        length = span.of_same(self._head_bytes, head_bytes)
-        if length is None:
-            return False
-        self._length_span = LengthSpan(
-            span.start, span.end + len(head_bytes) - len(self._head_bytes)
-        )
-        self._head_bytes = head_bytes
-        self._body_bytes = length
-        return True
-
-    def _recognise(self, head_bytes: bytes) -> None:
-        self._head_bytes = head_bytes
-        head = self._head = recognise(head_bytes)
-        self._key = self._identity = self._context = self._length_span = None
-        if head is None:
-            return
-        self._body_bytes = head.body_bytes
-        self._length_span = length_span(head_bytes)
-        authenticator = self.server.services.authenticator
-        try:
-            credentials = credentials_of(head.headers, head.query, head.token)
-        except Refused:
-            self._head = None
-            return
-        if authenticator.open_mode and not self.server.services.hosts.serves(head.headers["Host"]):
-            self._head = None
-        elif credentials is not None:
-            if authenticator.open_mode:
-                # Every user name is accepted as it is; a token without one has to be looked up by
-                # aiohttp's handlers.
-                user = credentials.user
-                if user is None or not DEVICE_NAME.fullmatch(user):
-                    self._head = None
-                else:
-                    self._identity = Identity(user)
-                return
-            self._key = authenticator.key_of(credentials.user, credentials.secret)
-        elif authenticator.open_mode:
-            named = head.query.get("u") or head.headers.get("X-Limit-U") or ANONYMOUS
-            self._identity = Identity(named if DEVICE_NAME.fullmatch(named) else ANONYMOUS)
-        else:
-            self._head = None
-
-    def _identity_now(self) -> Identity | None:
-        """Return the identity of the sender, if its credentials were verified recently."""
-        if self._key is None:
-            return self._identity
-        identity = self.server.services.authenticator.recall(self._key)
-        if identity is not self._identity:
-            self._identity = identity
-            self._context = None
-        return identity
-
-    def _authenticate(self, data: bytes) -> None:
+    def _authenticate(self, head: RequestHead, data: bytes) -> None:
         """Start verifying the credentials, and continue with `data` afterwards."""
-        assert self._head is not None
         self._keep(data)
         self._authenticating = self.server.authentications.start(
-            self._await_verdict(self._head), self._authentication_failed
+            self._await_verdict(head), self._authentication_failed
         )
 
     def _authentication_failed(self, _: Exception) -> None:
@@ -577,13 +487,11 @@ class PlainConnection(asyncio.Protocol):
             if not server.addresses.may_ask(address):
                 self._refuse(head, unavailable("too many requests from your address"))
                 return True
-        context = self._context
-        if context is None:
-            context = self._context = self._context_of(head, identity)
+        context, plain = self._last.context_of(identity)
         received = now_ms()
         few = is_read_here(body)
-        if self._plain is not None and not (few and server.services.submitter.is_sample()):
-            records = self._plain.records(body, received)
+        if plain is not None and not (few and server.services.submitter.is_sample()):
+            records = plain.records(body, received)
             if records is not None:
                 request = PlainRequest(self, head, identity, _NOTHING)
                 if not request.begin(len(body), len(records)):
@@ -633,27 +541,6 @@ class PlainConnection(asyncio.Protocol):
         request = PlainRequest(self, head, Identity(""), _NOTHING)
         self._requests.append(request)
         request.refuse(refusal)
-
-    def _context_of(self, head: RequestHead, identity: Identity) -> Context:
-        query = without_secrets(head.query)
-        self._plain = None
-        context = Context(
-            user=identity.user,
-            device=named_device(identity, query, head.headers, head.device),
-            received=0,
-            any_user=identity.admin or self.server.services.authenticator.open_mode,
-            query=query,
-            headers=kept_of(head.headers),
-            content_type=head.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
-            encryption_key=identity.rights.encryption_key,
-        )
-        admission = self.server.services.admission
-        mixed = positions.COORDINATES & query.keys()  # which the complete parser refuses
-        ours = head.format.name == positions.SOURCE and not mixed
-        if ours and not admission.is_metered(identity):
-            knows = partial(admission.knows_device, identity)
-            self._plain = PlainPositions(context.user, context.device, knows)
-        return context
 
     # --- answers --------------------------------------------------------------------------------
 
