@@ -108,6 +108,8 @@ cdef class PartyTurns:
     def returned(self, str party not None):
         """Take note that a task has got its turn, and is charged for what it needs."""
         self._spent[party] = max(0.0, <double> self._spent.get(party, 0.0) - STEP_S)
+        if is_stranger(party):
+            self._spent_by_strangers = max(0.0, self._spent_by_strangers - STEP_S)
 
     cdef double _left_of(self, double share_s, str party) except? -1:
         cdef double left = share_s - <double> self._spent.get(party, 0.0)
@@ -181,10 +183,18 @@ cdef class PartyTurns:
         """Call what waits of each party in turn, at least once, until a time."""
         cdef Py_ssize_t without_time = 0
         cdef str party
+        cdef double share_s
         while without_time < len(queues):
+            # A task that gets its turn works later, so that the clock does not tell.
+            if queues is self._waiting_strangers and self._spent_by_strangers >= STRANGERS_S:
+                break
             party = next(iter(queues))
             callbacks = queues.pop(party)
-            if <double> self._spent.get(party, 0.0) >= self._share_s:
+            # Nobody knows how long tasks take.
+            share_s = self._share_s
+            if isinstance(callbacks[0], asyncio.Future):
+                share_s = min(share_s, STEPS_S_MAX)
+            if <double> self._spent.get(party, 0.0) >= share_s:
                 queues[party] = callbacks
                 without_time += 1
                 continue

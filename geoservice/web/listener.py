@@ -7,14 +7,20 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 
 from waylog.config import Endpoint
 from waylog.network.acceptor import Acceptor
+from waylog.network.aiohttp_answers import owes_answers
 from waylog.network.connection_pool import ConnectionPool
 from waylog.supervision.reserved_ports import is_held
 
 #: Limit of open connections; an idle one takes about 10 kB.
 CONNECTIONS_MAX: Final = 4096
+
+#: Seconds between looks at what a client that has closed its side has still to be answered.
+_LOOK_AGAIN_S: Final = 0.02
+_LOOK_AGAIN_S_MAX: Final = 0.5
 
 Accept = Callable[[], asyncio.Protocol]
 
@@ -28,11 +34,13 @@ class CountedConnection(asyncio.Protocol):
         #: The party of the pool that the connection counts for; None if it was refused.
         self.party: str | None = None
         self._inner: asyncio.Protocol | None = None
+        self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
         self.party = self._pool.enter(transport)
         if self.party is None:
-            cast(asyncio.Transport, transport).abort()
+            self._transport.abort()
             return
         self._inner = self._accept()
         self._inner.connection_made(transport)
@@ -42,7 +50,27 @@ class CountedConnection(asyncio.Protocol):
             self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return None if self._inner is None else self._inner.eof_received()
+        if self._inner is None:
+            return None
+        self._inner.eof_received()
+        if not self._owes_answers():
+            return None
+        # The client still reads, perhaps. aiohttp would keep the connection open after its answers.
+        self._close_when_answered(_LOOK_AGAIN_S)
+        return True
+
+    def _owes_answers(self) -> bool:
+        return isinstance(self._inner, RequestHandler) and owes_answers(self._inner)
+
+    def _close_when_answered(self, look_again_s: float) -> None:
+        if self._transport is None:
+            return
+        if not self._owes_answers():
+            self._transport.close()
+            return
+        asyncio.get_running_loop().call_later(
+            look_again_s, self._close_when_answered, min(2 * look_again_s, _LOOK_AGAIN_S_MAX)
+        )
 
     def pause_writing(self) -> None:
         if self._inner is not None:
@@ -58,7 +86,7 @@ class CountedConnection(asyncio.Protocol):
             self.party = None
         if self._inner is not None:
             self._inner.connection_lost(exc)
-            self._inner = None
+        self._inner = self._transport = None
 
 
 def party_of_request(request: web.BaseRequest) -> str:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -23,6 +23,8 @@ from waylog.network.bind_addresses import BACKLOG, bind_addresses
 from waylog.network.connection_ends import PeerSide, peer_side
 from waylog.network.departing_clients import DepartingClients
 from waylog.network.free_ports import PortTaken, bound_socket
+from waylog.network.party_queues import PartyQueues
+from waylog.network.peer_parties import party_of
 from waylog.process.background import TaskSet
 from waylog.process.log_throttle import LogThrottle
 
@@ -36,9 +38,14 @@ UNSENT_BYTES_MAX: Final = 128 * 1024
 _TURN_S: Final = 0.001
 _TURN_PART: Final = 0.5
 _TURN_S_MAX: Final = 0.02
-#: Connections that wait for a transport, and those that get one in an iteration.
-_WAITING_MAX: Final = 1024
+#: Connections that wait for a transport, those that wait and whose clients have left, and those
+#: that get one in an iteration.
+_WAITING_MAX: Final = 64
+_DEPARTING_MAX: Final = 128
 _MADE_MAX: Final = 32
+#: Files of a process in which so many may wait at each of three listeners; fewer wait where it has
+#: fewer files. They are not among those that `room_for_connections` counts.
+_FILES: Final = 2_000
 #: Seconds without accepting when the process or the system has no more files or memory.
 _PAUSE_S: Final = 1.0
 _EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
@@ -56,10 +63,10 @@ class _Accepted:
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether the connection is closed."""
+        """Tell whether the connection is closed, or nothing is left but to be read."""
         if self.transport is None:
             return self.is_made
-        return self.transport.is_closing()
+        return self.transport.is_closing() or self.transport.get_write_buffer_size() > 0
 
 
 class Acceptor:
@@ -70,10 +77,11 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._made = TaskSet("an accepted connection")
-        self._departing = DepartingClients(self._start)
-        # Address -> connections. The address served next is the first.
-        self._waiting: dict[str, deque[socket.socket]] = {}
-        self._waiting_count = 0
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        part = 1.0 if files < 0 else min(1.0, files / _FILES)
+        self._waiting_max = int(part * _WAITING_MAX)
+        self._waiting: PartyQueues[tuple[str, socket.socket]] = PartyQueues()
+        self._departing = DepartingClients(self._start, int(part * _DEPARTING_MAX))
         self._is_next = False
         self._accepted_at = 0.0
         self._resuming: asyncio.TimerHandle | None = None
@@ -118,7 +126,7 @@ class Acceptor:
         self._pause()
         self._close_sockets()
         while self._waiting:
-            self._start(self._next())
+            self._start(self._waiting.next()[1])
         self._departing.serve_all()
         await self._made.wait()
 
@@ -143,7 +151,7 @@ class Acceptor:
         now = time.monotonic()
         until = now + min(max(_TURN_S, _TURN_PART * (now - self._accepted_at)), _TURN_S_MAX)
         self._accepted_at = now
-        while now < until and self._waiting_count < _WAITING_MAX:
+        while now < until and len(self._waiting) < self._waiting_max:
             now = time.monotonic()
             try:
                 connection, peer = listening.accept()
@@ -157,19 +165,19 @@ class Acceptor:
                 self._pause()
                 self._resuming = self._loop.call_later(_PAUSE_S, self._resume)
                 break
-            if not self._has_left(connection):
-                self._waiting.setdefault(str(peer[0]), deque()).append(connection)
-                self._waiting_count += 1
+            party = party_of(str(peer[0]))
+            if not self._has_left(party, connection):
+                self._waiting.add(party, (party, connection))
         self._make_some()
 
-    def _has_left(self, connection: socket.socket) -> bool:
+    def _has_left(self, party: str, connection: socket.socket) -> bool:
         """Tell whether the client does not wait for its turn; what it still may get, it gets."""
         side = peer_side(connection)
         if side is PeerSide.GONE:
             # Nobody reads an answer. Many who connect and vanish at once cost nearly nothing.
             connection.close()
         elif side is PeerSide.CLOSED:
-            self._departing.add(connection)
+            self._departing.add(party, connection)
         return side is not PeerSide.OPEN
 
     def _make_some(self, waited: bool = False) -> None:
@@ -178,8 +186,8 @@ class Acceptor:
             return
         made = 0
         while self._waiting and made < _MADE_MAX:
-            connection = self._next()
-            if not (waited and self._has_left(connection)):
+            party, connection = self._waiting.next()
+            if not (waited and self._has_left(party, connection)):
                 self._start(connection)
                 made += 1
         if self._waiting:
@@ -189,16 +197,6 @@ class Acceptor:
     def _make_more(self) -> None:
         self._is_next = False
         self._make_some(waited=True)
-
-    def _next(self) -> socket.socket:
-        """Take the connection of the next address that has waited longest."""
-        address = next(iter(self._waiting))
-        connections = self._waiting.pop(address)
-        connection = connections.popleft()
-        if connections:
-            self._waiting[address] = connections
-        self._waiting_count -= 1
-        return connection
 
     def _start(self, connection: socket.socket) -> _Accepted:
         connection.setblocking(False)

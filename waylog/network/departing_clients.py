@@ -2,24 +2,23 @@
 
 Nearly all clients keep their side open until they are answered. Somebody who connects, asks and
 leaves thousands of times a second causes the work of all these requests without a single connection
-that could be counted. So few of them are served at a time, and when there are too many the oldest
-go without an answer, which probably nobody reads.
+that could be counted. So few of them are served at a time, of each party in turn. When there are
+too many, the oldest of the party with the most go without an answer, which probably nobody reads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from waylog.network.connection_ends import PeerSide, peer_side
+from waylog.network.party_queues import PartyQueues
 
 #: Connections that are served at a time, those that take longer than _LONG_S aside.
 _SERVED_MAX: Final = 16
-_LONG_S: Final = 1.0
-_WAITING_MAX: Final = 256
+_LONG_S: Final = 0.2
 #: Seconds after which those that are served are looked at again.
 _LOOK_AGAIN_S: Final = 0.005
 
@@ -29,24 +28,25 @@ class Service(Protocol):
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether the connection is closed."""
+        """Tell whether the connection is closed, or nothing is left but to be read."""
 
 
 class DepartingClients:
     """Serves connections a few at a time."""
 
-    def __init__(self, serve: Callable[[socket.socket], Service]) -> None:
+    def __init__(self, serve: Callable[[socket.socket], Service], waiting_max: int) -> None:
         self._serve = serve
+        self._waiting_max = waiting_max
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[socket.socket] = deque()
+        self._waiting: PartyQueues[socket.socket] = PartyQueues()
         self._served: list[tuple[float, Service]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, connection: socket.socket) -> None:
-        """Serve a connection when it is its turn."""
-        if len(self._waiting) >= _WAITING_MAX:
-            self._waiting.popleft().close()
-        self._waiting.append(connection)
+    def add(self, party: str, connection: socket.socket) -> None:
+        """Serve a connection when it is its party's turn."""
+        self._waiting.add(party, connection)
+        if len(self._waiting) > self._waiting_max:
+            self._waiting.drop().close()
         if self._timer is None:
             self._serve_some()
 
@@ -56,7 +56,7 @@ class DepartingClients:
             self._timer.cancel()
             self._timer = None
         while self._waiting:
-            self._serve(self._waiting.popleft())
+            self._serve(self._waiting.next())
 
     def _serve_some(self) -> None:
         self._timer = None
@@ -68,7 +68,7 @@ class DepartingClients:
                 if now - since < _LONG_S and not service.has_ended
             ]
         while self._waiting and len(self._served) < _SERVED_MAX:
-            connection = self._waiting.popleft()
+            connection = self._waiting.next()
             if peer_side(connection) is PeerSide.GONE:
                 connection.close()
             else:

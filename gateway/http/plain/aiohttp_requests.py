@@ -12,6 +12,8 @@ from typing import Final
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
+from waylog.network.aiohttp_answers import awaits_client, owes_answers
+
 #: Requests of a connection that aiohttp has parsed and not begun, when it reads no more. A parsed
 #: head takes several times its bytes; aiohttp's own limit is 32.
 _WAITING_MAX: Final = 4
@@ -49,28 +51,12 @@ class AiohttpRequests:
     @property
     def awaits_client(self) -> bool:
         """Tell whether nothing can happen before the client sends more."""
-        waiter = self._protocol._waiter
-        if waiter is not None and not waiter.done() and not self._protocol._messages:
-            return True
-        # There is none for a moment when aiohttp has taken a request and not begun with it.
-        current = self._protocol._current_request
-        return current is not None and not current.content.is_eof()
+        return awaits_client(self._protocol)
 
     @property
     def owes_answers(self) -> bool:
-        """Tell whether an answer to a complete request has not been written, or not all of it.
-
-        The answer of a stream or a WebSocket has begun and has no length: its client has gone if it
-        sends no more.
-        """
-        protocol = self._protocol
-        if protocol._upgraded or self.awaits_client:
-            return False
-        current = protocol._current_request
-        if current is None:
-            return True
-        writer = current.writer
-        return not writer.output_size or bool(writer.length)
+        """Tell whether an answer to a complete request has not been written, or not all of it."""
+        return owes_answers(self._protocol)
 
     def passed_on(self, size: int) -> None:
         """Take note that aiohttp has been passed so many bytes."""

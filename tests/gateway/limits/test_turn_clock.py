@@ -240,6 +240,32 @@ async def test_strangers_together_have_a_part_of_a_turn() -> None:
             await asyncio.sleep(0)
 
 
+async def test_few_of_the_strangers_whose_tasks_wait_work_in_one_turn() -> None:
+    turns = PartyTurns()
+    begun = 0
+
+    async def step() -> None:
+        nonlocal begun
+        begun += 1
+        work(TURN_S / 2)
+
+    while turns.may_begin(f"{STRANGER}first"):
+        worked(turns, f"{STRANGER}{begun}", TURN_S)
+        begun += 1
+    begun = 0
+    tasks = [
+        asyncio.ensure_future(turns.run(Asker(f"{STRANGER}{number}"), step()))
+        for number in range(300)
+    ]
+    async with asyncio.timeout(60):
+        while begun < len(tasks):
+            before = begun
+            await asyncio.sleep(0)
+            # To give a task its turn takes no time, and all of them work after that.
+            assert begun <= before + 30
+        await asyncio.gather(*tasks)
+
+
 async def test_a_task_that_handles_an_error_goes_on() -> None:
     handled: list[str] = []
 

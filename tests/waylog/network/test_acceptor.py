@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -52,6 +53,10 @@ async def accepting(echo: type[Echo]) -> AsyncIterator[tuple[Acceptor, tuple[str
     finally:
         await acceptor.close()
         await asyncio.sleep(0)
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def reset(connection: socket.socket) -> None:
@@ -141,11 +146,37 @@ async def test_who_leaves_waits_for_those_who_stay(echo: type[Echo]) -> None:
             assert echo.made <= 40
 
 
+async def test_what_waits_takes_few_of_the_processs_files(echo: type[Echo]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        acceptor = Acceptor(echo)
+        acceptor.bind(_ENDPOINT, reuse_port=False)
+        acceptor.listen()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with ExitStack() as stack:
+        for number in range(800):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", acceptor.port)))
+            if number % 2:
+                client.sendall(b"last")
+                client.shutdown(socket.SHUT_WR)
+        before = open_files()
+        most = 0
+        while echo.made < 400:
+            await asyncio.sleep(0)
+            most = max(most, open_files() - before - echo.made)
+        # Half of the files are for connections, and the others for three listeners and the rest.
+        assert 3 * most < 512
+        await acceptor.close()
+
+
 async def test_addresses_are_served_in_turn(
     echo: type[Echo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waylog.network.acceptor._TURN_S", 1.0)
     monkeypatch.setattr("waylog.network.acceptor._TURN_S_MAX", 1.0)
+    monkeypatch.setattr("waylog.network.acceptor._WAITING_MAX", 1000)
     order: list[str] = []
 
     class Noting(asyncio.Protocol):
@@ -233,18 +264,30 @@ async def test_without_files_it_pauses_and_says_so_once(
                 await asyncio.sleep(0.01)
 
 
+def server_alone(taken: str, free: str) -> socket.socket:
+    """Listen at a port of one address that nobody uses at another one."""
+    families = {"0.0.0.0": socket.AF_INET, "::": socket.AF_INET6}
+    while True:
+        server = socket.create_server((taken, 0), family=families[taken])
+        try:
+            socket.create_server((free, server.getsockname()[1]), family=families[free]).close()
+        except OSError:
+            server.close()
+        else:
+            return server
+
+
 @pytest.mark.parametrize("taken", ["0.0.0.0", "::"])
 async def test_if_one_address_of_a_host_is_in_use_none_stays_bound(taken: str) -> None:
     if set(bind_addresses(Endpoint("", 0))) != {"0.0.0.0", "::"}:
         pytest.skip("all interfaces are one address here")
-    family = socket.AF_INET6 if ":" in taken else socket.AF_INET
-    with socket.create_server((taken, 0), family=family) as other:
+    [free] = {"0.0.0.0", "::"} - {taken}
+    with server_alone(taken, free) as other:
         port = other.getsockname()[1]
         acceptor = Acceptor(Echo)
         with pytest.raises(OSError, match=re.escape(f"cannot listen on {Endpoint(taken, port)}")):
             acceptor.bind(Endpoint("", port), reuse_port=False)
         assert not acceptor.sockets
-        [free] = {"0.0.0.0", "::"} - {taken}
         again = Acceptor(Echo)
         again.bind(Endpoint(free, port), reuse_port=False)
         await again.close()

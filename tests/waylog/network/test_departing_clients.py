@@ -53,10 +53,10 @@ def serving(served: list[Served]) -> Callable[[socket.socket], Served]:
 
 
 async def test_few_are_served_at_a_time_in_order(served: list[Served]) -> None:
-    clients = DepartingClients(serving(served))
+    clients = DepartingClients(serving(served), 100)
     with departing(40) as (_, accepted):
         for each in accepted:
-            clients.add(each)
+            clients.add("a", each)
         at_once = len(served)
         assert 1 <= at_once < 40
         # Another one begins for each that ends.
@@ -75,18 +75,18 @@ async def test_one_that_takes_long_keeps_no_other_from_being_served(
     served: list[Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waylog.network.departing_clients._LONG_S", 0.05)
-    clients = DepartingClients(serving(served))
+    clients = DepartingClients(serving(served), 100)
     with departing(40) as (_, accepted):
         for each in accepted:
-            clients.add(each)
+            clients.add("a", each)
         await eventually(lambda: len(served) == 40)
 
 
 async def test_who_has_gone_meanwhile_is_not_served(served: list[Served]) -> None:
-    clients = DepartingClients(serving(served))
+    clients = DepartingClients(serving(served), 100)
     with departing(40) as (others, accepted):
         for each in accepted:
-            clients.add(each)
+            clients.add("a", each)
         begun = len(served)
         others[begun].close()  # closes normally: its question is answered
         gone = others[begun + 1]
@@ -102,17 +102,33 @@ async def test_who_has_gone_meanwhile_is_not_served(served: list[Served]) -> Non
         assert len(served) == 39
 
 
-async def test_when_too_many_wait_the_oldest_go(
-    served: list[Served], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("waylog.network.departing_clients._WAITING_MAX", 10)
-    clients = DepartingClients(serving(served))
-    with departing(60) as (_, accepted):
-        for each in accepted:
-            clients.add(each)
+async def test_parties_are_served_in_turn(served: list[Served]) -> None:
+    clients = DepartingClients(serving(served), 100)
+    with departing(41) as (_, accepted):
+        for each in accepted[:40]:
+            clients.add("many", each)
+        clients.add("one", accepted[40])
         begun = len(served)
-        assert [each.fileno() < 0 for each in accepted] == [
-            begun <= index < 50 for index in range(60)
-        ]
         clients.serve_all()
-        assert [each.connection for each in served[begun:]] == accepted[50:]
+        assert [each.connection for each in served[begun : begun + 2]] == [
+            *(accepted[begun], accepted[40]),
+        ]
+
+
+async def test_when_too_many_wait_the_oldest_of_the_party_with_the_most_go(
+    served: list[Served],
+) -> None:
+    clients = DepartingClients(serving(served), 10)
+    with departing(62) as (_, accepted):
+        # The first are served at once.
+        for each in accepted[:50]:
+            clients.add("many", each)
+        few = accepted[50:52]
+        for each in few:
+            clients.add("few", each)
+        for each in accepted[52:]:
+            clients.add("many", each)
+        begun = len(served)
+        clients.serve_all()
+        assert {each.connection for each in served[begun:]} == {*few, *accepted[54:]}
+        assert all(each.fileno() < 0 for each in accepted[begun:50])

@@ -237,7 +237,7 @@ async def test_nothing_is_passed_on_after_the_server_has_closed_the_connection()
         connection.transport.close()
         for _ in range(20):
             await asyncio.sleep(0)
-        # The step that was due then may be taken.
-        assert connection.slow.steps <= 2
+        # The steps of the turn that was due then may be taken, of ten in all.
+        assert connection.slow.steps <= 4
         assert connection.slow.lost_at is None
         connection.transport.abort()
