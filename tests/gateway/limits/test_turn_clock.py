@@ -122,13 +122,14 @@ async def test_few_tasks_of_a_party_begin_in_a_turn_of_the_loop() -> None:
         work(TURN_S / 2)
 
     worked(turns, "a", 1.1 * TURN_S)
-    tasks = [asyncio.ensure_future(turns.run(Asker("a"), step())) for _ in range(20)]
+    tasks = [asyncio.ensure_future(turns.run(Asker("a"), step())) for _ in range(100)]
     async with asyncio.timeout(60):
         while begun < len(tasks):
             before = begun
             await asyncio.sleep(0)
-            # Nobody knows before how long they take. No other party waits.
-            assert begun <= before + 12
+            # Nobody knows before how long they take, and what interrupts this process counts for
+            # them. No other party waits.
+            assert begun <= before + 25
         await asyncio.gather(*tasks)
 
 
