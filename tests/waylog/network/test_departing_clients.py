@@ -82,6 +82,28 @@ async def test_one_that_takes_long_keeps_no_other_from_being_served(
         await eventually(lambda: len(served) == 40)
 
 
+async def test_who_comes_when_all_others_have_been_served_is_served(served: list[Served]) -> None:
+    clients = DepartingClients(serving(served))
+    with departing(60) as (_, accepted):
+        for each in accepted[:40]:
+            clients.add(each)
+        while len(served) < 40:
+            for one in served:
+                one.has_ended = True
+            await asyncio.sleep(0.001)
+        for one in served:
+            one.has_ended = True
+        for each in accepted[40:59]:
+            clients.add(each)
+        await eventually(lambda: len(served) > 40)
+        clients.serve_all()
+        assert len(served) == 59
+        for one in served:
+            one.has_ended = True
+        clients.add(accepted[59])
+        await eventually(lambda: len(served) == 60)
+
+
 async def test_who_has_gone_meanwhile_is_not_served(served: list[Served]) -> None:
     clients = DepartingClients(serving(served))
     with departing(40) as (others, accepted):
