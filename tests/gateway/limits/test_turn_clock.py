@@ -85,6 +85,49 @@ async def test_those_who_wait_are_served_one_after_the_other() -> None:
     assert ran[:3] == ["m", "f", "s"]
 
 
+async def test_who_works_alone_begins_more_in_a_turn() -> None:
+    turns = PartyTurns()
+    ran = most = 0
+
+    def long() -> None:
+        nonlocal ran
+        ran += 1
+        work(1.1 * TURN_S)
+
+    for _ in range(60):
+        turns.call_soon("a", long)
+    async with asyncio.timeout(60):
+        while ran < 60:
+            before = ran
+            await asyncio.sleep(0)
+            most = max(most, ran - before)
+    # Fewer where this process is interrupted, which it is not all the time.
+    assert 2 <= most <= 5
+
+
+async def test_nobody_is_alone_while_a_stranger_waits() -> None:
+    turns = PartyTurns()
+    ran: list[str] = []
+
+    def long(party: str) -> None:
+        ran.append(party)
+        work(1.1 * TURN_S)
+
+    for party in ("ada", f"{STRANGER}127.0.0.1"):
+        for _ in range(10):
+            turns.call_soon(party, partial(long, party))
+    await asyncio.sleep(0)
+    assert ran.count("ada") == 1
+
+
+async def test_what_a_party_has_had_beyond_its_share_is_over_at_some_time() -> None:
+    turns = PartyTurns()
+    worked(turns, "a", 20 * TURN_S)
+    async with asyncio.timeout(60):
+        while not turns.may_begin("a"):
+            await asyncio.sleep(0)
+
+
 async def test_a_callback_that_fails_does_not_keep_the_next_one_from_its_turn() -> None:
     turns = PartyTurns()
     failures: list[object] = []
