@@ -298,6 +298,24 @@ async def test_who_leaves_waits_for_those_who_stay(echo: type[Echo]) -> None:
             assert echo.made <= 40
 
 
+async def test_all_who_leave_are_answered_as_soon_as_those_before_them_have_gone(
+    echo: type[Echo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waylog.network.departing_clients._LONG_S", 3_600.0)
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        with ExitStack() as stack:
+            clients = []
+            for _ in range(50):
+                client = stack.enter_context(socket.create_connection(address))
+                client.sendall(b"last")
+                client.shutdown(socket.SHUT_WR)
+                client.setblocking(False)
+                clients.append(client)
+            loop = asyncio.get_running_loop()
+            for client in clients:
+                assert await loop.sock_recv(client, 10) == b"last"
+
+
 async def test_addresses_are_served_in_turn(
     echo: type[Echo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
