@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
 
@@ -127,8 +128,11 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
 
 async def _send(request: web.Request, answer: web.StreamResponse) -> None:
     """Send an answer, which aiohttp would do after the handler, at nobody's expense."""
-    await answer.prepare(request)
-    await answer.write_eof()
+    # aiohttp finds out by itself that the client has gone. It would take the error for one of the
+    # handler, whose traceback keeps the request until the garbage collector comes.
+    with suppress(ConnectionError):
+        await answer.prepare(request)
+        await answer.write_eof()
 
 
 async def _keep_to_the_asker(_: web.BaseRequest, response: web.StreamResponse) -> None:

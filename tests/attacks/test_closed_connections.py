@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import logging
 import socket
 import struct
@@ -19,11 +20,15 @@ from pathlib import Path
 
 import pytest
 
+from gateway.http.listener import start_http
 from tests.attacks.test_many_connections import head, listening, post
 from tests.attacks.test_mqtt_turns import packet, publish, subscribe, text
 from tests.event_loops import on_both_event_loops
 from tests.gateway.mqtt.in_memory import Platform, eventually
+from tests.gateway.parts import parts
+from tests.gateway.records import MemoryLog
 from tests.resident_memory import resident_kb
+from waylog.config import Endpoint
 
 CONNECTIONS = 20
 _SOCKET = (
@@ -132,6 +137,43 @@ async def test_a_closed_mqtt_connection_leaves_nothing(
             come_and_go(server.endpoint.port, data, is_answered, resets)
 
         assert not await left_by(act, lambda: not server.pool.used)
+
+
+async def test_who_goes_before_its_answer_comes_leaves_nothing(tmp_path: Path) -> None:
+    """The log has stored what it sent, and there is nobody to tell."""
+    log = MemoryLog()
+    async with parts(tmp_path, log=log) as services:
+        server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
+        pool, times = services.connections, itertools.count(1_795_000_000_000)
+
+        def act() -> None:
+            log.appended.clear()
+            clients = []
+            for number in range(CONNECTIONS):
+                client = socket.create_connection(("127.0.0.1", server.endpoint.port), timeout=60)
+                body = b'{"lat":1,"lon":2,"time":%d}' % next(times)
+                length = f"Content-Length: {len(body)}"
+                # The cookie brings it to the complete server.
+                client.sendall(head("POST /v1/positions", number, length, "Cookie: a=b") + body)
+                clients.append(client)
+            until = time.monotonic() + 60
+            while len(log.appended) < CONNECTIONS:
+                assert time.monotonic() < until
+                time.sleep(0.001)
+            for client in clients:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
+
+        def are_gone() -> bool:
+            if pool.used:
+                return False
+            log.acknowledge()
+            return True
+
+        try:
+            assert not await left_by(act, are_gone)
+        finally:
+            await server.close()
 
 
 async def test_many_large_heads_in_a_pipeline_take_little_memory(tmp_path: Path) -> None:

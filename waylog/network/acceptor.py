@@ -14,6 +14,7 @@ import errno
 import logging
 import resource
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -41,11 +42,12 @@ _TURN_S_MAX: Final = 0.02
 #: Connections that wait for a transport, those that wait and whose clients have left, and those
 #: that get one in an iteration.
 _WAITING_MAX: Final = 64
-_DEPARTING_MAX: Final = 128
+_DEPARTING_MAX: Final = 512
 _MADE_MAX: Final = 32
-#: Files of a process in which so many may wait at each of three listeners; fewer wait where it has
-#: fewer files. They are not among those that `room_for_connections` counts.
-_FILES: Final = 2_000
+#: Parts of a process's files, at most. They are not among those that `room_for_connections` counts;
+#: those of clients that have left are given up when files run out.
+_WAITING_PART: Final = 1 / 32
+_DEPARTING_PART: Final = 1 / 8
 #: Seconds without accepting when the process or the system has no more files or memory.
 _PAUSE_S: Final = 1.0
 _EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
@@ -78,10 +80,12 @@ class Acceptor:
         self._sockets: list[socket.socket] = []
         self._made = TaskSet("an accepted connection")
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        part = 1.0 if files < 0 else min(1.0, files / _FILES)
-        self._waiting_max = int(part * _WAITING_MAX)
+        if files == resource.RLIM_INFINITY:
+            files = sys.maxsize
+        self._waiting_max = min(_WAITING_MAX, int(files * _WAITING_PART))
         self._waiting: PartyQueues[tuple[str, socket.socket]] = PartyQueues()
-        self._departing = DepartingClients(self._start, int(part * _DEPARTING_MAX))
+        departing_max = min(_DEPARTING_MAX, int(files * _DEPARTING_PART))
+        self._departing = DepartingClients(self._start, departing_max)
         self._is_next = False
         self._accepted_at = 0.0
         self._resuming: asyncio.TimerHandle | None = None
@@ -160,6 +164,8 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
                     continue  # the client's connection has failed meanwhile, see accept(2)
+                if self._departing.drop_oldest():
+                    continue
                 if self._exhausted.count(self._loop.time()) is not None:
                     logger.warning("no connection can be accepted now: %s", error.strerror)
                 self._pause()

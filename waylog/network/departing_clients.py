@@ -17,7 +17,7 @@ from waylog.network.connection_ends import PeerSide, peer_side
 from waylog.network.party_queues import PartyQueues
 
 #: Connections that are served at a time, those that take longer than _LONG_S aside.
-_SERVED_MAX: Final = 16
+_SERVED_MAX: Final = 64
 _LONG_S: Final = 0.2
 #: Seconds after which those that are served are looked at again.
 _LOOK_AGAIN_S: Final = 0.005
@@ -46,9 +46,16 @@ class DepartingClients:
         """Serve a connection when it is its party's turn."""
         self._waiting.add(party, connection)
         if len(self._waiting) > self._waiting_max:
-            self._waiting.drop().close()
+            self.drop_oldest()
         if self._timer is None:
             self._serve_some()
+
+    def drop_oldest(self) -> bool:
+        """Disconnect the oldest of the party with the most; tell whether there was one."""
+        if not self._waiting:
+            return False
+        self._waiting.drop().close()
+        return True
 
     def serve_all(self) -> None:
         """Serve all that wait, now."""

@@ -87,6 +87,21 @@ def test_a_forgotten_device_leaves_nothing_behind() -> None:
     assert store.bytes == 0
 
 
+@pytest.mark.parametrize("kept", [[], ["a/b"]], ids=["the only device", "one of two"])
+def test_who_has_had_a_device_forgotten_may_fill_the_memory_again(kept: list[str]) -> None:
+    store = TrackStore(64 * 1024)
+    for time in range(200):
+        for device in ("a/forgotten", *kept):
+            store.append(device, time, 1, 2)
+    store.forget("a/forgotten")
+    for time in range(10_000):
+        store.append("a/c", time, 1, 2)
+        assert store.bytes <= 64 * 1024
+    last = times(store, "a/c", *ALL)
+    assert len(last) > 1_000
+    assert last == list(range(10_000 - len(last), 10_000))
+
+
 def test_a_long_track_comes_whole_in_pieces_of_64_kib() -> None:
     store = TrackStore()
     for time in range(10_000):

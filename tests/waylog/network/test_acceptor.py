@@ -9,12 +9,14 @@ import socket
 import struct
 import time
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from tests.ports import reserved_ports
 from waylog.config import Endpoint
 from waylog.network.acceptor import Acceptor
 from waylog.network.bind_addresses import bind_addresses
@@ -55,8 +57,16 @@ async def accepting(echo: type[Echo]) -> AsyncIterator[tuple[Acceptor, tuple[str
         await asyncio.sleep(0)
 
 
+@pytest.fixture
+def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all connections that wait in the kernel be accepted in one iteration of the loop."""
+    monkeypatch.setattr("waylog.network.acceptor._TURN_S", 60.0)
+    monkeypatch.setattr("waylog.network.acceptor._TURN_S_MAX", 60.0)
+    monkeypatch.setattr("waylog.network.acceptor._WAITING_MAX", 1_000)
+
+
 def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def reset(connection: socket.socket) -> None:
@@ -107,6 +117,182 @@ async def test_what_has_connected_has_turns_of_the_loop_between_those_that_wait(
             assert len(seen) > 2
 
 
+async def test_the_longer_an_iteration_was_the_more_is_accepted_within_bounds(
+    echo: type[Echo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+
+    def monotonic() -> float:
+        nonlocal now
+        now += 0.000_2  # what it takes to accept a connection
+        return now
+
+    monkeypatch.setattr("waylog.network.acceptor.time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr("waylog.network.acceptor._WAITING_MAX", 1_000)
+    async with accepting(echo) as (_, address):
+        with ExitStack() as stack:
+            for _ in range(340):
+                stack.enter_context(socket.create_connection(address))
+            accepted = []
+            for seconds in (*[0.0] * 12, 0.01, 10.0):
+                now += seconds
+                before = open_files()
+                await asyncio.sleep(0)
+                accepted.append(open_files() - before)
+            # It has never accepted before: it begins with the most.
+            assert 90 <= max(accepted[:3]) <= 101
+            assert 1 <= min(accepted[9:12]) <= max(accepted[9:12]) <= 6
+            assert 20 <= accepted[12] <= 30
+            assert 30 < accepted[13] <= 101
+
+
+@pytest.mark.usefixtures("long_turns")
+async def test_few_of_those_that_wait_get_a_transport_in_an_iteration_in_order() -> None:
+    order: list[int] = []
+
+    class Noting(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            order.append(transport.get_extra_info("peername")[1])
+
+    async with accepting(cast(type[Echo], Noting)) as (_, address), asyncio.timeout(60):
+        with ExitStack() as stack:
+            ports = []
+
+            def connect() -> None:
+                client = stack.enter_context(socket.create_connection(address))
+                ports.append(client.getsockname()[1])
+
+            for _ in range(200):
+                connect()
+            while len(order) < len(ports):
+                before = len(order)
+                await asyncio.sleep(0)
+                assert len(order) - before <= 40
+                if len(ports) < 220:
+                    connect()  # and more come in the meantime
+            assert order == ports
+
+
+@pytest.mark.usefixtures("long_turns")
+async def test_not_too_many_wait_outside_the_kernel(
+    echo: type[Echo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waylog.network.acceptor._WAITING_MAX", 10)
+    monkeypatch.setattr("waylog.network.acceptor._MADE_MAX", 5)
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        with ExitStack() as stack:
+            for _ in range(100):
+                stack.enter_context(socket.create_connection(address))
+            before, most = open_files(), 0
+            while echo.made < 100:
+                await asyncio.sleep(0)
+                most = max(most, open_files() - before - echo.made)
+            # Some have a transport whose protocol has not been told.
+            assert 5 < most <= 30
+
+
+@pytest.mark.usefixtures("long_turns")
+async def test_without_files_those_who_left_go_first(
+    echo: type[Echo], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waylog.network.departing_clients._SERVED_MAX", 1)
+    monkeypatch.setattr("waylog.network.departing_clients._LONG_S", 3_600.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        with ExitStack() as stack:
+            for _ in range(10):
+                client = stack.enter_context(socket.create_connection(address))
+                client.sendall(b"last")
+                client.shutdown(socket.SHUT_WR)
+            before = open_files()
+            while open_files() - before < 10:
+                await asyncio.sleep(0)
+            stays = stack.enter_context(socket.create_connection(address))
+            with socket.socket() as next_file:
+                free = next_file.fileno()
+            made = echo.made
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+            try:
+                while echo.made == made:
+                    await asyncio.sleep(0)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            stays.sendall(b"here")
+            stays.setblocking(False)
+            assert await asyncio.get_running_loop().sock_recv(stays, 10) == b"here"
+            assert "no connection can be accepted now" not in caplog.text
+
+
+@pytest.mark.usefixtures("long_turns")
+async def test_who_leaves_while_it_waits_gets_no_transport(echo: type[Echo]) -> None:
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        before = open_files()
+        clients = [socket.create_connection(address) for _ in range(100)]
+        while open_files() - before < 200:
+            await asyncio.sleep(0)
+        for client in clients:
+            reset(client)
+        assert await echoed(address) == b"here"
+        assert echo.made < 80
+
+
+@pytest.mark.usefixtures("long_turns")
+async def test_who_waits_is_told_when_it_closes(echo: type[Echo]) -> None:
+    async with accepting(echo) as (acceptor, address), asyncio.timeout(60):
+        before = open_files()
+        with ExitStack() as stack:
+            for _ in range(100):
+                stack.enter_context(socket.create_connection(address))
+            while open_files() - before < 200:
+                await asyncio.sleep(0)
+            await acceptor.close()
+            assert echo.made == 100
+
+
+async def test_all_addresses_of_a_host_are_served(echo: type[Echo]) -> None:
+    addresses = set(bind_addresses(Endpoint("", 0)))
+    if addresses != {"0.0.0.0", "::"}:
+        pytest.skip("all interfaces are one address here")
+    acceptor = Acceptor(echo)
+    [port] = reserved_ports(1)
+    acceptor.bind(Endpoint("", port), reuse_port=False)
+    acceptor.listen()
+    async with asyncio.timeout(60):
+        for host in ("127.0.0.1", "::1"):
+            assert await echoed((host, port)) == b"here"
+        await acceptor.close()
+
+
+async def test_clients_whose_protocol_fails_are_disconnected_and_keep_nobody_waiting(
+    echo: type[Echo], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("waylog.network.departing_clients._LONG_S", 3_600.0)
+    failures = 0
+
+    def make() -> Echo:
+        nonlocal failures
+        if failures < 20:
+            failures += 1
+            raise LookupError
+        return echo()
+
+    async with accepting(cast(type[Echo], make)) as (_, address), asyncio.timeout(60):
+        loop = asyncio.get_running_loop()
+        with ExitStack() as stack:
+            clients = []
+            for _ in range(21):
+                client = stack.enter_context(socket.create_connection(address))
+                client.sendall(b"last")
+                client.shutdown(socket.SHUT_WR)
+                client.setblocking(False)
+                clients.append(client)
+            for client in clients[:20]:
+                with suppress(ConnectionResetError):
+                    assert await loop.sock_recv(client, 10) == b""
+            assert await loop.sock_recv(clients[20], 10) == b"last"
+    assert "an accepted connection" in caplog.text
+
+
 async def test_no_transport_is_made_of_a_connection_that_has_been_reset(echo: type[Echo]) -> None:
     async with accepting(echo) as (_, address), asyncio.timeout(60):
         for _ in range(200):
@@ -134,7 +320,10 @@ async def test_who_asked_for_nothing_and_left_is_not_served(echo: type[Echo]) ->
         assert echo.made == 1
 
 
-async def test_who_leaves_waits_for_those_who_stay(echo: type[Echo]) -> None:
+async def test_who_leaves_waits_for_those_who_stay(
+    echo: type[Echo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waylog.network.departing_clients._SERVED_MAX", 16)
     async with accepting(echo) as (_, address), asyncio.timeout(60):
         with ExitStack() as stack:
             for _ in range(100):
@@ -169,6 +358,24 @@ async def test_what_waits_takes_few_of_the_processs_files(echo: type[Echo]) -> N
         # Half of the files are for connections, and the others for three listeners and the rest.
         assert 3 * most < 512
         await acceptor.close()
+
+
+async def test_all_who_leave_are_answered_as_soon_as_those_before_them_have_gone(
+    echo: type[Echo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waylog.network.departing_clients._LONG_S", 3_600.0)
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        with ExitStack() as stack:
+            clients = []
+            for _ in range(50):
+                client = stack.enter_context(socket.create_connection(address))
+                client.sendall(b"last")
+                client.shutdown(socket.SHUT_WR)
+                client.setblocking(False)
+                clients.append(client)
+            loop = asyncio.get_running_loop()
+            for client in clients:
+                assert await loop.sock_recv(client, 10) == b"last"
 
 
 async def test_addresses_are_served_in_turn(
@@ -264,31 +471,39 @@ async def test_without_files_it_pauses_and_says_so_once(
                 await asyncio.sleep(0.01)
 
 
-def server_alone(taken: str, free: str) -> socket.socket:
-    """Listen at a port of one address that nobody uses at another one."""
-    families = {"0.0.0.0": socket.AF_INET, "::": socket.AF_INET6}
-    while True:
-        server = socket.create_server((taken, 0), family=families[taken])
-        try:
-            socket.create_server((free, server.getsockname()[1]), family=families[free]).close()
-        except OSError:
-            server.close()
-        else:
-            return server
+async def test_without_files_it_does_not_try_again_before_a_pause(
+    echo: type[Echo], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waylog.network.acceptor._PAUSE_S", 3_600.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with accepting(echo) as (_, address), asyncio.timeout(60):
+        with socket.socket() as client:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
+            try:
+                client.connect(address)
+                while "no connection can be accepted now" not in caplog.text:
+                    await asyncio.sleep(0)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert not echo.made
 
 
 @pytest.mark.parametrize("taken", ["0.0.0.0", "::"])
 async def test_if_one_address_of_a_host_is_in_use_none_stays_bound(taken: str) -> None:
     if set(bind_addresses(Endpoint("", 0))) != {"0.0.0.0", "::"}:
         pytest.skip("all interfaces are one address here")
-    [free] = {"0.0.0.0", "::"} - {taken}
-    with server_alone(taken, free) as other:
-        port = other.getsockname()[1]
+    family = socket.AF_INET6 if ":" in taken else socket.AF_INET
+    # A port of an outgoing connection could be taken at the other address.
+    [port] = reserved_ports(1)
+    with socket.create_server((taken, port), family=family):
         acceptor = Acceptor(Echo)
         with pytest.raises(OSError, match=re.escape(f"cannot listen on {Endpoint(taken, port)}")):
             acceptor.bind(Endpoint("", port), reuse_port=False)
         assert not acceptor.sockets
         again = Acceptor(Echo)
+        [free] = {"0.0.0.0", "::"} - {taken}
         again.bind(Endpoint(free, port), reuse_port=False)
         await again.close()
 

@@ -39,6 +39,11 @@ def departing(count: int) -> Iterator[tuple[list[socket.socket], list[socket.soc
             each.close()
 
 
+@pytest.fixture(autouse=True)
+def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waylog.network.departing_clients._SERVED_MAX", 16)
+
+
 @pytest.fixture
 def served() -> list[Served]:
     return []
@@ -80,6 +85,28 @@ async def test_one_that_takes_long_keeps_no_other_from_being_served(
         for each in accepted:
             clients.add("a", each)
         await eventually(lambda: len(served) == 40)
+
+
+async def test_who_comes_when_all_others_have_been_served_is_served(served: list[Served]) -> None:
+    clients = DepartingClients(serving(served), 100)
+    with departing(60) as (_, accepted):
+        for each in accepted[:40]:
+            clients.add("a", each)
+        while len(served) < 40:
+            for one in served:
+                one.has_ended = True
+            await asyncio.sleep(0.001)
+        for one in served:
+            one.has_ended = True
+        for each in accepted[40:59]:
+            clients.add("a", each)
+        await eventually(lambda: len(served) > 40)
+        clients.serve_all()
+        assert len(served) == 59
+        for one in served:
+            one.has_ended = True
+        clients.add("a", accepted[59])
+        await eventually(lambda: len(served) == 60)
 
 
 async def test_who_has_gone_meanwhile_is_not_served(served: list[Served]) -> None:

@@ -72,6 +72,7 @@ async def test_connections_beyond_the_limit_are_told(tmp_path: Path) -> None:
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         answer = await exchange(server)
         assert answer.startswith(b"HTTP/1.1 503")
+        assert b"\r\nRetry-After: " in answer
         assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"error": "too many connections"}
         for _, writer in held:
             writer.close()

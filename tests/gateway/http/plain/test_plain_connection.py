@@ -213,6 +213,59 @@ async def test_a_failed_append_is_503(tmp_path: Path) -> None:
         writer.close()
 
 
+#: How a client begins that speaks TLS.
+TLS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+
+
+async def test_who_speaks_tls_is_told_at_once(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), listening(tmp_path, MemoryLog()) as (server, _):
+        address = (server.endpoint.host, server.endpoint.port)
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(TLS)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.endswith(b'{"error":"no HTTP request begins like this: TLS?"}')
+        assert b"\r\nConnection: close\r\n" in answer
+        assert b"Retry-After" not in answer  # it would not help
+        writer.close()
+        # Also behind a request that has been answered.
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"POST /v1/positions HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n[" + TLS)
+        assert [status for status, _ in await answers(reader, 1)] == [400]
+        assert b"TLS?" in await reader.read()
+        writer.close()
+
+
+async def test_what_is_no_request_does_not_answer_the_one_before_it(tmp_path: Path) -> None:
+    log = MemoryLog()
+    async with asyncio.timeout(60), listening(tmp_path, log) as (server, _):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        writer.write(post(0) + TLS)
+        while not log.appended:
+            await asyncio.sleep(0)
+        log.acknowledge()
+        assert (await answers(reader, 1))[0][0] == 200
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+
+
+@pytest.mark.parametrize("begin", [b"\r\nGET", b"GET", b"HEAD"])
+async def test_the_beginning_of_a_request_may_come_alone(tmp_path: Path, begin: bytes) -> None:
+    async with asyncio.timeout(60), listening(tmp_path, MemoryLog()) as (server, _):
+        address = (server.endpoint.host, server.endpoint.port)
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(begin + b" /heal")
+        # By then the server has read it.
+        for _ in range(2):
+            other, asking = await asyncio.open_connection(*address)
+            asking.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await answers(other, 1))[0][0] == 200
+            asking.close()
+        writer.write(b"thz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+
 # --- who is asking ------------------------------------------------------------------------------
 
 
@@ -260,6 +313,27 @@ async def test_a_proxy_says_whom_it_passes_on(tmp_path: Path) -> None:
         without.write(post(2))
         assert await fourth.read() == b""
         without.close()
+
+
+async def test_whom_a_proxy_passes_on_is_known_to_the_complete_server_too(tmp_path: Path) -> None:
+    limits = HttpLimits(requests_per_s_per_address=0.01)  # one request at once
+    async with (
+        asyncio.timeout(60),
+        listening(tmp_path, MemoryLog(), limits, "127.0.0.1") as (server, services),
+    ):
+        services.proxy_protocol = True
+
+        async def ask(number: int) -> int:
+            reader, writer = await asyncio.open_connection(
+                server.endpoint.host, server.endpoint.port
+            )
+            writer.write(b"PROXY TCP4 198.51.100.%d 127.0.0.1 1234 80\r\n" % number)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            ((status, _),) = await answers(reader, 1)
+            writer.close()
+            return status
+
+        assert [await ask(number) for number in (7, 7, 8)] == [200, 503, 200]
 
 
 @pytest.mark.parametrize(
