@@ -490,6 +490,33 @@ async def test_without_files_it_does_not_try_again_before_a_pause(
             assert not echo.made
 
 
+async def test_without_files_it_pauses_at_all_addresses(
+    echo: type[Echo], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if set(bind_addresses(Endpoint("", 0))) != {"0.0.0.0", "::"}:
+        pytest.skip("all interfaces are one address here")
+    monkeypatch.setattr("waylog.network.acceptor._PAUSE_S", 3_600.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    [port] = reserved_ports(1)
+    acceptor = Acceptor(echo)
+    acceptor.bind(Endpoint("", port), reuse_port=False)
+    acceptor.listen()
+    async with asyncio.timeout(60):
+        with socket.socket() as one, socket.socket(socket.AF_INET6) as other:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (other.fileno() + 1, hard))
+            try:
+                one.connect(("127.0.0.1", port))
+                other.connect(("::1", port))
+                while "no connection can be accepted now" not in caplog.text:
+                    await asyncio.sleep(0)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert not echo.made
+            await acceptor.close()
+
+
 @pytest.mark.parametrize("taken", ["0.0.0.0", "::"])
 async def test_if_one_address_of_a_host_is_in_use_none_stays_bound(taken: str) -> None:
     if set(bind_addresses(Endpoint("", 0))) != {"0.0.0.0", "::"}:
