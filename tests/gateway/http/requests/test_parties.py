@@ -15,7 +15,7 @@ import pytest
 from gateway.http.listener import start_http
 from gateway.http.requests.services import Services
 from gateway.limits.addresses import TrustedProxies
-from gateway.limits.turn_clock import TURN_S, PartyTurns
+from gateway.limits.turn_clock import STRANGER, TURN_S, PartyTurns
 from gateway.users.auth import Authenticator
 from tests.gateway.parts import parts
 from waylog.config import Endpoint
@@ -143,6 +143,11 @@ async def test_sending_an_answer_is_charged_to_who_asked(
             turns.seconds.clear()
             assert await proxy.ask(f"GET {path}", basic("alice")) == status
             assert turns.seconds["alice"] >= 0.02, path
+        # Whose request this is, nobody knows.
+        turns.seconds.clear()
+        assert await proxy.ask("GET /v1/session", basic("alice"), basic("bob")) == "400"
+        strangers = [party for party in turns.seconds if party.startswith(STRANGER)]
+        assert sum(turns.seconds[party] for party in strangers) >= 0.02
 
 
 async def test_who_comes_next_waits_for_no_turn_of_the_sender_before(tmp_path: Path) -> None:
