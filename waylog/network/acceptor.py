@@ -4,7 +4,7 @@ The kernel's queue of connections is served first come, first served. uvloop tak
 it in an iteration of the loop, asyncio as many as the queue is long: under a flood of connections
 others wait for seconds, or the loop stands still. Here the queue is emptied as fast as possible,
 which is cheap; transports are made of some connections in each iteration, of each address in turn.
-Who has left meanwhile is served last, if at all.
+Clients that have left meanwhile are served last, if at all.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import resource
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -27,6 +25,7 @@ from waylog.network.free_ports import PortTaken, bound_socket
 from waylog.network.party_queues import PartyQueues
 from waylog.network.peer_parties import party_of
 from waylog.process.background import TaskSet
+from waylog.process.file_limit import part_of_files
 from waylog.process.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
@@ -79,13 +78,11 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._made = TaskSet("an accepted connection")
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        if files == resource.RLIM_INFINITY:
-            files = sys.maxsize
-        self._waiting_max = min(_WAITING_MAX, int(files * _WAITING_PART))
-        self._waiting: PartyQueues[tuple[str, socket.socket]] = PartyQueues()
-        departing_max = min(_DEPARTING_MAX, int(files * _DEPARTING_PART))
-        self._departing = DepartingClients(self._start, departing_max)
+        self._waiting_max = part_of_files(_WAITING_PART, _WAITING_MAX)
+        self._waiting: PartyQueues[socket.socket] = PartyQueues()
+        self._departing = DepartingClients(
+            self._start, part_of_files(_DEPARTING_PART, _DEPARTING_MAX)
+        )
         self._is_next = False
         self._accepted_at = 0.0
         self._resuming: asyncio.TimerHandle | None = None
@@ -130,7 +127,8 @@ class Acceptor:
         self._pause()
         self._close_sockets()
         while self._waiting:
-            self._start(self._waiting.next()[1])
+            _, connection = self._waiting.next()
+            self._start(connection)
         self._departing.serve_all()
         await self._made.wait()
 
@@ -155,8 +153,7 @@ class Acceptor:
         now = time.monotonic()
         until = now + min(max(_TURN_S, _TURN_PART * (now - self._accepted_at)), _TURN_S_MAX)
         self._accepted_at = now
-        while now < until and len(self._waiting) < self._waiting_max:
-            now = time.monotonic()
+        while time.monotonic() < until and len(self._waiting) < self._waiting_max:
             try:
                 connection, peer = listening.accept()
             except (BlockingIOError, InterruptedError):
@@ -173,7 +170,7 @@ class Acceptor:
                 break
             party = party_of(str(peer[0]))
             if not self._has_left(party, connection):
-                self._waiting.add(party, (party, connection))
+                self._waiting.add(party, connection)
         self._make_some()
 
     def _has_left(self, party: str, connection: socket.socket) -> bool:

@@ -63,7 +63,8 @@ class DepartingClients:
             self._timer.cancel()
             self._timer = None
         while self._waiting:
-            self._serve(self._waiting.next())
+            _, connection = self._waiting.next()
+            self._serve(connection)
 
     def _serve_some(self) -> None:
         self._timer = None
@@ -75,7 +76,7 @@ class DepartingClients:
                 if now - since < _LONG_S and not service.has_ended
             ]
         while self._waiting and len(self._served) < _SERVED_MAX:
-            connection = self._waiting.next()
+            _, connection = self._waiting.next()
             if peer_side(connection) is PeerSide.GONE:
                 connection.close()
             else:

@@ -24,8 +24,8 @@ class PartyQueues(Generic[T]):
         self._queues.setdefault(party, deque()).append(item)
         self._size += 1
 
-    def next(self) -> T:
-        """Take the oldest item of the party whose turn it is.
+    def next(self) -> tuple[str, T]:
+        """Take the oldest item of the party whose turn it is; return both.
 
         Raises StopIteration if there is none.
         """
@@ -35,7 +35,7 @@ class PartyQueues(Generic[T]):
         if queue:
             self._queues[party] = queue
         self._size -= 1
-        return item
+        return party, item
 
     def drop(self) -> T:
         """Take the oldest item of the party with the most, in time linear in the parties.

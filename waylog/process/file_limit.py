@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 from typing import Final
 
 _OWN_FILES: Final = 1000
@@ -26,5 +27,15 @@ def room_for_connections() -> int:
     The others are its own: logs, databases, connections to other parts, and connections that are
     being refused.
     """
+    files = _files()
+    return max(files - _OWN_FILES, files // 2)
+
+
+def part_of_files(part: float, most: int) -> int:
+    """Return a part of the files that a process may open, `most` at most."""
+    return min(int(part * _files()), most)
+
+
+def _files() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(soft - _OWN_FILES, soft // 2)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft

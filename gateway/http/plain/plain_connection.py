@@ -292,23 +292,20 @@ class PlainConnection(asyncio.Protocol):
             self._adapt_reading()
         elif self._authenticating is not None or not self._reading:
             self._keep(data)
-        elif self._must_wait():
-            assert self._last.identity is not None
-            self._wait_for_turn(self._last.identity.user, data)
+        elif (user := self._user_without_turn()) is not None:
+            self._wait_for_turn(user, data)
         else:
             self._process(data)
 
-    def _must_wait(self) -> bool:
-        """Tell whether the client has to wait, without a look at what it sends.
+    def _user_without_turn(self) -> str | None:
+        """Return the client's user if it has to wait, without a look at what it sends.
 
         A proxy's connection carries requests of many clients, who do not wait for one another.
         """
         identity, services = self._last.identity, self.server.services
-        return (
-            identity is not None
-            and not services.proxies
-            and not services.turns.may_begin(identity.user)
-        )
+        if identity is None or services.proxies or services.turns.may_begin(identity.user):
+            return None
+        return identity.user
 
     def _read_proxy_header(self, data: bytes) -> None:
         assert self._proxy is not None and self._transport is not None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -19,6 +18,7 @@ import msgspec
 
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.workers.worker_hub import WorkerHub
+from waylog.network.party_queues import PartyQueues
 from waylog.network.stop_accepting import stop_accepting
 
 logger = logging.getLogger(__name__)
@@ -179,12 +179,12 @@ class _Searches:
     """
 
     def __init__(self) -> None:
-        self._of_users: OrderedDict[str, deque[_Search]] = OrderedDict()
+        self._of_users: PartyQueues[_Search] = PartyQueues()
         self._scheduled = False
 
     def begin(self, user: str, search: _Search) -> None:
         """Begin a search that is made for a client of a user."""
-        self._of_users.setdefault(user, deque()).append(search)
+        self._of_users.add(user, search)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -197,12 +197,9 @@ class _Searches:
         clock = asyncio.get_running_loop().time
         until = clock() + _TURN_S
         while self._of_users:
-            user, searches = self._of_users.popitem(last=False)
-            search = searches.popleft()
+            user, search = self._of_users.next()
             if not search.step():
-                searches.append(search)
-            if searches:
-                self._of_users[user] = searches
+                self._of_users.add(user, search)
             if clock() > until:
                 break
         self._go_on()

@@ -58,6 +58,12 @@ async def accepting(echo: type[Echo]) -> AsyncIterator[tuple[Acceptor, tuple[str
 
 
 @pytest.fixture
+def two_addresses() -> None:
+    if set(bind_addresses(Endpoint("", 0))) != {"0.0.0.0", "::"}:
+        pytest.skip("needs IPv4 and IPv6: all interfaces are one address here")
+
+
+@pytest.fixture
 def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all connections that wait in the kernel be accepted in one iteration of the loop."""
     monkeypatch.setattr("waylog.network.acceptor._TURN_S", 60.0)
@@ -249,10 +255,8 @@ async def test_who_waits_is_told_when_it_closes(echo: type[Echo]) -> None:
             assert echo.made == 100
 
 
+@pytest.mark.usefixtures("two_addresses")
 async def test_all_addresses_of_a_host_are_served(echo: type[Echo]) -> None:
-    addresses = set(bind_addresses(Endpoint("", 0)))
-    if addresses != {"0.0.0.0", "::"}:
-        pytest.skip("all interfaces are one address here")
     acceptor = Acceptor(echo)
     [port] = reserved_ports(1)
     acceptor.bind(Endpoint("", port), reuse_port=False)
@@ -490,11 +494,10 @@ async def test_without_files_it_does_not_try_again_before_a_pause(
             assert not echo.made
 
 
+@pytest.mark.usefixtures("two_addresses")
 async def test_without_files_it_pauses_at_all_addresses(
     echo: type[Echo], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if set(bind_addresses(Endpoint("", 0))) != {"0.0.0.0", "::"}:
-        pytest.skip("all interfaces are one address here")
     monkeypatch.setattr("waylog.network.acceptor._PAUSE_S", 3_600.0)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     [port] = reserved_ports(1)
@@ -517,10 +520,9 @@ async def test_without_files_it_pauses_at_all_addresses(
             await acceptor.close()
 
 
+@pytest.mark.usefixtures("two_addresses")
 @pytest.mark.parametrize("taken", ["0.0.0.0", "::"])
 async def test_if_one_address_of_a_host_is_in_use_none_stays_bound(taken: str) -> None:
-    if set(bind_addresses(Endpoint("", 0))) != {"0.0.0.0", "::"}:
-        pytest.skip("all interfaces are one address here")
     family = socket.AF_INET6 if ":" in taken else socket.AF_INET
     # A port of an outgoing connection could be taken at the other address.
     [port] = reserved_ports(1)

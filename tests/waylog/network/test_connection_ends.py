@@ -21,7 +21,7 @@ async def test_it_is_known_what_a_peer_can_still_do(sent: bytes, closed: PeerSid
             client.sendall(sent)
             assert peer_side(made) is PeerSide.OPEN
             client.shutdown(socket.SHUT_WR)
-            # Who has closed its side may still read an answer, if it has asked for one.
+            # A client that has closed its side may still read an answer, if it has asked for one.
             await eventually(lambda: peer_side(made) is not PeerSide.OPEN)
             assert peer_side(made) is closed
             # The question is still there.

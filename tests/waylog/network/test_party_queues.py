@@ -17,9 +17,9 @@ def queues(*items: str) -> PartyQueues[str]:
 def test_parties_come_in_turn_and_their_items_in_order() -> None:
     waiting = queues("a1", "a2", "a3", "b1", "c1", "b2")
     assert len(waiting) == 6
-    assert [waiting.next() for _ in range(3)] == ["a1", "b1", "c1"]
+    assert [waiting.next() for _ in range(3)] == [("a", "a1"), ("b", "b1"), ("c", "c1")]
     waiting.add("c", "c2")
-    assert [waiting.next() for _ in range(4)] == ["a2", "b2", "c2", "a3"]
+    assert [waiting.next()[1] for _ in range(4)] == ["a2", "b2", "c2", "a3"]
     assert len(waiting) == 0
     with pytest.raises(StopIteration):
         waiting.next()
@@ -30,7 +30,7 @@ def test_who_has_the_most_loses_the_oldest() -> None:
     assert waiting.drop() == "b1"
     waiting.add("a", "a3")
     assert waiting.drop() == "a1"
-    assert [waiting.next() for _ in range(4)] == ["a2", "b2", "a3", "b3"]
+    assert [waiting.next()[1] for _ in range(4)] == ["a2", "b2", "a3", "b3"]
     with pytest.raises(ValueError, match="empty"):
         waiting.drop()
     waiting.add("a", "a4")

@@ -143,7 +143,7 @@ async def test_sending_an_answer_is_charged_to_who_asked(
             turns.seconds.clear()
             assert await proxy.ask(f"GET {path}", basic("alice")) == status
             assert turns.seconds["alice"] >= 0.02, path
-        # Whose request this is, nobody knows.
+        # Nobody knows whose request this is.
         turns.seconds.clear()
         assert await proxy.ask("GET /v1/session", basic("alice"), basic("bob")) == "400"
         strangers = [party for party in turns.seconds if party.startswith(STRANGER)]
