@@ -1,12 +1,13 @@
 """The environment of a broker: clock, disk, threads and randomness.
 
-`broker_core` uses time, files, threads and randomness only through an `Environment`, and sockets
-only through the event loop that it runs on. A simulation can replace them by a virtual clock, a
-disk that loses, tears and refuses writes, and a seed.
+`broker_core` uses time, files, threads, randomness and listening sockets only through an
+`Environment`, and other sockets only through the event loop that it runs on. A simulation can
+replace them by a virtual clock, a disk that loses, tears and refuses writes, and a seed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import logging
 import os
@@ -21,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from waylog.config import ConfigError
+from waylog.config import ConfigError, Endpoint
+from waylog.network.acceptor import Acceptor
 
 Buffer = bytes | bytearray | memoryview
 
@@ -138,6 +140,27 @@ class Threads(Protocol):
 
     def executor(self, count: int, name: str) -> Executor:
         """Return several threads whose tasks have results."""
+
+
+class ConnectionAcceptor(Protocol):
+    """A listener that makes a transport and a protocol of each connection."""
+
+    def bind(self, endpoint: Endpoint, *, reuse_port: bool) -> None:
+        """Bind without accepting; raises OSError."""
+
+    def listen(self) -> None:
+        """Accept connections from now on; raises OSError."""
+
+    @property
+    def address(self) -> Endpoint:
+        """The first address that is bound, with the port that the system may have chosen."""
+
+    async def close(self) -> None:
+        """Accept no more; the protocols of all connections that it has accepted have been told."""
+
+
+#: Makes an acceptor that calls the function for the protocol of each connection.
+MakeAcceptor = Callable[[Callable[[], asyncio.BaseProtocol]], ConnectionAcceptor]
 
 
 class SystemClock:
@@ -371,6 +394,7 @@ class Environment:
     randomness: random.Random = field(default_factory=random.SystemRandom)
     #: Identifies a start of the machine; empty if the system does not provide it.
     boot_id: str = ""
+    acceptor: MakeAcceptor = Acceptor
 
     @classmethod
     def real(cls) -> Environment:

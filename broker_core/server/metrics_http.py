@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from waylog.config import Endpoint
-from waylog.network.bind_addresses import BACKLOG, bind_addresses
+from waylog.network.acceptor import Acceptor
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.served_hosts import ServedHosts
-from waylog.network.stop_accepting import stop_accepting
 from waylog.observability.metrics_token import is_metrics_token, shown_secret
 from waylog.supervision.reserved_ports import is_held
 
@@ -58,30 +57,29 @@ class MetricsServer:
         self._page = page
         self._names = hosts
         self._hosts = ServedHosts()
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._clients: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
-    async def start(self, endpoint: Endpoint) -> Endpoint:
+    def start(self, endpoint: Endpoint) -> Endpoint:
         """Listen; return the address with the actual port. Raises OSError."""
         self._hosts = ServedHosts(endpoint.host, self._names)
-        self._server = await asyncio.start_server(
-            self._accept,
-            bind_addresses(endpoint),
-            endpoint.port,
-            limit=_REQUEST_BYTES_MAX,
-            backlog=BACKLOG,
-            reuse_port=is_held(endpoint) or None,
-        )
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return Endpoint(endpoint.host or host, port)
+        self._acceptor = Acceptor(self._protocol)
+        self._acceptor.bind(endpoint, reuse_port=is_held(endpoint))
+        self._acceptor.listen()
+        bound = self._acceptor.address
+        return Endpoint(endpoint.host or bound.host, bound.port)
 
     async def close(self) -> None:
         """Stop listening, and abort open connections."""
-        if self._server is not None:
-            server, self._server = self._server, None
-            await stop_accepting(server)
+        if self._acceptor is not None:
+            acceptor, self._acceptor = self._acceptor, None
+            await acceptor.close()
         for writer in list(self._clients):
             writer.transport.abort()
+
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        reader = asyncio.StreamReader(limit=_REQUEST_BYTES_MAX)
+        return asyncio.StreamReaderProtocol(reader, self._accept)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         party = self._pool.enter(writer.transport)

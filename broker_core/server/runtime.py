@@ -105,14 +105,18 @@ class Broker:
             self.dynamic_config = DynamicConfig(config)
             self.group_settings = GroupSettings(config)
             self.network = Network(
-                config, self.scram_users, self.handle, connections=self.connection_pool
+                config,
+                self.scram_users,
+                self.handle,
+                connections=self.connection_pool,
+                acceptor=environment.acceptor,
             )
             self.network.limits.creation_rate_of = self.quotas.connection_rate
             self.cluster = Cluster(config, self.topics, self, environment, self.cannot_go_on)
             self._inventory = _inventory(config, environment)
             if self._inventory.lacks_records():
                 self.cluster.lifecycle.life.distrust_former()
-            self.controller_network = controller_network(self)
+            self.controller_network = controller_network(self, environment.acceptor)
             self.view = ClusterView(self.cluster)
             self.producer_ids = ProducerIdBlocks(config.node_id, self.cluster)
         except BaseException:
@@ -209,12 +213,12 @@ class Broker:
     async def start(self) -> None:
         """Start to serve; return when the controller has unfenced this broker."""
         self._parties.open()
-        await self.network.bind()
+        self.network.bind()
         first = self.config.listeners[0].name
         self.endpoint = self.network.endpoints[first]
         self.advertised = self.network.listeners[first].security.advertised
         if self.controller_network is not None:
-            await self.controller_network.bind()
+            self.controller_network.bind()
             await self.controller_network.serve()
         self.cluster.start()
         await self._unless_failed(self.cluster.join(self.network.addresses))
@@ -230,7 +234,7 @@ class Broker:
                 _metrics_token(self.config),
                 connections=self.connection_pool,
             )
-            self.metrics_endpoint = await self.metrics_server.start(self.config.metrics_listener)
+            self.metrics_endpoint = self.metrics_server.start(self.config.metrics_listener)
             logger.info("metrics at http://%s/metrics", self.metrics_endpoint)
 
     @property

@@ -341,4 +341,4 @@ async def start_http(
         await plain.close(0)
         await runner.cleanup()
         raise
-    return HttpServer(runner, plain, acceptor, Endpoint(endpoint.host, acceptor.port))
+    return HttpServer(runner, plain, acceptor, Endpoint(endpoint.host, acceptor.address.port))

@@ -70,7 +70,7 @@ class StartingServer:
     def port(self) -> int:
         """Return the port, which the system may have chosen."""
         assert self._acceptor is not None
-        return self._acceptor.port
+        return self._acceptor.address.port
 
     def take_over(self, accept: Accept) -> Acceptor:
         """Pass on what listens, and all connections that have not been answered."""

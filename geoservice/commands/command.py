@@ -423,7 +423,6 @@ async def _serve_until_stopped(
 
     from geoservice.web.listener import CONNECTIONS_MAX, Accept, listen
     from geoservice.web.server import make_app
-    from waylog.config import Endpoint
     from waylog.network.connection_pool import ConnectionPool
     from waylog.network.peer_parties import ClientIdentifier
     from waylog.os_errors import describe_os_error
@@ -449,10 +448,9 @@ async def _serve_until_stopped(
             acceptor = listen(accept, endpoint, pool)
         except OSError as error:
             raise CommandError(describe_os_error(error)) from None
-        host, port = acceptor.sockets[0].getsockname()[:2]
         logger.info(
             "geocoder ready http=%s index=%s version=%s",
-            Endpoint(host, port),
+            acceptor.address,
             geocoder.current.index.path,
             geocoder.current.index_version,
         )

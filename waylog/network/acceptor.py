@@ -14,7 +14,7 @@ import errno
 import logging
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from waylog.config import Endpoint
@@ -113,14 +113,10 @@ class Acceptor:
         self._resume()
 
     @property
-    def sockets(self) -> Sequence[socket.socket]:
-        """The sockets that are bound."""
-        return self._sockets
-
-    @property
-    def port(self) -> int:
-        """The port, which the system may have chosen."""
-        return int(self._sockets[0].getsockname()[1])
+    def address(self) -> Endpoint:
+        """The first address that is bound, with the port that the system may have chosen."""
+        host, port = self._sockets[0].getsockname()[:2]
+        return Endpoint(host, port)
 
     async def close(self) -> None:
         """Accept no more; the protocols of all connections that it has accepted have been told."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker_core.environment import ConnectionAcceptor, MakeAcceptor
 from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.schema import AnyApi
@@ -17,8 +18,7 @@ from broker_core.server.network.limits import ConnectionLimits, ConnectionRefuse
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
-from waylog.network.bind_addresses import BACKLOG, bind_addresses
-from waylog.network.stop_accepting import stop_accepting
+from waylog.network.acceptor import Acceptor
 from waylog.network.tls.handshakes import HandshakeScheduler, TlsHandshake
 from waylog.network.token_bucket import TokenBucket
 from waylog.process.log_throttle import LogThrottle
@@ -48,6 +48,7 @@ class Listener:
         security: ListenerSecurity,
         limits: ConnectionLimits,
         *,
+        acceptor: MakeAcceptor = Acceptor,
         frame_bytes_max: int,
         login_bytes_max: int,
         idle_ms_max: int,
@@ -83,7 +84,8 @@ class Listener:
         self._refusals = LogThrottle()
         self._failed_handshakes: dict[str, LogThrottle] = {}
         self._endings = TokenBucket(_ENDINGS_SAID_PER_S, self.now, burst=_ENDINGS_SAID_PER_S)
-        self._server: asyncio.Server | None = None
+        self._make_acceptor = acceptor
+        self._acceptor: ConnectionAcceptor | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -91,30 +93,24 @@ class Listener:
         """Number of open connections."""
         return len(self._connections)
 
-    async def bind(self, endpoint: Endpoint) -> Endpoint:
+    def bind(self, endpoint: Endpoint) -> Endpoint:
         """Bind without accepting; return the address with the actual port. Raises OSError."""
-        self._server = await self.loop.create_server(
-            partial(Connection, self, self._context),
-            bind_addresses(endpoint),
-            endpoint.port,
-            backlog=BACKLOG,
-            reuse_port=is_held(endpoint) or None,
-            start_serving=False,
-        )
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return Endpoint(endpoint.host or host, port)
+        self._acceptor = self._make_acceptor(partial(Connection, self, self._context))
+        self._acceptor.bind(endpoint, reuse_port=is_held(endpoint))
+        bound = self._acceptor.address
+        return Endpoint(endpoint.host or bound.host, bound.port)
 
-    async def serve(self) -> None:
+    def serve(self) -> None:
         """Accept connections. Raises OSError."""
-        if self._server is not None:
-            await self._server.start_serving()
+        if self._acceptor is not None:
+            self._acceptor.listen()
             self._sweep()
 
     async def stop_accepting(self) -> None:
         """Accept no new connections."""
-        if self._server is not None:
-            server, self._server = self._server, None
-            await stop_accepting(server)
+        if self._acceptor is not None:
+            acceptor, self._acceptor = self._acceptor, None
+            await acceptor.close()
 
     async def close(self) -> None:
         """Stop accepting, and close open connections."""

@@ -9,6 +9,7 @@ from typing import Final
 from broker_core.cluster.records import ListenerAddress
 from broker_core.configuration.config import BrokerConfig
 from broker_core.configuration.listeners import ListenerConfig
+from broker_core.environment import MakeAcceptor
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.schema import AnyApi
 from broker_core.security.credentials import ScramUsers
@@ -22,6 +23,7 @@ from broker_core.server.network.request import AnyRequest
 from broker_core.server.network.request_metrics import RequestMetrics
 from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
+from waylog.network.acceptor import Acceptor
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.local_peers.peers import LocalPeers
 from waylog.network.tls.handshakes import HandshakeScheduler
@@ -40,6 +42,7 @@ class Network:
         handle: Callable[[AnyRequest], None],
         *,
         connections: ConnectionPool,
+        acceptor: MakeAcceptor = Acceptor,
         listeners: tuple[ListenerConfig, ...] | None = None,
         apis: Mapping[int, AnyApi] = APIS,
     ) -> None:
@@ -49,6 +52,7 @@ class Network:
         """
         self._config = config
         self._handle = handle
+        self._acceptor = acceptor
         self._configs = config.listeners if listeners is None else listeners
         self._apis = apis
         self._lookup = CredentialLookup(users.find)
@@ -82,13 +86,13 @@ class Network:
             return "" if voter is None else voter.host
         return (listener.advertised or listener.endpoint).host
 
-    async def bind(self) -> None:
+    def bind(self) -> None:
         """Bind the addresses of all listeners; raises ConfigError, OSError."""
         if any(each.local_accounts is not None for each in self._configs):
             self._local_peers = LocalPeers.open()
         for each in self._configs:
             listener = self._listener(each)
-            self.endpoints[each.name] = endpoint = await listener.bind(each.endpoint)
+            self.endpoints[each.name] = endpoint = listener.bind(each.endpoint)
             advertised = each.advertised or each.endpoint
             # Clients have to be told the port that the system chose for port 0.
             listener.security.advertised = Endpoint(
@@ -100,7 +104,7 @@ class Network:
         """Accept connections; raises OSError."""
         await self._secrets.start()
         for listener in self.listeners.values():
-            await listener.serve()
+            listener.serve()
 
     def _listener(self, each: ListenerConfig) -> Listener:
         config = self._config
@@ -118,6 +122,7 @@ class Network:
             self._handle,
             ListenerSecurity(each, sasl, each.advertised or each.endpoint),
             self.limits,
+            acceptor=self._acceptor,
             frame_bytes_max=config.socket_request_max_bytes,
             login_bytes_max=config.sasl_server_max_receive_bytes,
             idle_ms_max=config.connections_max_idle_ms,

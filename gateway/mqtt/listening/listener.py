@@ -168,8 +168,7 @@ class MqttServer(Shell):
         acceptor.bind(endpoint, reuse_port=reuse_port or is_held(endpoint))
         acceptor.listen()
         self._acceptors.append(acceptor)
-        host, port = acceptor.sockets[0].getsockname()[:2]
-        return Endpoint(host, port)
+        return acceptor.address
 
     def _accept(self, context: ssl.SSLContext | None) -> asyncio.BaseProtocol:
         return ConnectionPreamble(self, context)

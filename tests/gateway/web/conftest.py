@@ -7,8 +7,9 @@ import json
 import shutil
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import pytest_asyncio
@@ -264,15 +265,31 @@ class Visit:
         await self.page.wait_for_selector("html[data-ready=true]")
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def visit(browser: Browser) -> AsyncIterator[Visit]:
-    """Yield a desktop-sized page with light colours."""
+@asynccontextmanager
+async def _visiting(
+    browser: Browser, reduced_motion: Literal["reduce", "no-preference"]
+) -> AsyncIterator[Visit]:
+    """Open a desktop-sized page with light colours."""
     context = await browser.new_context(
         viewport={"width": 1000, "height": 640},
         color_scheme="light",
-        reduced_motion="no-preference",
+        reduced_motion=reduced_motion,
         timezone_id="UTC",
     )
     context.set_default_timeout(DEADLINE_MS)
     yield Visit(await context.new_page())
     await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(browser: Browser) -> AsyncIterator[Visit]:
+    """Yield a page that moves nothing: each frame costs much without a graphics card."""
+    async with _visiting(browser, "reduce") as page:
+        yield page
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def animated_visit(browser: Browser) -> AsyncIterator[Visit]:
+    """Yield a page whose map and markers move, as most people see it."""
+    async with _visiting(browser, "no-preference") as page:
+        yield page

@@ -54,12 +54,12 @@ async def colour_at(page: Page, x: float, y: float) -> tuple[int, int, int]:
 
 
 async def test_a_fix_moves_the_marker_and_an_address_changes_the_text(
-    visit: Visit, played: FakeGateway
+    animated_visit: Visit, played: FakeGateway
 ) -> None:
     played.fix("demo/phone", *VADUZ, battery=81, speed=2.0, course=90)
     played.address("demo/phone", "Städtle 38, 9490 Vaduz, Liechtenstein")
-    await visit.open(played.url + "#11/47.141/9.53&device=demo/phone")
-    page = visit.page
+    await animated_visit.open(played.url + "#11/47.141/9.53&device=demo/phone")
+    page = animated_visit.page
     drawer = page.locator("device-panel")
     await expect(drawer.locator(".headline")).to_have_text("Städtle 38")
     await expect(drawer.locator(".facts")).to_contain_text("81 %")
@@ -80,7 +80,7 @@ async def test_a_fix_moves_the_marker_and_an_address_changes_the_text(
     row = page.locator("[role=listitem]", has_text="phone")
     await expect(row).to_contain_text("Landstrasse 5, 9494 Schaan")
     await expect(page.locator("#announce")).to_contain_text("phone")
-    assert visit.complaints == []
+    assert animated_visit.complaints == []
 
 
 async def test_the_point_is_drawn_where_the_map_has_its_place_at_every_zoom(
@@ -255,11 +255,13 @@ async def test_a_place_is_found_by_its_name_and_shown(visit: Visit, played: Fake
     await expect(group).to_be_hidden()
 
 
-async def test_the_url_keeps_the_state_of_the_page(visit: Visit, played: FakeGateway) -> None:
+async def test_the_url_keeps_the_state_of_the_page(
+    animated_visit: Visit, played: FakeGateway
+) -> None:
     played.fix("demo/phone", *VADUZ)
     played.fix("demo/my bike & trailer", 47.2, 9.6)
-    await visit.open(played.url)
-    page = visit.page
+    await animated_visit.open(played.url)
+    page = animated_visit.page
     await page.get_by_label("Search device, address or place").fill("bike")
     await page.locator("[role=listitem] button", has_text="my bike").click()
     await page.get_by_role("button", name="24 h").click()
@@ -451,24 +453,26 @@ async def test_light_and_dark_are_kept(visit: Visit, played: FakeGateway) -> Non
     await expect(root).to_have_attribute("data-theme", "light")
 
 
-async def test_ten_thousand_devices_move_at_once(visit: Visit, played: FakeGateway) -> None:
+async def test_ten_thousand_devices_move_at_once(
+    animated_visit: Visit, played: FakeGateway
+) -> None:
     fixes: list[dict[str, Any]] = []
     for number in range(10_000):
         angle = number * 2.399963
         radius = math.sqrt(number) / 12
         lat, lon = 47 + radius * math.cos(angle), 9 + radius * math.sin(angle)
         fixes.append(played.fix(f"fleet/van-{number:05}", lat, lon))
-    await visit.open(played.url)
-    await expect(visit.page.locator("html")).to_have_attribute("data-devices", "10000")
-    before = await at_rest(visit.page, "fleet/van-09999")
+    await animated_visit.open(played.url)
+    await expect(animated_visit.page.locator("html")).to_have_attribute("data-devices", "10000")
+    before = await at_rest(animated_visit.page, "fleet/van-09999")
     moved = [{**fix, "time": fix["time"] + 1000, "lon": fix["lon"] + 1} for fix in fixes]
     for socket in played.sockets:
         for start in range(0, len(moved), 1000):
             await socket.send_json(
                 [{"type": "fix", "cursor": "l0-1", **fix} for fix in moved[start : start + 1000]]
             )
-    await visit.page.wait_for_function("() => waylog.updates >= 10000")
-    await visit.page.wait_for_function(
+    await animated_visit.page.wait_for_function("() => waylog.updates >= 10000")
+    await animated_visit.page.wait_for_function(
         "x => waylog.positionOf('fleet/van-09999').x > x + 10", arg=before[0]
     )
-    assert visit.complaints == []
+    assert animated_visit.complaints == []

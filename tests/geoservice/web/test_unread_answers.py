@@ -31,7 +31,7 @@ async def serving(geocoder: Geocoder) -> AsyncIterator[tuple[str, int]]:
     acceptor = listen(
         cast(Accept, runner.server), Endpoint("127.0.0.1", 0), ConnectionPool(1_000, None)
     )
-    yield "127.0.0.1", acceptor.port
+    yield "127.0.0.1", acceptor.address.port
     await acceptor.close()
     await runner.cleanup()
 

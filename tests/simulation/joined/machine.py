@@ -123,12 +123,14 @@ class Machine:
     def environment(self) -> Environment:
         """The environment for the running process."""
         assert self.loop is not None
+        assert self.loop.sockets is not None
         return Environment(
             self.clock,
             self.disk,
             _Threads(self, self.loop),
             random.Random(self.world.random.getrandbits(64)),
             f"{self.name}/{self.boots}",
+            self.loop.sockets.acceptor,
         )
 
     def start(self) -> None:

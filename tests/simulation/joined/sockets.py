@@ -8,9 +8,11 @@ long after its sender has given up and sent the same on another connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from waylog.config import Endpoint
 
 if TYPE_CHECKING:
     from tests.simulation.joined.world import SimulatedLoop, World
@@ -33,7 +35,7 @@ class Network:
     def __init__(self, world: World) -> None:
         self.world = world
         self.weather = Weather()
-        self.listening: dict[tuple[str, int], Server] = {}
+        self.listening: dict[Endpoint, Acceptor] = {}
         #: Machines without power, which do not even refuse connections.
         self.off: set[str] = set()
         self._cut: dict[tuple[str, str], list[Callable[[], None]]] = {}
@@ -86,34 +88,35 @@ class Network:
                 end.reset_after(self.delay())
 
 
-class Server:
-    """A listening socket."""
+class Acceptor:
+    """A listening socket. See broker_core.environment.ConnectionAcceptor."""
 
     def __init__(
-        self,
-        network: Network,
-        loop: SimulatedLoop,
-        factory: Callable[[], Any],
-        address: tuple[str, int],
+        self, network: Network, loop: SimulatedLoop, factory: Callable[[], asyncio.BaseProtocol]
     ) -> None:
         self._network = network
         self.loop = loop
-        self.factory = factory
-        self.address = address
+        self.factory: Callable[[], Any] = factory
+        self.address = Endpoint("", 0)
         self.is_serving = False
-        self.sockets = (self,)
-        network.listening[address] = self
 
-    def getsockname(self) -> tuple[str, int]:
-        return self.address
+    def bind(self, endpoint: Endpoint, *, reuse_port: bool) -> None:
+        if endpoint in self._network.listening:
+            raise OSError(98, "address already in use")
+        self.address = endpoint
+        self._network.listening[endpoint] = self
 
-    def fileno(self) -> int:
-        return -1
-
-    async def start_serving(self) -> None:
+    def listen(self) -> None:
         self.is_serving = True
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        self.stop()
+        # The protocols of those that have been accepted are told in the next iteration.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    def stop(self) -> None:
+        """Refuse connections from now on."""
         self.is_serving = False
         if self._network.listening.get(self.address) is self:
             del self._network.listening[self.address]
@@ -311,23 +314,9 @@ class Sockets:
         self._loop = loop
         self._host = host
 
-    def create_server(
-        self,
-        factory: Callable[[], Any],
-        host: str | Sequence[str],
-        port: int,
-        *,
-        start_serving: bool = True,
-        **_: Any,
-    ) -> Server:
-        """Bind to an address, which is always a single one here."""
-        if not isinstance(host, str):
-            (host,) = host
-        if (host, port) in self._network.listening:
-            raise OSError(98, "address already in use")
-        server = Server(self._network, self._loop, factory, (host, port))
-        server.is_serving = start_serving
-        return server
+    def acceptor(self, factory: Callable[[], asyncio.BaseProtocol]) -> Acceptor:
+        """Make a listener."""
+        return Acceptor(self._network, self._loop, factory)
 
     async def create_connection(
         self, factory: Callable[[], Any], host: str, port: int, **_: Any
@@ -337,7 +326,7 @@ class Sockets:
         await asyncio.sleep(network.delay())
         while network.is_cut(self._host, host) or host in network.off:
             await asyncio.sleep(0.2)
-        server = network.listening.get((host, port))
+        server = network.listening.get(Endpoint(host, port))
         if server is None or not server.is_serving or server.loop.is_over:
             while network.is_cut(host, self._host):
                 await asyncio.sleep(0.2)
@@ -366,7 +355,7 @@ class Sockets:
         """Close the sockets of an ended process; after a power cut its peers are not told."""
         network, world = self._network, self._network.world
         for server in [each for each in network.listening.values() if each.loop is self._loop]:
-            server.close()
+            server.stop()
         for end in [each for each in network.ends if each.loop is self._loop]:
             end._is_open = False
             if power:

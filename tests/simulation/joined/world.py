@@ -236,10 +236,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def remove_reader(self, fd: object) -> bool:
         return False
 
-    async def create_server(self, *args: Any, **kwargs: Any) -> Any:
-        assert self.sockets is not None
-        return self.sockets.create_server(*args, **kwargs)
-
     async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         assert self.sockets is not None
         return await self.sockets.create_connection(*args, **kwargs)

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ async def test_many_connect_while_nobody_accepts(
     listen: Callable[[], Acceptor],
 ) -> None:
     acceptor = listen()
-    address = acceptor.sockets[0].getsockname()
+    address = astuple(acceptor.address)
     with ExitStack() as stack:
         for _ in range(_CONNECTIONS):  # the event loop stands still meanwhile
             client = stack.enter_context(socket.create_connection(address, timeout=10))

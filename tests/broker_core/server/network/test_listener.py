@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import socket
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -72,6 +73,16 @@ async def test_pipelined_requests_are_answered_in_order(broker: Broker, connect:
         for api, version in ((FETCH, 11), (METADATA, 1), (PRODUCE, 8), (API_VERSIONS, 0))
     ]
     assert received == [1, 2, 3, 4]
+
+
+async def test_who_connects_and_leaves_at_once_costs_others_nothing(start: Start) -> None:
+    broker = await start(max_connections="2")
+    address = broker.endpoint.host, broker.endpoint.port
+    async with asyncio.timeout(60):
+        for _ in range(200):
+            socket.create_connection(address).close()
+        await serves(broker)
+    assert broker.network.limits.refused == 0
 
 
 async def test_garbage_over_and_over_fills_no_log(

@@ -138,8 +138,8 @@ async def test_requests_wait_until_the_tables_have_told_the_account(
         pending_max=10,
         guard=guard,
     )
-    endpoint = await listener.bind(config.endpoint)
-    await listener.serve()
+    endpoint = listener.bind(config.endpoint)
+    listener.serve()
     client = await RawClient.connect(endpoint)
     try:
         client.send(API_VERSIONS, 0, {})
