@@ -21,7 +21,7 @@ from broker_core.configuration.listeners import (
     parse_listeners,
 )
 from broker_core.configuration.property_names import check_names
-from broker_core.coordinator.migration_policy import MigrationPolicy
+from broker_core.coordinator.groups.migration_policy import MigrationPolicy
 from broker_core.replication.throttle import UNLIMITED
 from broker_core.security.principal import ANONYMOUS, Principal
 from waylog.config import ConfigError, Endpoint, parse_endpoint

@@ -13,7 +13,8 @@ from broker_core.security.failures import LoginFailures
 from broker_core.server.authorization import authorize
 from broker_core.server.authorization.guard import Guarded
 from broker_core.server.cluster.membership import Cluster
-from broker_core.server.handlers import api_versions, sasl
+from broker_core.server.handlers import api_versions
+from broker_core.server.handlers.security import sasl
 from broker_core.server.network.network import Network
 from broker_core.server.network.request import AnyRequest
 from waylog.network.connection_pool import ConnectionPool

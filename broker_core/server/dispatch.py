@@ -16,36 +16,34 @@ from broker_core.security.credentials import ScramUsers
 from broker_core.security.failures import LoginFailures
 from broker_core.security.quotas import ClientQuotas
 from broker_core.server.handlers import (
-    acls,
     api_versions,
     client_quotas,
     configs,
-    consumer_groups,
     fetch,
-    group_admin,
-    group_membership,
-    group_offsets,
     list_offsets,
     log_dirs,
     metadata,
     placement,
     produce,
     quorum,
-    sasl,
-    scram_users,
     topics,
-    transaction_admin,
-    transactions,
 )
-from broker_core.server.handlers.acls import AclParts
 from broker_core.server.handlers.configs import ConfigParts
 from broker_core.server.handlers.fetch import FetchParts
-from broker_core.server.handlers.group_admin import AllGroups
-from broker_core.server.handlers.group_parts import GroupParts
+from broker_core.server.handlers.groups import (
+    consumer_groups,
+    group_admin,
+    group_membership,
+    group_offsets,
+)
+from broker_core.server.handlers.groups.group_admin import AllGroups
+from broker_core.server.handlers.groups.group_parts import GroupParts
 from broker_core.server.handlers.log_dirs import LogDirParts
 from broker_core.server.handlers.metadata import CoordinatorParts, MetadataParts
 from broker_core.server.handlers.produce import ProduceParts
 from broker_core.server.handlers.quorum import QuorumParts
+from broker_core.server.handlers.security import acls, sasl, scram_users
+from broker_core.server.handlers.security.acls import AclParts
 from broker_core.server.handlers.sharing import (
     share_acknowledge,
     share_fetch,
@@ -55,7 +53,8 @@ from broker_core.server.handlers.sharing import (
 from broker_core.server.handlers.sharing.share_fetch import ShareFetchParts
 from broker_core.server.handlers.sharing.share_groups import ShareGroupParts
 from broker_core.server.handlers.topics import TopicParts
-from broker_core.server.handlers.transactions import TransactionParts
+from broker_core.server.handlers.transactions import transaction_admin, transactions
+from broker_core.server.handlers.transactions.transactions import TransactionParts
 from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.sharing.share_coordinator import ShareCoordinator
 

@@ -22,12 +22,8 @@ PACKAGES: Final = (
     *("waylog", "broker_core", "gateway", "geoservice", "consumers", "spark", "load_tests"),
 )
 MODULES_MAX: Final = 21
-#: One file for each API, or for each family of APIs.
-LARGER: Final = {
-    "broker_core.protocol.definitions": 80,
-    "broker_core.coordinator": 28,
-    "broker_core.server.handlers": 24,
-}
+#: One file for each API.
+LARGER: Final = {"broker_core.protocol.definitions": 80}
 
 _CYTHON_IMPORT: Final = re.compile(r"^\s*from ([\w.]+) c?import (\([^)]*\)|[^\n(]*)", re.MULTILINE)
 

@@ -12,7 +12,7 @@ from broker_core import errors
 from broker_core.cluster.image import BrokerImage, ClusterImage, ImageChanges
 from broker_core.cluster.records import ListenerAddress
 from broker_core.configuration.config import BrokerConfig
-from broker_core.coordinator.share_records import STATE_TOPIC
+from broker_core.coordinator.sharing.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.environment import Environment
 from broker_core.protocol.definitions import BROKER_HEARTBEAT, ENVELOPE

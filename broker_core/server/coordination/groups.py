@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
-from broker_core.coordinator.consumer_group import ConsumerGroup, ConsumerGroupSettings
 from broker_core.coordinator.effects import Append, Moment, Respond
-from broker_core.coordinator.group_coordinator import GroupCoordinator
-from broker_core.coordinator.offset_coordinator import GroupSettings
+from broker_core.coordinator.groups.consumer_group import ConsumerGroup, ConsumerGroupSettings
+from broker_core.coordinator.groups.group_coordinator import GroupCoordinator
+from broker_core.coordinator.groups.offset_coordinator import GroupSettings
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.environment import Environment
 from broker_core.protocol import records

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
-from broker_core.coordinator.consumer_group import ConsumerGroupSettings
-from broker_core.coordinator.share_group import ShareGroupSettings
-from broker_core.coordinator.share_partition import SharePartitionSettings
+from broker_core.coordinator.groups.consumer_group import ConsumerGroupSettings
+from broker_core.coordinator.sharing.share_group import ShareGroupSettings
+from broker_core.coordinator.sharing.share_partition import SharePartitionSettings
 
 _DURATION: Final = re.compile(
     r"by_duration:P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?"

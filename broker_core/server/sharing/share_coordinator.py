@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from broker_core import errors
-from broker_core.coordinator.share_partition import check_batches
-from broker_core.coordinator.share_records import (
+from broker_core.coordinator.sharing.share_partition import check_batches
+from broker_core.coordinator.sharing.share_records import (
     STATE_TOPIC,
     SharePartitionKey,
     StoredState,

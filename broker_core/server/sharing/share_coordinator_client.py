@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
-from broker_core.coordinator.share_records import (
+from broker_core.coordinator.sharing.share_records import (
     SharePartitionKey,
     StoredState,
     batch_fields,

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker_core import errors
-from broker_core.coordinator.share_group import ShareAnswer, ShareGroup, ShareHeartbeat
-from broker_core.coordinator.share_records import (
+from broker_core.coordinator.groups.states import GroupState
+from broker_core.coordinator.sharing.share_group import ShareAnswer, ShareGroup, ShareHeartbeat
+from broker_core.coordinator.sharing.share_records import (
     KINDS,
     SharePartitionKey,
     StoredGroup,
     group_records,
     read_group_record,
 )
-from broker_core.coordinator.states import GroupState
 from broker_core.coordinator.stored import stored_version
 from broker_core.environment import Clock
 from broker_core.protocol.primitives import RemoteProtocolError

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, Protocol
 
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
-from broker_core.coordinator.share_partition import Acknowledgement, SharePartition
-from broker_core.coordinator.share_records import SharePartitionKey, StoredState
+from broker_core.coordinator.sharing.share_partition import Acknowledgement, SharePartition
+from broker_core.coordinator.sharing.share_records import SharePartitionKey, StoredState
 from broker_core.environment import Clock
 from broker_core.server.coordination.groups import Stored
 from broker_core.server.partitions.partition import Partition

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from broker_core import errors
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
-from broker_core.coordinator.share_records import STATE_TOPIC
+from broker_core.coordinator.sharing.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.server.partitions.topics import Topic
 from broker_core.server.runtime import Broker

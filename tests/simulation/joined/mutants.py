@@ -16,10 +16,10 @@ from unittest.mock import patch
 from broker_core import errors
 from broker_core.cluster.brokers import BrokerControl
 from broker_core.cluster.elections import PartitionTarget
-from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.effects import Append
-from broker_core.coordinator.group import Group
-from broker_core.coordinator.share_records import SharePartitionKey, StoredState
+from broker_core.coordinator.groups.consumer_group import ConsumerGroup
+from broker_core.coordinator.groups.group import Group
+from broker_core.coordinator.sharing.share_records import SharePartitionKey, StoredState
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.log import Log
 from broker_core.log.producer_state import ProducerState

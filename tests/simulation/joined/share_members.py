@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from broker_core import errors
-from broker_core.coordinator.share_partition import AcknowledgeType
+from broker_core.coordinator.sharing.share_partition import AcknowledgeType
 from broker_core.protocol.definitions import (
     INCREMENTAL_ALTER_CONFIGS,
     SHARE_ACKNOWLEDGE,

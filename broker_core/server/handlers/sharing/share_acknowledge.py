@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from broker_core import errors
-from broker_core.coordinator.share_partition import (
+from broker_core.coordinator.sharing.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     check_acknowledgements,
 )
-from broker_core.coordinator.share_records import SharePartitionKey
+from broker_core.coordinator.sharing.share_records import SharePartitionKey
 from broker_core.security.authorizer import Authorizer
 from broker_core.server.authorization import may_read
 from broker_core.server.cluster.view import ClusterView

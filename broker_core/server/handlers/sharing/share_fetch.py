@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_core import errors
-from broker_core.coordinator.share_partition import LogBatch
-from broker_core.coordinator.share_records import SharePartitionKey
+from broker_core.coordinator.sharing.share_partition import LogBatch
+from broker_core.coordinator.sharing.share_records import SharePartitionKey
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.protocol.records import BatchHeader, scan_batches
 from broker_core.server.handlers.sharing.share_acknowledge import (

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
-from broker_core.coordinator.consumer_group_records import group_places
-from broker_core.coordinator.share_group import (
+from broker_core.coordinator.groups.consumer_group_records import group_places
+from broker_core.coordinator.groups.states import GroupState
+from broker_core.coordinator.sharing.share_group import (
     ASSIGNOR,
     ShareAnswer,
     ShareGroup,
     ShareHeartbeat,
     ShareMember,
 )
-from broker_core.coordinator.share_records import SharePartitionKey
-from broker_core.coordinator.states import GroupState
+from broker_core.coordinator.sharing.share_records import SharePartitionKey
 from broker_core.security.authorizer import Authorizer
 from broker_core.server.authorization import may_read
-from broker_core.server.handlers.group_parts import GroupParts
+from broker_core.server.handlers.groups.group_parts import GroupParts
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.topics import TopicRegistry

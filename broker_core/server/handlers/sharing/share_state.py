@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker_core import errors
-from broker_core.coordinator.share_records import SharePartitionKey, StoredState, batches_of
+from broker_core.coordinator.sharing.share_records import SharePartitionKey, StoredState, batches_of
 from broker_core.server.coordination.groups import Stored
 from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.sharing.share_coordinator import ShareCoordinator

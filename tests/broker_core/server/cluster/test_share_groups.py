@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_core import errors
-from broker_core.coordinator.share_records import SharePartitionKey
+from broker_core.coordinator.sharing.share_records import SharePartitionKey
 from broker_core.protocol.definitions import (
     ALTER_SHARE_GROUP_OFFSETS,
     CREATE_PARTITIONS,

@@ -1,0 +1,1 @@
+"""State machines of groups: their members, assignments and committed offsets."""

@@ -1,0 +1,1 @@
+"""State machines of share groups (KIP-932)."""
