@@ -23,6 +23,8 @@ from tests.gateway.records import address
 from tests.gateway.running import Login
 from waylog.observability.telemetry import now_ms
 
+pytestmark = pytest.mark.early
+
 HOME: Final = (47.14, 9.52)
 AWAY: Final = (47.5, 9.9)
 #: Seconds until a change of rights takes effect, as promised.

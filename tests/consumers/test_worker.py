@@ -21,6 +21,8 @@ from waylog.kafka.clients import client_config, consumer_config, ensure_topics, 
 from waylog.kafka.topics import ADDRESS, ERROR, LOCATION, TOPICS, Topic
 from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
 
+pytestmark = pytest.mark.early
+
 StartResolver = Callable[..., Process]
 
 

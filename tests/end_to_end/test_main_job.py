@@ -36,6 +36,8 @@ from waylog.kafka.clients import consumer_config
 from waylog.kafka.topic_reader import next_messages
 from waylog.messages import Address, Fix, decode_address, decode_fix
 
+pytestmark = pytest.mark.early
+
 GEOLIFE = Path(__file__).parents[2] / "../shared/data/tracks/geolife_dev.csv.gz"
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.early
+
 _ROOT = Path(__file__).parents[2]
 #: Each mutant below is found within twenty seeds; `make sim` has a thousand.
 _SEEDS_AT_ONCE = 20

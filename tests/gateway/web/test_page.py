@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 
 from tests.gateway.web.conftest import FakeGateway, Visit
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.early, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 VADUZ = (47.1410, 9.5209)
 

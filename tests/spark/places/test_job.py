@@ -30,6 +30,8 @@ from waylog.cli import main
 from waylog.history.history_reader import HistoryReader
 from waylog.history.storage import Storage
 
+pytestmark = pytest.mark.early
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

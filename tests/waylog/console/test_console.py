@@ -17,6 +17,8 @@ import pytest
 from tests.apache_kafka import apache_kafka
 from tests.contract.broker_process import BrokerProcess
 
+pytestmark = pytest.mark.early
+
 
 class Terminal:
     """Runs `waylog` commands against one broker."""

@@ -24,6 +24,8 @@ import trustme
 from gateway.users.database import UserStore
 from tests.ports import reserved_ports
 
+pytestmark = pytest.mark.early
+
 LIMIT_S: Final = 45.0
 _AT_ONCE: Final = 3
 _FAILED: Final = 1
