@@ -64,5 +64,5 @@ _LOGIN: Final[dict[int, Callable[[ControllerParts, AnyRequest], None]]] = {
     SASL_AUTHENTICATE.key: _authenticate,
 }
 
-if CONTROLLER_APIS.keys() < _LOGIN.keys():
-    raise RuntimeError("every API that is advertised needs a handler")
+if not _LOGIN.keys() <= CONTROLLER_APIS.keys():
+    raise RuntimeError("every API of a login has to be advertised")

@@ -2,7 +2,7 @@
 
 The members and their order are those of `waylog.messages.Fix`. `waylog.messages.encode` returns the
 same record of the same fix, and `waylog.messages.fix_id` the same id; tests compare them. Decision
-0033 says what this second way saves.
+24 says what this second way saves.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

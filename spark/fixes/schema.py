@@ -1,7 +1,7 @@
 """Fixes as Arrow columns: the rows of the history.
 
 The columns are the members of waylog.messages.Fix in their order, then partition and offset of the
-record in the log. New members are only ever added as nullable columns after those of the fix.
+record in the log. A new member is a nullable column, which files written before do not have.
 """
 
 from __future__ import annotations

@@ -109,6 +109,28 @@ def test_no_module_of_the_broker_is_in_a_circle_not_even_for_type_checking() -> 
         pytest.fail(" is imported by ".join(error.args[1]))
 
 
+def test_folders_of_the_gateway_import_only_those_of_later_rows() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = page.partition("| from top to bottom |\n|---|\n")[2].partition("\n\n")[0]
+    levels = {
+        folder.rstrip("/").replace("/", "."): number
+        for number, row in enumerate(rows.splitlines())
+        for folder in re.findall(r"`([\w/]+/)`", row)
+    }
+    modules = {name: paths for name, paths in sources().items() if name.startswith("gateway")}
+    assert levels.keys() == {folder_of(name, modules) for name in modules}
+    for module, paths in modules.items():
+        one = folder_of(module, modules)
+        for path in paths:
+            for imported, names in imports_of(path, runtime_nodes):
+                for target in {
+                    imported,
+                    *(f"{imported}.{name}" for name in names),
+                } & modules.keys():
+                    other = folder_of(target, modules)
+                    assert one == other or levels[one] < levels[other], f"{module}: {target}"
+
+
 def test_folders_have_few_modules() -> None:
     modules = sources()
     sizes = Counter(

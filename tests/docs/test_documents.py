@@ -165,6 +165,21 @@ def test_the_architecture_names_files_that_exist() -> None:
             assert (folder / name).exists() or (ROOT / name).exists(), name
 
 
+def test_the_architecture_names_what_its_files_define() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:\w+\.)?\w+)`\s+\(`([\w/]+\.pyx?)`\)", text)
+    assert len(named) > 50
+    for name, path in named:
+        source = (ROOT / path).read_text(encoding="utf-8")
+        for part in name.split("."):
+            defined = (
+                rf"^\s*(?:cdef )?class {part}\b",
+                rf"^\s*(?:async )?(?:def|cdef|cpdef) [^(=\n]*\b{part}\(",
+                rf"^\s*(?:self\.)?{part}\b\s*[:=]",
+            )
+            assert re.search("|".join(defined), source, re.MULTILINE), f"{name} in {path}"
+
+
 def test_decisions_are_numbered_without_holes_as_their_titles_say() -> None:
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     assert pages
