@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from broker_core.environment import MakeAcceptor
+from broker_core.environment import Environment
 from broker_core.protocol.definitions import CONTROLLER_APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.failures import LoginFailures
@@ -29,7 +29,7 @@ class ControllerParts(Guarded, Protocol):
     connection_pool: ConnectionPool
 
 
-def controller_network(broker: ControllerParts, acceptor: MakeAcceptor) -> Network | None:
+def controller_network(broker: ControllerParts, environment: Environment) -> Network | None:
     """Return the network of the controllers' listener; None if this node has none."""
     config = broker.config
     if config.controller_listener is None or not config.is_controller:
@@ -39,7 +39,7 @@ def controller_network(broker: ControllerParts, acceptor: MakeAcceptor) -> Netwo
         broker.scram_users,
         partial(_handle, broker),
         connections=broker.connection_pool,
-        acceptor=acceptor,
+        environment=environment,
         listeners=(config.controller_listener,),
         apis=CONTROLLER_APIS,
     )

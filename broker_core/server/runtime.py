@@ -109,14 +109,14 @@ class Broker:
                 self.scram_users,
                 self.handle,
                 connections=self.connection_pool,
-                acceptor=environment.acceptor,
+                environment=environment,
             )
             self.network.limits.creation_rate_of = self.quotas.connection_rate
             self.cluster = Cluster(config, self.topics, self, environment, self.cannot_go_on)
             self._inventory = _inventory(config, environment)
             if self._inventory.lacks_records():
                 self.cluster.lifecycle.life.distrust_former()
-            self.controller_network = controller_network(self, environment.acceptor)
+            self.controller_network = controller_network(self, environment)
             self.view = ClusterView(self.cluster)
             self.producer_ids = ProducerIdBlocks(config.node_id, self.cluster)
         except BaseException:

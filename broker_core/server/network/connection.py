@@ -18,6 +18,7 @@ from broker_core.server.network.connection_context import ConnectionContext
 from broker_core.server.network.file_sender import FileSender
 from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.network.session import ClientSession
+from waylog.network.connection_ends import reset
 from waylog.network.tls.handshakes import TlsHandshake
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         "_sending",
         "_taking",
         "_transport",
+        "_waits",
         "_writable",
         "frame_since",
         "last_active",
@@ -101,6 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = False
         # True while it is not known yet whether the client may be served.
         self._held = False
+        # True while it waits for its turn with what it has received.
+        self._waits = False
         self._mute_timer: asyncio.TimerHandle | None = None
         # Time at which the bytes that are being decoded arrived, if there are metrics.
         self._arrived = 0.0
@@ -199,6 +203,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._context.metrics is not None:
             self._arrived = _perf_counter()
         self._reader.received(nbytes)
+        if self._context.turns.are_taken:
+            self._wait_for_turn()
         self._take_frames()
 
     def pause_writing(self) -> None:
@@ -209,12 +215,15 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """See asyncio.BaseProtocol."""
         self._writable = True
+        self.last_active = self._context.now()
         self._go_on_reading()
 
     # ----------------------------------------------------------------------------------- requests
 
     def _take_frames(self) -> None:
         reader = self._reader
+        turns = self._context.turns
+        end = turns.end_of_turn()
         problem: str | None = None
         self._taking = True
         try:
@@ -222,7 +231,10 @@ class Connection(asyncio.BufferedProtocol):
                 frame = reader.next_frame()
                 if frame is None:
                     break
+                self.frame_since = None
                 self._take(frame)
+                if reader.buffered and turns.is_over(end):
+                    self._wait_for_turn()
         except RemoteProtocolError as error:
             # Keep the text, not the error: its traceback refers to this frame, and a variable here
             # would close a cycle that keeps the request's buffer until a garbage collection.
@@ -233,7 +245,8 @@ class Connection(asyncio.BufferedProtocol):
         if problem is not None:
             # As in Kafka, no response: a peer that speaks another protocol could not read it.
             self._listener.say_ending(self, logging.WARNING, f"disconnected: {problem}")
-            self.abort()
+            self.give_up()
+            return
         reader.settle()
         if reader.buffered:
             if self.frame_since is None:
@@ -242,6 +255,18 @@ class Connection(asyncio.BufferedProtocol):
             self.frame_since = None
         if reader.reserved != self._reserved and self._transport is not None:
             self._reserve(reader.reserved)
+
+    def _wait_for_turn(self) -> None:
+        if not self._waits:
+            self._waits = True
+            self._stop_reading()
+            self._context.turns.wait(self.pool_party, self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._waits = False
+        if self._may_read:
+            self._read_on()
+            self._take_frames()
 
     def _reserve(self, size: int) -> None:
         more, self._reserved = size - self._reserved, size
@@ -405,21 +430,30 @@ class Connection(asyncio.BufferedProtocol):
             self._reading = False
             self._transport.pause_reading()
 
-    def _go_on_reading(self) -> None:
-        if (
-            not self._reading
-            and self._writable
+    @property
+    def _may_read(self) -> bool:
+        return (
+            self._writable
             and not self._closing
             and not self._held
             and self._mute_timer is None
             and self._transport is not None
             and len(self._pending) < self._context.pending_max
-        ):
+        )
+
+    def _go_on_reading(self) -> None:
+        if self._reading or self._waits or not self._may_read:
+            return
+        if self._reader.buffered:
+            # A handler may be running now, and must not be re-entered.
+            self._wait_for_turn()
+        else:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if not self._reading and self._transport is not None:
             self._reading = True
             self._transport.resume_reading()
-            if self._reader.buffered:
-                # In a callback, because a handler may be running now and must not be re-entered.
-                self._context.loop.call_soon(self._take_frames)
 
     # ------------------------------------------------------------------------------------ closing
 
@@ -428,8 +462,20 @@ class Connection(asyncio.BufferedProtocol):
         """Tell whether a request has no response yet, or one that is not completely sent."""
         return bool(self._pending) or self._sender is not None
 
+    @property
+    def _has_unread(self) -> bool:
+        """Tell whether the client has not taken all that could be sent."""
+        transport = self._transport
+        return self._sender is not None or (
+            transport is not None
+            and not isinstance(transport, TlsHandshake)
+            and transport.get_write_buffer_size() > 0
+        )
+
     def overdue(self, now: float, *, idle_s: float, setup_s: float) -> str | None:
         """Return why the connection is to be closed, or None if it may stay."""
+        if self._has_unread and now - self.last_active > idle_s:
+            return "its answers are not read"
         if self._pending or self._mute_timer is not None:
             return None
         if not (self.served and self.session.is_authenticated) and now - self.opened_at > setup_s:
@@ -465,3 +511,10 @@ class Connection(asyncio.BufferedProtocol):
             if self._taking:
                 self._send_answers()
             self._transport.abort()
+
+    def reset(self) -> None:
+        """Close at once, and let the kernel keep nothing of what the client has not read."""
+        if self._transport is not None and not isinstance(self._transport, TlsHandshake):
+            reset(self._transport)
+        else:
+            self.abort()

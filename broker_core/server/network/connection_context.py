@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from broker_core.protocol.schema import AnyApi
 from broker_core.server.network.request import AnyRequest
 from broker_core.server.network.request_metrics import RequestMetrics
+from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.network.session import ListenerSecurity
 
 #: Answers a request, now or later.
@@ -31,4 +32,5 @@ class ConnectionContext:
     #: The receive buffer of connections without an incomplete request.
     shared_buffer: memoryview
     loop: asyncio.AbstractEventLoop
+    turns: RequestTurns
     now: Callable[[], float]

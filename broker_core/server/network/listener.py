@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ from broker_core.server.network.connection import Connection
 from broker_core.server.network.connection_context import ConnectionContext, Handle
 from broker_core.server.network.limits import ConnectionLimits, ConnectionRefused
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
+from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
 from waylog.network.acceptor import Acceptor
@@ -48,6 +50,7 @@ class Listener:
         security: ListenerSecurity,
         limits: ConnectionLimits,
         *,
+        turns: RequestTurns | None = None,
         acceptor: MakeAcceptor = Acceptor,
         frame_bytes_max: int,
         login_bytes_max: int,
@@ -74,6 +77,7 @@ class Listener:
             login_bytes_max=min(login_bytes_max, frame_bytes_max),
             shared_buffer=memoryview(bytearray(_SHARED_BYTES)),
             loop=self.loop,
+            turns=turns or RequestTurns(self.loop, time.monotonic),
             now=self.now,
         )
         self._tls = tls
@@ -229,7 +233,7 @@ class Listener:
             reason = connection.overdue(now, idle_s=self._idle_s_max, setup_s=self._setup_s_max)
             if reason is not None:
                 self.say_ending(connection, logging.INFO, f"closed: {reason}")
-                connection.abort() if reason != "idle" else connection.close()
+                connection.close() if reason == "idle" else connection.reset()
         # One timer for all connections; timeouts are precise to a tenth of the shorter one.
         interval_s = min(self._idle_s_max, self._setup_s_max) / 10
         self._sweep_timer = self.loop.call_later(min(max(interval_s, 0.05), 5.0), self._sweep)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from broker_core.cluster.records import ListenerAddress
 from broker_core.configuration.config import BrokerConfig
 from broker_core.configuration.listeners import ListenerConfig
-from broker_core.environment import MakeAcceptor
+from broker_core.environment import Environment
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.schema import AnyApi
 from broker_core.security.credentials import ScramUsers
@@ -21,9 +22,9 @@ from broker_core.server.network.listener_secrets import ListenerSecrets
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.network.request import AnyRequest
 from broker_core.server.network.request_metrics import RequestMetrics
+from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
-from waylog.network.acceptor import Acceptor
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.local_peers.peers import LocalPeers
 from waylog.network.tls.handshakes import HandshakeScheduler
@@ -42,7 +43,7 @@ class Network:
         handle: Callable[[AnyRequest], None],
         *,
         connections: ConnectionPool,
-        acceptor: MakeAcceptor = Acceptor,
+        environment: Environment,
         listeners: tuple[ListenerConfig, ...] | None = None,
         apis: Mapping[int, AnyApi] = APIS,
     ) -> None:
@@ -52,7 +53,9 @@ class Network:
         """
         self._config = config
         self._handle = handle
-        self._acceptor = acceptor
+        self._acceptor = environment.acceptor
+        # Shared by all listeners, which run on one event loop.
+        self._turns = RequestTurns(asyncio.get_running_loop(), environment.clock.monotonic)
         self._configs = config.listeners if listeners is None else listeners
         self._apis = apis
         self._lookup = CredentialLookup(users.find)
@@ -122,6 +125,7 @@ class Network:
             self._handle,
             ListenerSecurity(each, sasl, each.advertised or each.endpoint),
             self.limits,
+            turns=self._turns,
             acceptor=self._acceptor,
             frame_bytes_max=config.socket_request_max_bytes,
             login_bytes_max=config.sasl_server_max_receive_bytes,

@@ -8,6 +8,7 @@ import re
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA, PRODUCE
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body, request_frame
 from tests.broker_core.server.topics import create_topic
 from tests.late_client import TURNS, check_disconnected
 
@@ -83,6 +84,18 @@ async def test_who_connects_and_leaves_at_once_costs_others_nothing(start: Start
             socket.create_connection(address).close()
         await serves(broker)
     assert broker.network.limits.refused == 0
+
+
+@pytest.mark.parametrize("begin", [b"GET / HTTP/1.1\r\n\r\n", b"\x7f\xff\xff\xff", b"\xff" * 4])
+async def test_a_length_that_cannot_be_is_told_in_one_line(
+    broker: Broker, begin: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await RawClient.connect(broker.endpoint)
+    client.writer.write(begin)
+    assert await client.is_closed_by_peer()
+    await client.close()
+    assert [each.levelname for each in caplog.records if each.levelname != "INFO"] == ["WARNING"]
+    assert "is disconnected: a request of" in caplog.text
 
 
 async def test_garbage_over_and_over_fills_no_log(
@@ -234,6 +247,52 @@ async def test_an_idle_connection_is_closed_but_not_one_that_waits(
     assert await idle.is_closed_by_peer()
     _, answer = await waiting.receive(FETCH, 11)
     assert answer["error_code"] == 0
+
+
+async def test_who_reads_no_answers_is_disconnected_though_more_of_its_requests_wait(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(connections_max_idle_ms="300")
+    topic = create_topic(broker, "t", 1, {"max.message.bytes": "10000000"})
+    topic.partitions[0].append(
+        build_batch([(1, None, bytes(8_000_000), ())]), broker.clock.now_ms()
+    )
+    broker.flusher.request(topic.partitions[0])
+    async with asyncio.timeout(60):
+        while not topic.partitions[0].high_watermark:
+            await asyncio.sleep(0.001)
+    with socket.create_connection((broker.endpoint.host, broker.endpoint.port)) as client:
+        large = fetch_body("t", 0, partition_max_bytes=10_000_000)
+        waiting = fetch_body("t", 1, max_wait_ms=60_000)
+        client.sendall(request_frame(FETCH, 11, large) + request_frame(FETCH, 11, waiting, 2))
+        async with asyncio.timeout(60):
+            while not broker.connections:
+                await asyncio.sleep(0.001)
+            while broker.connections:
+                await asyncio.sleep(0.01)
+
+
+async def test_many_requests_at_once_keep_nobody_waiting(broker: Broker, connect: Connect) -> None:
+    client = await connect(broker)
+    await client.call(API_VERSIONS, 0, {})
+    frame = request_frame(API_VERSIONS, 0, {})
+    count = 200_000 // len(frame)
+    loop = asyncio.get_running_loop()
+    with socket.create_connection((broker.endpoint.host, broker.endpoint.port)) as greedy:
+        greedy.setblocking(False)
+        await loop.sock_sendall(greedy, frame)
+        answer = len(await loop.sock_recv(greedy, 1 << 20))
+        await loop.sock_sendall(greedy, frame * count)
+        assert (await client.call(API_VERSIONS, 0, {}))["error_code"] == 0
+        # The broker has read them all by now: it receives up to 256 KiB at a time.
+        answers = 0
+        with suppress(BlockingIOError):
+            while received := len(greedy.recv(1 << 20)):
+                answers += received
+        assert 0 < answers < count * answer // 2
+        async with asyncio.timeout(60):
+            while answers < count * answer:
+                answers += len(await loop.sock_recv(greedy, 1 << 20))
 
 
 async def test_a_connection_that_closes_leaves_nothing_behind(

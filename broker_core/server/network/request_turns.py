@@ -1,0 +1,65 @@
+"""Turns of the event loop for connections that have sent more requests than fit into one.
+
+A client may send thousands of small requests at once. Handled in one go they would keep all other
+connections waiting for seconds: in a cluster the broker would count as dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from waylog.network.party_queues import PartyQueues
+
+#: Seconds for the requests of one connection in a turn, and for all that wait in an iteration.
+_CONNECTION_S: Final = 0.001
+_TURN_S: Final = 0.004
+
+
+class RequestTurns:
+    """Decides when connections handle requests: parties in turn, a connection a millisecond."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
+        """`clock` returns seconds, and goes on within an iteration of the loop."""
+        self._loop = loop
+        self._clock = clock
+        self._waiting: PartyQueues[Callable[[], None]] = PartyQueues()
+        self._is_due = False
+
+    @property
+    def are_taken(self) -> bool:
+        """Tell whether connections wait, behind which new requests have to wait too."""
+        return bool(self._waiting)
+
+    def end_of_turn(self) -> float:
+        """Return when a connection that begins now has to pause, by the clock of `is_over`."""
+        return self._clock() + _CONNECTION_S
+
+    def is_over(self, end: float) -> bool:
+        """Tell whether that time has come."""
+        return self._clock() > end
+
+    def wait(self, party: str, take_turn: Callable[[], None]) -> None:
+        """Call `take_turn` when it is the party's turn, not before the next iteration."""
+        self._waiting.add(party, take_turn)
+        self._come()
+
+    def _come(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        self._is_due = False
+        end = self._clock() + _TURN_S
+        # Those that wait again come in the next iteration, behind what others have sent meanwhile.
+        for _ in range(len(self._waiting)):
+            _, take_turn = self._waiting.next()
+            try:
+                take_turn()
+            finally:
+                if self._waiting:
+                    self._come()
+            if self._clock() > end:
+                break
