@@ -215,6 +215,43 @@ async def test_a_task_is_charged_to_whom_it_turns_out_to_belong() -> None:
     assert await running == "done"
 
 
+async def test_a_task_that_begins_within_another_ones_work_is_charged_to_its_own_party() -> None:
+    turns = PartyTurns()
+
+    async def inner() -> None:
+        work(1.1 * TURN_S)
+
+    async def outer() -> None:
+        await turns.charge(Asker("b"), inner())
+        work(1.1 * TURN_S)
+        # What it does now counts while it does it.
+        assert turns.left_s("a") <= 0
+
+    await turns.charge(Asker("a"), outer())
+    assert not turns.may_begin("a")
+    assert not turns.may_begin("b")
+
+
+async def test_a_task_that_gets_its_turn_has_all_of_its_time() -> None:
+    turns = PartyTurns()
+    await turns.wait("a")
+    # Nobody else works or waits, so that it may work longer than for one share.
+    assert turns.left_s("a") == 3 * TURN_S
+
+
+async def test_strangers_whose_tasks_have_got_their_turns_may_begin_more() -> None:
+    turns = PartyTurns()
+    may_begin: list[bool] = []
+
+    async def stranger(number: int) -> None:
+        await turns.wait(f"{STRANGER}{number}")
+        may_begin.append(turns.may_begin(f"{STRANGER}other"))
+
+    # As many get their turns as may work for a short time each, and these do not work at all.
+    await asyncio.gather(*(stranger(number) for number in range(20)))
+    assert may_begin.count(False) <= 1
+
+
 async def test_a_task_is_told_of_errors_and_of_its_end() -> None:
     turns = PartyTurns()
     ended: list[str] = []
