@@ -143,6 +143,57 @@ async def test_a_callback_that_fails_does_not_keep_the_next_one_from_its_turn() 
     assert [type(each) for each in failures] == [ZeroDivisionError]
 
 
+async def test_work_that_fails_is_over() -> None:
+    turns = PartyTurns()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: None)
+    with pytest.raises(ZeroDivisionError):
+        turns.call("a", lambda: 1 // 0)
+    work(1.1 * TURN_S)
+    # Nobody works, so that no time of this turn passes.
+    assert turns.left_s("b") == TURN_S
+    turns.call_soon("a", lambda: 1 // 0)
+    async with asyncio.timeout(60):
+        while not turns.may_begin("a"):
+            await asyncio.sleep(0)
+    work(3.1 * TURN_S)
+    assert turns.left_s("b") >= TURN_S
+
+
+async def test_what_waits_of_a_party_keeps_its_order() -> None:
+    turns = PartyTurns()
+    for party in ("ada", f"{STRANGER}127.0.0.1"):
+        ran: list[int] = []
+        for number in range(5):
+            turns.call_soon(party, partial(ran.append, number))
+        # What comes now must not overtake the others, though the party has time left.
+        assert not turns.may_begin(party)
+        turns.call(party, partial(ran.append, 5))
+        assert ran == []
+        async with asyncio.timeout(60):
+            while len(ran) < 6:
+                await asyncio.sleep(0)
+        assert ran == [0, 1, 2, 3, 4, 5]
+
+
+async def test_work_counts_that_another_ones_interrupts() -> None:
+    turns = PartyTurns()
+    outer = turns.begin("a")
+    work(1.1 * TURN_S)
+    turns.end("b", turns.begin("b"))
+    turns.end("a", outer)
+    assert not turns.may_begin("a")
+
+
+async def test_who_waits_no_more_pays_nothing() -> None:
+    turns = PartyTurns()
+    waiting = [asyncio.ensure_future(turns.wait("a")) for _ in range(10)]
+    await asyncio.sleep(0)
+    for each in waiting:
+        each.cancel()
+    await asyncio.sleep(0)
+    assert turns.left_s("a") == 3 * TURN_S
+
+
 async def test_who_is_cancelled_while_waiting_takes_nobodys_turn() -> None:
     turns = PartyTurns()
     failures: list[object] = []
