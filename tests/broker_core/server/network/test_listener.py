@@ -19,6 +19,7 @@ from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body, request_frame
 from tests.broker_core.server.topics import create_topic
 from tests.late_client import TURNS, check_disconnected
+from waylog.config import Endpoint
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -234,6 +235,30 @@ async def test_connections_over_the_limit_are_refused(start: Start, connect: Con
     third = await connect(broker)
     assert await third.is_closed_by_peer()
     assert (await first.call(API_VERSIONS, 0, {}))["error_code"] == 0
+
+
+async def test_refusals_over_and_over_fill_no_log(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await start(max_connections="1")
+    await (await connect(broker)).call(API_VERSIONS, 0, {})
+    for _ in range(50):
+        assert await (await connect(broker)).is_closed_by_peer()
+    said = [line for line in caplog.messages if "is refused: max.connections=1" in line]
+    assert 1 <= len(said) < 25
+    assert broker.network.limits.refused == 50
+
+
+@pytest.mark.parametrize("advertised", [None, Endpoint("kafka.example", 4711)])
+async def test_clients_are_told_the_advertised_port_or_else_the_one_that_was_chosen(
+    start: Start, connect: Connect, advertised: Endpoint | None
+) -> None:
+    properties = {} if advertised is None else {"advertised_listeners": f"PLAINTEXT://{advertised}"}
+    broker = await start(**properties)
+    told = (await (await connect(broker)).call(METADATA, 1, {"topics": []}))["brokers"]
+    assert [Endpoint(each["host"], each["port"]) for each in told] == [
+        advertised or broker.endpoint
+    ]
 
 
 async def test_an_idle_connection_is_closed_but_not_one_that_waits(
