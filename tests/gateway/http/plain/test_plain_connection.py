@@ -101,6 +101,22 @@ async def test_requests_survive_any_split_of_the_stream(tmp_path: Path, step: in
     assert times(log) == [0, 1, 2]
 
 
+async def test_requests_that_differ_in_their_length_alone_are_all_read(tmp_path: Path) -> None:
+    log = AcknowledgingLog()
+    # Numbers of more, of fewer and of as many digits, with the last digit the same or another one.
+    lengths = [50, 103, 113, 124, 60, 1003, 1013, 99, 100]
+    async with listening(tmp_path, log) as (server, _):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        for number, length in enumerate(lengths):
+            body = b'{"lat":1,"lon":2,"time":%d}' % (TIME + number)
+            head = b"POST /v1/positions HTTP/1.1\r\nContent-Length: %d\r\nHost: x\r\n\r\n"
+            writer.write(head % length + body.ljust(length))
+        found = [status for status, _ in await answers(reader, len(lengths))]
+        assert found == [200] * len(lengths)
+        writer.close()
+    assert times(log) == list(range(len(lengths)))
+
+
 async def test_other_requests_in_the_pipeline_have_their_turn(tmp_path: Path) -> None:
     log = AcknowledgingLog()
     other = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
