@@ -230,9 +230,12 @@ class FileSlice:
     def __len__(self) -> int:
         return self._size
 
-    def read(self, start: int = 0) -> bytes:
-        """Return the bytes from `start` on; raises OSError if the file ends before them."""
-        wanted = self._size - start
+    def read(self, start: int = 0, size: int | None = None) -> bytes:
+        """Return `size` bytes from `start` on, or all that follow.
+
+        Raises OSError if the file ends before them.
+        """
+        wanted = self._size - start if size is None else size
         data = self._file.pread(wanted, self._position + start)
         if len(data) != wanted:
             raise OSError(f"{len(data)} of {wanted} bytes are there")

@@ -13,8 +13,8 @@ class FileRange(Protocol):
     def __len__(self) -> int:
         """The number of bytes."""
 
-    def read(self, start: int = 0) -> bytes:
-        """Return the bytes from `start` on; raises OSError."""
+    def read(self, start: int = 0, size: int | None = None) -> bytes:
+        """Return `size` bytes from `start` on, or all that follow; raises OSError."""
 
     def send(self, socket: int, start: int) -> int:
         """Send as many bytes from `start` on as the socket takes; raises OSError."""

@@ -15,7 +15,7 @@ from broker_core.protocol.framing import FrameReader
 from broker_core.protocol.parts import Buffer, Part
 from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.server.network.connection_context import ConnectionContext
-from broker_core.server.network.file_sender import FileSender
+from broker_core.server.network.file_sender import FileSender, PieceSender
 from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.network.session import ClientSession
 from waylog.network.connection_ends import reset
@@ -24,7 +24,7 @@ from waylog.network.tls.handshakes import TlsHandshake
 logger = logging.getLogger(__name__)
 
 #: Bytes of unsent responses above which a connection reads no further requests.
-_UNSENT_BYTES_MAX: Final = 4 * 1024 * 1024
+_UNSENT_BYTES_MAX: Final = 256 * 1024
 
 #: Bytes of responses that are gathered, to leave together, before they are sent.
 _ANSWERED_BYTES_MAX: Final = 64 * 1024
@@ -66,6 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         "_closing",
         "_context",
         "_held",
+        "_is_encrypted",
         "_listener",
         "_mute_timer",
         "_pending",
@@ -84,7 +85,6 @@ class Connection(asyncio.BufferedProtocol):
         "opened_at",
         "peer",
         "pool_party",
-        "sends_files",
         "served",
         "session",
     )
@@ -114,9 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         self._sending = False
         self._answered_bytes = 0
         # Sends the response that has been begun, if that contains parts of files.
-        self._sender: FileSender | None = None
-        #: True if responses may contain parts that are sent from files.
-        self.sends_files = False
+        self._sender: FileSender | PieceSender | None = None
+        self._is_encrypted = False
         # Bytes of buffer that an incomplete request occupies.
         self._reserved = 0
         self.last_active = 0.0
@@ -132,6 +131,11 @@ class Connection(asyncio.BufferedProtocol):
         self.lost: Callable[[], None] | None = None
 
     @property
+    def sends_files(self) -> bool:
+        """True: responses may contain parts that are sent from files."""
+        return True
+
+    @property
     def peer_host(self) -> str:
         """The client's address."""
         return str(self.peer[0])
@@ -144,7 +148,6 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = plain.get_extra_info("peername") or self.peer
         handshake = self._listener.begin_tls(plain, self)
         if handshake is None:
-            self.sends_files = True
             self._start(plain)
         self._transport = handshake or plain
         self._listener.opened(self, plain)
@@ -154,6 +157,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def encrypted(self, transport: asyncio.Transport) -> Connection:
         """See waylog.network.tls.handshakes.PendingHandshake."""
+        self._is_encrypted = True
         self._start(transport)
         self._transport = transport
         if not self._reading:
@@ -216,6 +220,8 @@ class Connection(asyncio.BufferedProtocol):
         """See asyncio.BaseProtocol."""
         self._writable = True
         self.last_active = self._context.now()
+        if self._sender is not None:
+            self._sender.go_on()
         self._go_on_reading()
 
     # ----------------------------------------------------------------------------------- requests
@@ -359,26 +365,20 @@ class Connection(asyncio.BufferedProtocol):
             transport.writelines(ready)
 
     def _send_parts(self, transport: asyncio.Transport, parts: list[Part]) -> None:
-        if transport.get_write_buffer_size():
-            # The bytes in the transport's buffer have to be sent first.
-            try:
-                transport.writelines(
-                    [
-                        part if isinstance(part, bytes | bytearray | memoryview) else part.read()
-                        for part in parts
-                    ]
-                )
-            except OSError as error:
-                self._cannot_send(error)
-            return
-        self._sender = FileSender(
-            transport.get_extra_info("socket"),
-            parts,
-            self._context.loop,
-            self._is_taken,
-            self._has_sent,
-            self._cannot_send,
-        )
+        loop = self._context.loop
+        if self._is_encrypted or transport.get_write_buffer_size():
+            self._sender = PieceSender(
+                transport, parts, loop, lambda: self._writable, self._has_sent, self._cannot_send
+            )
+        else:
+            self._sender = FileSender(
+                transport.get_extra_info("socket"),
+                parts,
+                loop,
+                self._is_taken,
+                self._has_sent,
+                self._cannot_send,
+            )
         if self._sender.send():
             self._sender = None
 

@@ -36,3 +36,5 @@ def test_who_has_the_most_loses_the_oldest() -> None:
     waiting.add("a", "a4")
     assert waiting.drop() == "a4"
     assert len(waiting) == 0
+    with pytest.raises(StopIteration):
+        waiting.next()

@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import socket
+import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from broker_core.protocol.definitions import API_VERSIONS, FETCH, PRODUCE
 from broker_core.protocol.records import build_batch, scan_batches
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.certificates import Certificates
+from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body, request_frame
 from tests.broker_core.server.topics import create_topic
+from tests.resident_memory import resident_kb
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
 
 _BATCHES = 120
 _RECORD_BYTES = 50_000
@@ -117,3 +125,90 @@ async def test_a_file_that_becomes_shorter_ends_the_connection_and_nothing_else(
             rest = b""
     assert len(rest) < _BATCHES * _RECORD_BYTES
     assert (await client.call(API_VERSIONS, 0, {}))["error_code"] == 0
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path / "certificates")
+
+
+@pytest.fixture
+async def tls_broker(start: Start, certificates: Certificates) -> Broker:
+    return await start(
+        listeners="SSL://127.0.0.1:0",
+        ssl_keystore_location=str(certificates.broker),
+        ssl_keystore_type="PEM",
+    )
+
+
+async def _tls_client(broker: Broker, certificates: Certificates) -> RawClient:
+    reader, writer = await asyncio.open_connection(
+        broker.endpoint.host,
+        broker.endpoint.port,
+        ssl=ssl.create_default_context(cafile=str(certificates.authority)),
+    )
+    return RawClient(reader, writer)
+
+
+async def test_over_tls_a_slow_consumer_gets_all_bytes_and_the_answers_behind_them(
+    tls_broker: Broker, certificates: Certificates
+) -> None:
+    client = await _tls_client(tls_broker, certificates)
+    await _fill(tls_broker, client)
+    for _ in range(2):
+        client.send(FETCH, 11, _body(0))
+        client.send(API_VERSIONS, 0, {})
+    other = await _tls_client(tls_broker, certificates)
+    assert (await other.call(API_VERSIONS, 0, {}))["error_code"] == 0
+    for _ in range(2):
+        _, whole = await client.receive(FETCH, 11)
+        assert _records(whole) == _stored(tls_broker)
+        assert (await client.receive(API_VERSIONS, 0))[1]["error_code"] == 0
+    await client.close()
+    await other.close()
+
+
+async def test_over_tls_clients_that_do_not_read_keep_little_in_memory(
+    tls_broker: Broker, certificates: Certificates
+) -> None:
+    client = await _tls_client(tls_broker, certificates)
+    await _fill(tls_broker, client)
+    before = resident_kb()
+    readers = [await _tls_client(tls_broker, certificates) for _ in range(30)]
+    for reader in readers:
+        reader.send(FETCH, 11, _body(0))
+        reader.send(API_VERSIONS, 0, {})
+        await reader.writer.drain()
+    for _ in range(20):
+        assert (await client.call(API_VERSIONS, 0, {}))["error_code"] == 0
+    # 180 MB are stored for them; both ends of each connection are in this process.
+    assert resident_kb() - before < 90 * 1024
+    for reader in readers[:2]:
+        _, whole = await reader.receive(FETCH, 11)
+        assert _records(whole) == _stored(tls_broker)
+    for reader in (client, *readers):
+        reader.writer.transport.abort()
+
+
+async def test_what_waits_behind_unread_answers_is_not_read_into_memory(broker: Broker) -> None:
+    client = await RawClient.connect(broker.endpoint)
+    await _fill(broker, client)
+    before = resident_kb()
+    with ExitStack() as stack:
+        for _ in range(30):
+            reader = stack.enter_context(
+                socket.create_connection((broker.endpoint.host, broker.endpoint.port))
+            )
+            reader.setblocking(False)
+            # Small answers fill the socket first.
+            frame = request_frame(API_VERSIONS, 0, {}) * 1000
+            for _ in range(4):
+                with suppress(BlockingIOError):
+                    reader.send(frame)
+                assert (await client.call(API_VERSIONS, 0, {}))["error_code"] == 0
+            with suppress(BlockingIOError):
+                reader.send(request_frame(FETCH, 11, _body(0)))
+        for _ in range(20):
+            assert (await client.call(API_VERSIONS, 0, {}))["error_code"] == 0
+        assert resident_kb() - before < 90 * 1024
+    await client.close()
