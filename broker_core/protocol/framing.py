@@ -80,6 +80,12 @@ class FrameReader:
         self._start = end
         return self._view[begin:end]
 
+    @property
+    def has_frame(self) -> bool:
+        """Tell whether `next_frame` would return one; raises FrameTooLarge."""
+        size = self._announced()
+        return size is not None and self._start + LENGTH_BYTES + size <= self._end
+
     def settle(self) -> None:
         """Release the shared buffer; unread bytes move to a buffer of the connection's own."""
         if self._start == self._end:

@@ -239,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self.frame_since = None
                 self._take(frame)
-                if reader.buffered and turns.is_over(end):
+                if turns.is_over(end) and reader.has_frame:
                     self._wait_for_turn()
         except RemoteProtocolError as error:
             # Keep the text, not the error: its traceback refers to this frame, and a variable here
