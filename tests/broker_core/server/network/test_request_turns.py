@@ -1,0 +1,111 @@
+"""Turns of connections that have sent more requests than fit into one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from broker_core.server.network.request_turns import RequestTurns
+
+
+class Clock:
+    """Seconds that pass as the test says."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def turns(clock: Clock) -> RequestTurns:
+    return RequestTurns(asyncio.get_running_loop(), clock)
+
+
+async def test_a_connection_has_a_millisecond(turns: RequestTurns, clock: Clock) -> None:
+    end = turns.end_of_turn()
+    clock.now += 0.0009
+    assert not turns.is_over(end)
+    clock.now += 0.0002
+    assert turns.is_over(end)
+
+
+async def test_parties_come_in_turn_in_the_next_iteration(turns: RequestTurns) -> None:
+    served: list[str] = []
+    for name in ("a1", "a2", "a3", "b1"):
+        turns.wait(name[0], lambda name=name: served.append(name))  # type: ignore[misc]
+    assert turns.are_taken and not served
+    await asyncio.sleep(0)
+    assert served == ["a1", "b1", "a2", "a3"]
+    assert not turns.are_taken
+
+
+async def test_after_four_milliseconds_others_have_the_loop(
+    turns: RequestTurns, clock: Clock
+) -> None:
+    served: list[str] = []
+
+    def work(name: str) -> Callable[[], None]:
+        def take_turn() -> None:
+            clock.now += 0.0015
+            served.append(name)
+            if name == "a":
+                turns.wait("a", work("again"))
+
+        return take_turn
+
+    for name in "abcd":
+        turns.wait(name, work(name))
+    loop = asyncio.get_running_loop()
+    loop.call_soon(served.append, "else")
+    await asyncio.sleep(0)
+    assert served == ["a", "b", "c", "else"]
+    await asyncio.sleep(0)
+    assert served[4:] == ["d", "again"]
+
+
+async def test_who_waits_again_does_not_keep_the_loop(turns: RequestTurns) -> None:
+    served: list[int] = []
+
+    def take_turn() -> None:
+        served.append(len(served))
+        if len(served) < 5:
+            turns.wait("a", take_turn)
+
+    turns.wait("a", take_turn)
+    for count in range(1, 6):
+        await asyncio.sleep(0)
+        assert len(served) == count
+    await asyncio.sleep(0)
+    assert len(served) == 5
+    # The next one comes as soon as the first did.
+    turns.wait("b", take_turn)
+    await asyncio.sleep(0)
+    assert len(served) == 6
+
+
+async def test_one_that_fails_keeps_nobody_from_its_turn(
+    turns: RequestTurns,
+) -> None:
+    failures: list[BaseException] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    served: list[str] = []
+
+    def fail() -> None:
+        raise LookupError
+
+    turns.wait("a", fail)
+    turns.wait("b", lambda: served.append("b"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert served == ["b"]
+    assert [type(each) for each in failures] == [LookupError]
