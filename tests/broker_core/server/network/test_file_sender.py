@@ -190,6 +190,31 @@ async def test_over_tls_clients_that_do_not_read_keep_little_in_memory(
         reader.writer.transport.abort()
 
 
+async def test_records_come_after_the_answers_that_have_not_been_read_yet(broker: Broker) -> None:
+    client = await RawClient.connect(broker.endpoint)
+    await _fill(broker, client)
+    loop = asyncio.get_running_loop()
+    count = 900
+    with socket.create_connection((broker.endpoint.host, broker.endpoint.port)) as reader:
+        reader.setblocking(False)
+        small = request_frame(API_VERSIONS, 0, {})
+        await loop.sock_sendall(reader, small)
+        answer = await loop.sock_recv(reader, 1 << 20)
+        # More than the kernel takes without a reader, but so little that reading does not pause.
+        await loop.sock_sendall(reader, small * count)
+        await loop.sock_sendall(reader, request_frame(FETCH, 11, _body(0)))
+        for _ in range(100):
+            assert (await client.call(API_VERSIONS, 0, {}))["error_code"] == 0
+        stored = _stored(broker)
+        received = bytearray()
+        async with asyncio.timeout(60):
+            while stored[-4096:] not in received[-8192:]:
+                received += await loop.sock_recv(reader, 1 << 20)
+    assert received.startswith(answer * count)
+    assert received.find(stored, len(answer) * count) > 0
+    await client.close()
+
+
 async def test_what_waits_behind_unread_answers_is_not_read_into_memory(broker: Broker) -> None:
     client = await RawClient.connect(broker.endpoint)
     await _fill(broker, client)
