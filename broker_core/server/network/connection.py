@@ -90,6 +90,8 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     session: ClientSession
+    #: Responses may contain parts that are sent from files.
+    sends_files = True
 
     def __init__(self, listener: ConnectionOwner, context: ConnectionContext) -> None:
         self._listener = listener
@@ -129,11 +131,6 @@ class Connection(asyncio.BufferedProtocol):
         self.pool_party = ""
         #: Called when the connection is lost.
         self.lost: Callable[[], None] | None = None
-
-    @property
-    def sends_files(self) -> bool:
-        """True: responses may contain parts that are sent from files."""
-        return True
 
     @property
     def peer_host(self) -> str:
@@ -514,7 +511,5 @@ class Connection(asyncio.BufferedProtocol):
 
     def reset(self) -> None:
         """Close at once, and let the kernel keep nothing of what the client has not read."""
-        if self._transport is not None and not isinstance(self._transport, TlsHandshake):
+        if self._transport is not None:
             reset(self._transport)
-        else:
-            self.abort()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -20,7 +19,6 @@ from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.network.session import ListenerSecurity
 from waylog.config import Endpoint
-from waylog.network.acceptor import Acceptor
 from waylog.network.tls.handshakes import HandshakeScheduler, TlsHandshake
 from waylog.network.token_bucket import TokenBucket
 from waylog.process.log_throttle import LogThrottle
@@ -50,8 +48,8 @@ class Listener:
         security: ListenerSecurity,
         limits: ConnectionLimits,
         *,
-        turns: RequestTurns | None = None,
-        acceptor: MakeAcceptor = Acceptor,
+        turns: RequestTurns,
+        acceptor: MakeAcceptor,
         frame_bytes_max: int,
         login_bytes_max: int,
         idle_ms_max: int,
@@ -77,7 +75,7 @@ class Listener:
             login_bytes_max=min(login_bytes_max, frame_bytes_max),
             shared_buffer=memoryview(bytearray(_SHARED_BYTES)),
             loop=self.loop,
-            turns=turns or RequestTurns(self.loop, time.monotonic),
+            turns=turns,
             now=self.now,
         )
         self._tls = tls

@@ -7,18 +7,10 @@ from pathlib import Path
 
 from gateway.limits.error_bytes import BEGINNING, CUT, ErrorBytes
 from gateway.limits.token_buckets import TokenBuckets
+from tests.manual_clock import ManualClock
 from waylog.messages import Rejected, decode_rejected
 
 PER_MINUTE = 10_000
-
-
-class Clock:
-    """A clock that a test sets, in seconds."""
-
-    now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def rejected(size: int = 30_000, user: str | None = "ada", topic: str = "t") -> Rejected:
@@ -32,7 +24,7 @@ def is_whole(value: bytes) -> bool:
 
 
 def test_a_minutes_worth_is_kept_whole_and_a_burst_of_sixteen() -> None:
-    clock = Clock()
+    clock = ManualClock()
     kept = ErrorBytes(TokenBuckets(clock=clock), PER_MINUTE)
     size = len(kept.of_user("bob", rejected()))
     whole = [is_whole(kept.of_user("ada", rejected())) for _ in range(10)]
@@ -101,7 +93,7 @@ def test_addresses_of_one_network_are_one_stranger() -> None:
 
 
 def test_all_strangers_together_have_four_shares() -> None:
-    kept = ErrorBytes(TokenBuckets(clock=Clock()), PER_MINUTE)
+    kept = ErrorBytes(TokenBuckets(clock=ManualClock()), PER_MINUTE)
     size = len(kept.of_user("bob", rejected()))
     addresses = [f"192.0.2.{number}" for number in range(10)]
     whole = [is_whole(kept.of_stranger(each, rejected())) for each in addresses for _ in range(3)]
@@ -109,7 +101,7 @@ def test_all_strangers_together_have_four_shares() -> None:
 
 
 def test_a_stranger_owes_nothing_for_what_the_others_left_no_room_for() -> None:
-    clock = Clock()
+    clock = ManualClock()
     kept = ErrorBytes(TokenBuckets(clock=clock), PER_MINUTE)
     for number in range(50):
         kept.of_stranger(f"192.0.2.{number}", rejected())

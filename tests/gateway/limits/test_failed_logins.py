@@ -9,6 +9,7 @@ import pytest
 from gateway.limits.bounds import HttpLimits
 from gateway.limits.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.limits.token_buckets import TokenBuckets
+from tests.manual_clock import ManualClock
 
 STRANGER, NEIGHBOUR, LOOPBACK = "203.0.113.9", "198.51.100.7", "127.0.0.1"
 LIMITS = HttpLimits(
@@ -16,19 +17,12 @@ LIMITS = HttpLimits(
 )
 
 
-class Clock:
-    now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def made(clock: Clock, path: Path | None = None) -> FailedLogins:
+def made(clock: ManualClock, path: Path | None = None) -> FailedLogins:
     return FailedLogins(LIMITS, TokenBuckets(path, clock, b"secret"))
 
 
 def test_what_is_wrong_is_counted_by_address_and_forgiven_with_time() -> None:
-    clock = Clock()
+    clock = ManualClock()
     guesses = made(clock)
     for _ in range(6):
         guesses.require_room(STRANGER)
@@ -44,7 +38,7 @@ def test_what_is_wrong_is_counted_by_address_and_forgiven_with_time() -> None:
 
 @pytest.mark.parametrize("address", [LOOPBACK, STRANGER])
 def test_a_name_has_its_own_count_which_the_right_password_clears(address: str) -> None:
-    clock = Clock()
+    clock = ManualClock()
     guesses = made(clock)
     for _ in range(3):
         guesses.begin(address, "ada")
@@ -60,7 +54,7 @@ def test_a_name_has_its_own_count_which_the_right_password_clears(address: str) 
 
 
 def test_who_is_refused_does_not_wait_longer_for_asking() -> None:
-    clock = Clock()
+    clock = ManualClock()
     guesses = made(clock)
     for _ in range(3):
         guesses.begin(LOOPBACK, "ada")
@@ -72,7 +66,7 @@ def test_who_is_refused_does_not_wait_longer_for_asking() -> None:
 
 
 def test_a_name_that_is_refused_costs_its_address_nothing() -> None:
-    guesses = made(Clock())
+    guesses = made(ManualClock())
     for _ in range(3):
         guesses.begin(STRANGER, "ada")
     for _ in range(10):
@@ -82,7 +76,7 @@ def test_a_name_that_is_refused_costs_its_address_nothing() -> None:
 
 
 def test_what_is_right_or_unknown_costs_nothing() -> None:
-    guesses = made(Clock())
+    guesses = made(ManualClock())
     for _ in range(20):
         guesses.begin(STRANGER, "ada")
         guesses.right(STRANGER, "ada")
@@ -92,7 +86,7 @@ def test_what_is_right_or_unknown_costs_nothing() -> None:
 
 
 def test_nobody_keeps_another_address_from_a_name() -> None:
-    guesses = made(Clock())
+    guesses = made(ManualClock())
     for _ in range(3):
         guesses.begin(STRANGER, "ada")
     with pytest.raises(TooManyFailedLogins):
@@ -101,7 +95,7 @@ def test_nobody_keeps_another_address_from_a_name() -> None:
 
 
 def test_all_addresses_of_a_network_of_ipv6_count_as_one() -> None:
-    guesses = made(Clock())
+    guesses = made(ManualClock())
     for number in range(6):
         guesses.wrong(f"2001:db8:1:2::{number}")
     with pytest.raises(TooManyFailedLogins):
@@ -114,7 +108,7 @@ def test_all_addresses_of_a_network_of_ipv6_count_as_one() -> None:
 
 
 def test_workers_count_together(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     one, other = made(clock, tmp_path / "guesses"), made(clock, tmp_path / "guesses")
     for guesses in (one, other, one):
         guesses.begin(LOOPBACK, "ada")

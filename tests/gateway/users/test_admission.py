@@ -26,23 +26,14 @@ from gateway.users.admission import (
 from gateway.users.rights import USUAL_RIGHTS, Rights
 from gateway.users.sender_devices import SenderDevices
 from tests.gateway.records import NOW, fix
+from tests.manual_clock import ManualClock
 from waylog.messages import Event, Rejected
 
 DAY_S = 86_400
 
 
-class Clock:
-    """A clock that a test sets, in seconds."""
-
-    def __init__(self, now: float = 1_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_bucket_is_shared_by_all_who_have_the_file(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     one, other = (TokenBuckets(tmp_path / "quotas", clock) for _ in range(2))
     assert one.take("ada", 10, 6) == 0
     assert other.take("ada", 10, 4) == 0
@@ -56,7 +47,7 @@ def test_a_bucket_is_shared_by_all_who_have_the_file(tmp_path: Path) -> None:
 
 
 def test_a_bucket_outlives_its_process_and_the_machine(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     first = TokenBuckets(tmp_path / "quotas", clock)
     assert first.take("ada", 60, 60) == 0
     first.close()
@@ -69,7 +60,7 @@ def test_a_bucket_outlives_its_process_and_the_machine(tmp_path: Path) -> None:
 
 
 def test_more_than_a_bucket_holds_is_owed() -> None:
-    clock = Clock()
+    clock = ManualClock()
     buckets = TokenBuckets(clock=clock)
     assert buckets.take("ada", 60, 150) == 0
     assert buckets.take("ada", 60, 1) == 91
@@ -130,7 +121,7 @@ def test_a_bucket_that_another_process_changes_is_waited_for(tmp_path: Path) -> 
 def test_no_more_than_a_bucket_and_what_it_gets_is_ever_taken(
     steps: list[tuple[int, int, float]],
 ) -> None:
-    clock = Clock()
+    clock = ManualClock()
     buckets = TokenBuckets(clock=clock)
     taken = [0, 0]
     for user, count, pause_s in steps:
@@ -141,7 +132,7 @@ def test_no_more_than_a_bucket_and_what_it_gets_is_ever_taken(
 
 
 def test_so_many_devices_and_no_more(tmp_path: Path) -> None:
-    clock = Clock(100 * DAY_S)
+    clock = ManualClock(100 * DAY_S)
     one, other = (SenderDevices(tmp_path / "devices", b"key", clock) for _ in range(2))
     assert [one.admits("ada", f"ada/{n}", 3) for n in range(4)] == [True, True, True, False]
     assert not other.admits("ada", "ada/9", 3)
@@ -154,7 +145,7 @@ def test_so_many_devices_and_no_more(tmp_path: Path) -> None:
 
 
 def test_a_device_that_is_erased_or_long_silent_frees_its_place(tmp_path: Path) -> None:
-    clock = Clock(100 * DAY_S)
+    clock = ManualClock(100 * DAY_S)
     devices = SenderDevices(tmp_path / "devices", b"key", clock)
     assert devices.admits("ada", "ada/1", 2)
     assert devices.admits("ada", "ada/2", 2)
@@ -323,7 +314,7 @@ def test_a_device_is_known_from_its_first_accepted_fix_on(in_memory: MakeAdmissi
 
 
 def test_another_worker_knows_the_device_too(tmp_path: Path) -> None:
-    clock = Clock(100 * DAY_S)
+    clock = ManualClock(100 * DAY_S)
     one, other = (SenderDevices(tmp_path / "devices", b"key", clock) for _ in range(2))
     assert one.admits("ada", "ada/1", 3)
     assert other.knows("ada", "ada/1")

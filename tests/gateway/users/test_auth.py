@@ -13,19 +13,12 @@ from gateway.limits.password_queue import SHARE_MAX
 from gateway.users import auth
 from gateway.users.auth import AuthenticationUnavailable, Authenticator, Identity
 from gateway.users.database import UserStore
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.manual_clock import ManualClock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
@@ -36,7 +29,7 @@ def users(tmp_path: Path) -> Iterator[UserStore]:
 
 
 @pytest.fixture
-def authenticator(users: UserStore, tmp_path: Path, clock: Clock) -> Iterator[Authenticator]:
+def authenticator(users: UserStore, tmp_path: Path, clock: ManualClock) -> Iterator[Authenticator]:
     # A separate store, as a gateway has beside `waylog user`.
     store = UserStore(tmp_path / "users.db")
     made = Authenticator(store, clock=clock)
@@ -96,7 +89,7 @@ async def test_many_who_ask_the_same_are_verified_once(
 
 
 async def test_a_revocation_is_effective_within_seconds(
-    authenticator: Authenticator, users: UserStore, clock: Clock
+    authenticator: Authenticator, users: UserStore, clock: ManualClock
 ) -> None:
     token = users.add("ada")
     assert token is not None
@@ -112,7 +105,7 @@ async def test_a_revocation_is_effective_within_seconds(
 
 
 async def test_a_change_for_others_does_not_cost_a_verification(
-    authenticator: Authenticator, users: UserStore, clock: Clock
+    authenticator: Authenticator, users: UserStore, clock: ManualClock
 ) -> None:
     users.add("ada", password="correct horse")
     assert await authenticator.authenticate("ada", "correct horse")
@@ -122,7 +115,7 @@ async def test_a_change_for_others_does_not_cost_a_verification(
 
 
 async def test_a_user_added_after_a_refusal_is_let_in(
-    authenticator: Authenticator, users: UserStore, clock: Clock
+    authenticator: Authenticator, users: UserStore, clock: ManualClock
 ) -> None:
     assert await authenticator.authenticate("ada", "correct horse") is None
     users.add("ada", password="correct horse")

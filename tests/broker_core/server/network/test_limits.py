@@ -24,7 +24,7 @@ def test_an_address_may_have_a_limit_of_its_own() -> None:
     limits = ConnectionLimits(10, 2, {"a": 1, "b": 3})
     for host, most in (("a", 1), ("b", 3), ("c", 2)):
         parties = [limits.enter(host, TRANSPORT) for _ in range(most)]
-        # Whom it has refused does not count.
+        # Refused connections do not count.
         for _ in range(2):
             assert refusal(limits, host) == f"max.connections.per.ip={most}"
         limits.leave(host, parties[0])

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
@@ -20,10 +21,12 @@ from broker_core.server.network.limits import ConnectionLimits
 from broker_core.server.network.listener import Listener
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.network.request import AnyRequest
+from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.network.session import ListenerSecurity
 from tests.broker_core.server.raw_client import RawClient
 from tests.event_loops import on_both_event_loops
 from waylog.config import Endpoint
+from waylog.network.acceptor import Acceptor
 from waylog.network.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
 from waylog.network.local_peers.netlink import SocketDiagnosis, SocketOwner
 from waylog.network.local_peers.peers import LocalAddresses, LocalPeers
@@ -131,6 +134,8 @@ async def test_requests_wait_until_the_tables_have_told_the_account(
         handled.append,
         ListenerSecurity(config, None, config.endpoint),
         limits,
+        turns=RequestTurns(asyncio.get_running_loop(), time.monotonic),
+        acceptor=Acceptor,
         frame_bytes_max=1 << 20,
         login_bytes_max=1 << 20,
         idle_ms_max=60_000,

@@ -8,29 +8,20 @@ from collections.abc import Callable
 import pytest
 
 from broker_core.server.network.request_turns import RequestTurns
-
-
-class Clock:
-    """Seconds that pass as the test says."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.manual_clock import ManualClock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-async def turns(clock: Clock) -> RequestTurns:
+async def turns(clock: ManualClock) -> RequestTurns:
     return RequestTurns(asyncio.get_running_loop(), clock)
 
 
-async def test_a_connection_has_a_millisecond(turns: RequestTurns, clock: Clock) -> None:
+async def test_a_connection_has_a_millisecond(turns: RequestTurns, clock: ManualClock) -> None:
     end = turns.end_of_turn()
     clock.now += 0.0009
     assert not turns.is_over(end)
@@ -49,7 +40,7 @@ async def test_parties_come_in_turn_in_the_next_iteration(turns: RequestTurns) -
 
 
 async def test_after_four_milliseconds_others_have_the_loop(
-    turns: RequestTurns, clock: Clock
+    turns: RequestTurns, clock: ManualClock
 ) -> None:
     served: list[str] = []
 
