@@ -8,8 +8,8 @@ import resource
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -69,6 +69,17 @@ def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("waylog.network.acceptor._TURN_S", 60.0)
     monkeypatch.setattr("waylog.network.acceptor._TURN_S_MAX", 60.0)
     monkeypatch.setattr("waylog.network.acceptor._WAITING_MAX", 1_000)
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """Let the process open no file, whatever it closes meanwhile; those that are open stay so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def open_files() -> int:
@@ -455,13 +466,10 @@ async def test_without_files_it_pauses_and_says_so_once(
     echo: type[Echo], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waylog.network.acceptor._PAUSE_S", 0.05)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with accepting(echo) as (_, address), asyncio.timeout(60):
         with ExitStack() as stack:
             clients = [stack.enter_context(socket.socket()) for _ in range(3)]
-            highest = max(each.fileno() for each in clients)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
-            try:
+            with no_more_files():
                 for client in clients:
                     client.connect(address)
                 spent = time.thread_time()
@@ -471,8 +479,6 @@ async def test_without_files_it_pauses_and_says_so_once(
                 assert time.thread_time() - spent < 0.15
                 assert not echo.made
                 assert caplog.text.count("no connection can be accepted now") == 1
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             while echo.made < 3:
                 await asyncio.sleep(0.01)
 
@@ -481,16 +487,12 @@ async def test_without_files_it_does_not_try_again_before_a_pause(
     echo: type[Echo], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waylog.network.acceptor._PAUSE_S", 3_600.0)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with accepting(echo) as (_, address), asyncio.timeout(60):
         with socket.socket() as client:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
-            try:
+            with no_more_files():
                 client.connect(address)
                 while "no connection can be accepted now" not in caplog.text:
                     await asyncio.sleep(0)
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             for _ in range(50):
                 await asyncio.sleep(0)
             assert not echo.made
@@ -501,21 +503,17 @@ async def test_without_files_it_pauses_at_all_addresses(
     echo: type[Echo], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waylog.network.acceptor._PAUSE_S", 3_600.0)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     [port] = reserved_ports(1)
     acceptor = Acceptor(echo)
     acceptor.bind(Endpoint("", port), reuse_port=False)
     acceptor.listen()
     async with asyncio.timeout(60):
         with socket.socket() as one, socket.socket(socket.AF_INET6) as other:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (other.fileno() + 1, hard))
-            try:
+            with no_more_files():
                 one.connect(("127.0.0.1", port))
                 other.connect(("::1", port))
                 while "no connection can be accepted now" not in caplog.text:
                     await asyncio.sleep(0)
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             for _ in range(50):
                 await asyncio.sleep(0)
             assert not echo.made
