@@ -40,6 +40,6 @@ def session() -> Iterator[SparkSession]:
     """Yield the only Spark session of all tests in this process."""
     from spark.runtime.session import close_session, open_session
 
-    opened = open_session("waylog tests")
+    opened = open_session("waylog tests", planning_only=True)
     yield opened
     close_session(opened)
