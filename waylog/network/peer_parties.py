@@ -11,7 +11,7 @@ import ipaddress
 import os
 from typing import Final, Self
 
-from waylog.network.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
+from waylog.network.local_peers.connection_ends import ConnectionEnds
 from waylog.network.local_peers.netlink import MalformedAnswerError, SocketDiagnosis, SocketOwner
 from waylog.network.local_peers.peers import LocalAddresses, working_diagnosis
 
@@ -65,8 +65,7 @@ class ClientIdentifier:
         if not self._addresses.may_have(ends):
             return self._address_party(peer[0])
         owner = self._owner(ends)
-        # The kernel may name root as the owner of a socket that no process holds any more.
-        if owner is not None and owner.state == ESTABLISHED and owner.inode:
+        if owner is not None and owner.is_told:
             return OWN if owner.uid in self._own else f"uid {owner.uid}"
         return _UNTOLD if ends.is_of_this_machine else self._address_party(peer[0])
 

@@ -9,7 +9,7 @@ import socket
 from typing import Final
 
 from waylog.network.local_accounts import is_distinct
-from waylog.network.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
+from waylog.network.local_peers.connection_ends import CLOSE_WAIT, ESTABLISHED, ConnectionEnds
 from waylog.network.local_peers.netlink import MalformedAnswerError, SocketOwner
 from waylog.network.local_peers.peers import LocalPeers
 from waylog.process.log_throttle import LogThrottle
@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 #: Linux's socket option TCP_INFO; the first byte of its value is the socket's state.
 _TCP_INFO: Final = 11
+#: Of our end: in CLOSE_WAIT the peer has closed its side, and may wait for answers.
+_OPEN_STATES: Final = frozenset((ESTABLISHED, CLOSE_WAIT))
 
 
 class LocalAccountsGuard:
@@ -25,9 +27,12 @@ class LocalAccountsGuard:
 
     A socket belongs to the account that created it. The kernel names that account while a process
     has the socket open; afterwards, and in TIME_WAIT, it may name root. So the peer's socket counts
-    only if it is ESTABLISHED and has an inode. In addition, our own end has to be ESTABLISHED after
-    the kernel's answer: until then no other socket can have had the peer's address and port with
-    ours. After the peer has gone, the next socket may have them.
+    only if it is open and has an inode. In addition, our own end has to be open after the kernel's
+    answer: until then no other socket can have been connected from the peer's address and port to
+    ours. After the connection has ended, the next socket may have them.
+
+    A peer that has sent its requests and shut down its side waits for the answers: it is as good as
+    any other.
     """
 
     def __init__(self, name: str, setting: str, allowed: frozenset[int], peers: LocalPeers) -> None:
@@ -74,10 +79,13 @@ class LocalAccountsGuard:
         owner: SocketOwner | None,
         error: BaseException | None = None,
     ) -> bool:
-        if not _is_established(own_end):
+        state = _state_of(own_end)
+        if state not in _OPEN_STATES:
             return False  # the peer is gone: no refusal to log
         peer = transport.get_extra_info("peername") or ("?", 0)
-        if owner is None or owner.state != ESTABLISHED or not owner.inode:
+        if owner is None or not owner.is_told:
+            if state == CLOSE_WAIT:
+                return False  # nobody waits for an answer
             why = error or "the kernel knows no such socket in this network namespace"
             self._refused(peer, None, str(why))
             return False
@@ -110,11 +118,11 @@ class LocalAccountsGuard:
         )
 
 
-def _is_established(own_end: socket.socket) -> bool:
+def _state_of(own_end: socket.socket) -> int | None:
     try:
-        return own_end.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0] == ESTABLISHED
+        return own_end.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0]
     except OSError:
-        return False
+        return None
 
 
 def _name_of(uid: int) -> str:

@@ -39,6 +39,8 @@ def test_the_account_of_this_process_is_not_counted(parties: ClientIdentifier) -
     ):
         names = Names(client.getsockname(), server.getsockname())
         assert parties.of(names) == OWN
+        client.shutdown(socket.SHUT_WR)
+        assert parties.of(names) == OWN, "it waits for an answer"
         # Root may be named as the owner of a socket that no process holds any more.
         client.close()
         assert parties.of(names) not in {OWN, f"uid {os.geteuid()}"}

@@ -9,6 +9,9 @@ from typing import Any, Final
 
 #: States of a socket (include/net/tcp_states.h).
 ESTABLISHED: Final = 1
+FIN_WAIT_1: Final = 4
+FIN_WAIT_2: Final = 5
+CLOSE_WAIT: Final = 8
 
 
 @dataclass(frozen=True, slots=True)

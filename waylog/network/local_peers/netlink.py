@@ -13,7 +13,13 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from waylog.network.local_peers.connection_ends import ConnectionEnds, unmapped
+from waylog.network.local_peers.connection_ends import (
+    ESTABLISHED,
+    FIN_WAIT_1,
+    FIN_WAIT_2,
+    ConnectionEnds,
+    unmapped,
+)
 
 _NETLINK_ROUTE: Final = 0
 _NETLINK_SOCK_DIAG: Final = 4
@@ -44,6 +50,8 @@ _ROUTE: Final = struct.Struct("=BBBBBBBBI")
 #: length, type (rtattr)
 _ATTRIBUTE: Final = struct.Struct("=HH")
 
+#: A socket that its process has shut down for writing waits for the other end's answer.
+_OPEN_STATES: Final = frozenset((ESTABLISHED, FIN_WAIT_1, FIN_WAIT_2))
 _ANY_STATE: Final = 2**32 - 1
 _NO_COOKIE: Final = 2**32 - 1
 _ANSWER_BYTES_MAX: Final = 8192
@@ -65,6 +73,11 @@ class SocketOwner:
     state: int
     uid: int
     inode: int
+
+    @property
+    def is_told(self) -> bool:
+        """True if the uid is that of a process which has the socket open, at least for reading."""
+        return self.inode != 0 and self.state in _OPEN_STATES
 
 
 def encode_owner_question(ends: ConnectionEnds, sequence: int) -> bytes:

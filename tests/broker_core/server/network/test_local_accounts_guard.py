@@ -27,7 +27,7 @@ from tests.broker_core.server.raw_client import RawClient
 from tests.event_loops import on_both_event_loops
 from waylog.config import Endpoint
 from waylog.network.acceptor import Acceptor
-from waylog.network.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
+from waylog.network.local_peers.connection_ends import ESTABLISHED, FIN_WAIT_2, ConnectionEnds
 from waylog.network.local_peers.netlink import SocketDiagnosis, SocketOwner
 from waylog.network.local_peers.peers import LocalAddresses, LocalPeers
 from waylog.network.local_peers.tables import SocketTables
@@ -57,14 +57,17 @@ async def judged(
     *,
     leave: bool = False,
     reset: bool = False,
+    shut_down: bool = False,
 ) -> list[bool]:
     """Return the decisions about connections of this process, which may close before them.
 
-    The system has no addresses for a connection that was reset.
+    The system has no addresses for a connection that was reset. With `shut_down` they close their
+    side only.
     """
     guard = LocalAccountsGuard("L", "somebody", allowed, peers)
     decisions: list[bool | asyncio.Future[bool]] = []
     writers: list[asyncio.StreamWriter] = []
+    transports: list[asyncio.BaseTransport] = []
 
     class Accepted(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -72,6 +75,10 @@ async def judged(
                 decisions.append(guard.admits(transport))
             except Exception as error:
                 failures.append(error)
+            transports.append(transport)
+
+        def eof_received(self) -> bool:
+            return True
 
     failures: list[Exception] = []
     loop = asyncio.get_running_loop()
@@ -85,6 +92,8 @@ async def judged(
         else:
             _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writers.append(writer)
+            if shut_down:
+                writer.write_eof()
     try:
         async with asyncio.timeout(20):
             while len(decisions) < clients and not failures:
@@ -94,6 +103,8 @@ async def judged(
     finally:
         for writer in writers:
             writer.close()
+        for transport in transports:
+            transport.close()
         server.close()
     return found
 
@@ -217,7 +228,7 @@ def told(answer: SocketOwner | OSError | None, *, soon: bool = False) -> LocalPe
     return LocalPeers(cast(SocketDiagnosis, Kernel(answer)), None, LocalAddresses(None))
 
 
-FIN_WAIT_2 = 5
+SYN_SENT = 2
 
 
 @pytest.mark.parametrize(
@@ -227,7 +238,8 @@ FIN_WAIT_2 = 5
         (SocketOwner(ESTABLISHED, 4712, 1), False),
         # No process has the socket any more, so the uid may be root's without a reason.
         (SocketOwner(ESTABLISHED, 4711, 0), False),
-        (SocketOwner(FIN_WAIT_2, 4711, 1), False),
+        (SocketOwner(FIN_WAIT_2, 4711, 1), True),
+        (SocketOwner(SYN_SENT, 4711, 1), False),
         (None, False),
         (OSError("no memory"), False),
     ],
@@ -243,4 +255,19 @@ async def test_only_a_socket_that_is_open_and_somebodys_tells_whose_it_is(
 @on_both_event_loops
 async def test_what_is_told_of_a_connection_that_has_ended_may_be_of_the_next_one() -> None:
     owner = SocketOwner(ESTABLISHED, 4711, 1)
-    assert await judged(told(owner), frozenset({4711}), 20, leave=True) == [False] * 20
+    assert await judged(told(owner), frozenset({4711}), 20, leave=True, reset=True) == [False] * 20
+
+
+@pytest.mark.parametrize("open_peers", [by_netlink, by_tables])
+@on_both_event_loops
+async def test_who_has_asked_and_shut_down_its_side_is_let_in_or_refused_aloud(
+    open_peers: OpenPeers, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, other = frozenset({os.geteuid()}), frozenset({os.geteuid() + 1})
+    async with open_peers() as peers:
+        assert await judged(peers, own, 20, shut_down=True) == [True] * 20
+        assert not caplog.text
+        assert await judged(peers, other, 20, shut_down=True) == [False] * 20
+        async with asyncio.timeout(20):
+            while "is not among local.accounts" not in caplog.text:
+                await asyncio.sleep(0.01)
