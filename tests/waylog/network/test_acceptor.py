@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import resource
 import socket
@@ -22,6 +23,15 @@ from waylog.network.acceptor import Acceptor
 from waylog.network.bind_addresses import bind_addresses
 
 _ENDPOINT = Endpoint("127.0.0.1", 0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_garbage() -> None:
+    """Close what the tests before have left open, so that it does not end while files are counted.
+
+    A Kafka client closes its connections when it is collected.
+    """
+    gc.collect()
 
 
 class Echo(asyncio.Protocol):
