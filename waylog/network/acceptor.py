@@ -22,6 +22,7 @@ from waylog.network.bind_addresses import BACKLOG, bind_addresses
 from waylog.network.connection_ends import PeerSide, peer_side
 from waylog.network.departing_clients import DepartingClients
 from waylog.network.free_ports import PortTaken, bound_socket
+from waylog.network.local_peers.accounts import LocalAccounts
 from waylog.network.party_queues import PartyQueues
 from waylog.network.peer_parties import party_of
 from waylog.process.background import TaskSet
@@ -80,8 +81,11 @@ class Acceptor:
         self._made = TaskSet("an accepted connection")
         self._waiting_max = part_of_files(_WAITING_PART, _WAITING_MAX)
         self._waiting: PartyQueues[socket.socket] = PartyQueues()
+        self._accounts = LocalAccounts(None)
         self._departing = DepartingClients(
-            self._start, part_of_files(_DEPARTING_PART, _DEPARTING_MAX)
+            self._start,
+            part_of_files(_DEPARTING_PART, _DEPARTING_MAX),
+            self._account_of,
         )
         self._is_next = False
         self._accepted_at = 0.0
@@ -110,6 +114,7 @@ class Acceptor:
             # Its connections inherit the option (tcp(7)); without it the kernel takes megabytes.
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
             listening.listen(BACKLOG)
+        self._accounts = LocalAccounts.open()
         self._resume()
 
     @property
@@ -126,6 +131,7 @@ class Acceptor:
             _, connection = self._waiting.next()
             self._start(connection)
         self._departing.serve_all()
+        self._accounts.close()
         await self._made.wait()
 
     def _resume(self) -> None:
@@ -178,6 +184,9 @@ class Acceptor:
         elif side is PeerSide.CLOSED:
             self._departing.add(party, connection)
         return side is not PeerSide.OPEN
+
+    def _account_of(self, connection: socket.socket) -> int | None:
+        return self._accounts.of_local_client(connection)
 
     def _make_some(self, waited: bool = False) -> None:
         """Make transports of some connections; those that have waited may have left."""

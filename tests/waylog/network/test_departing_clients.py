@@ -49,6 +49,11 @@ def served() -> list[Served]:
     return []
 
 
+def nobody(connection: socket.socket) -> int | None:
+    """Know no account, as of clients on other machines."""
+    return None
+
+
 def serving(served: list[Served]) -> Callable[[socket.socket], Served]:
     def serve(connection: socket.socket) -> Served:
         served.append(Served(connection))
@@ -58,7 +63,7 @@ def serving(served: list[Served]) -> Callable[[socket.socket], Served]:
 
 
 async def test_few_are_served_at_a_time_in_order(served: list[Served]) -> None:
-    clients = DepartingClients(serving(served), 100)
+    clients = DepartingClients(serving(served), 100, nobody)
     with departing(40) as (_, accepted):
         for each in accepted:
             clients.add("a", each)
@@ -76,11 +81,34 @@ async def test_few_are_served_at_a_time_in_order(served: list[Served]) -> None:
         assert [each.connection for each in served] == accepted
 
 
+@pytest.mark.parametrize("many_wait_for_answers", [False, True])
+async def test_an_account_that_waits_for_an_answer_does_not_go_with_others_of_its_address(
+    served: list[Served], many_wait_for_answers: bool
+) -> None:
+    with departing(400) as (_, accepted):
+        one, *many = accepted
+        known = {one: 1001} | (dict.fromkeys(many, 1002) if many_wait_for_answers else {})
+        clients = DepartingClients(serving(served), 50, known.get)
+        # None of those that are served ends, so the others wait.
+        for each in many[:100]:
+            clients.add("127.0.0.1", each)
+        clients.add("127.0.0.1", one)
+        for each in many[100:]:
+            clients.add("127.0.0.1", each)
+        assert one.fileno() != -1
+        assert sum(each.fileno() == -1 for each in accepted) >= 400 - 50 - len(served)
+        at_once = len(served)
+        for service in served:
+            service.has_ended = True
+        await eventually(lambda: len(served) > at_once)
+        assert one in [each.connection for each in served[at_once : at_once + 3]]
+
+
 async def test_one_that_takes_long_keeps_no_other_from_being_served(
     served: list[Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waylog.network.departing_clients._LONG_S", 0.05)
-    clients = DepartingClients(serving(served), 100)
+    clients = DepartingClients(serving(served), 100, nobody)
     with departing(40) as (_, accepted):
         for each in accepted:
             clients.add("a", each)
@@ -88,7 +116,7 @@ async def test_one_that_takes_long_keeps_no_other_from_being_served(
 
 
 async def test_who_comes_when_all_others_have_been_served_is_served(served: list[Served]) -> None:
-    clients = DepartingClients(serving(served), 100)
+    clients = DepartingClients(serving(served), 100, nobody)
     with departing(60) as (_, accepted):
         for each in accepted[:40]:
             clients.add("a", each)
@@ -110,7 +138,7 @@ async def test_who_comes_when_all_others_have_been_served_is_served(served: list
 
 
 async def test_who_has_gone_meanwhile_is_not_served(served: list[Served]) -> None:
-    clients = DepartingClients(serving(served), 100)
+    clients = DepartingClients(serving(served), 100, nobody)
     with departing(40) as (others, accepted):
         for each in accepted:
             clients.add("a", each)
@@ -130,7 +158,7 @@ async def test_who_has_gone_meanwhile_is_not_served(served: list[Served]) -> Non
 
 
 async def test_parties_are_served_in_turn(served: list[Served]) -> None:
-    clients = DepartingClients(serving(served), 100)
+    clients = DepartingClients(serving(served), 100, nobody)
     with departing(41) as (_, accepted):
         for each in accepted[:40]:
             clients.add("many", each)
@@ -145,7 +173,7 @@ async def test_parties_are_served_in_turn(served: list[Served]) -> None:
 async def test_when_too_many_wait_the_oldest_of_the_party_with_the_most_go(
     served: list[Served],
 ) -> None:
-    clients = DepartingClients(serving(served), 10)
+    clients = DepartingClients(serving(served), 10, nobody)
     with departing(62) as (_, accepted):
         # The first are served at once.
         for each in accepted[:50]:
