@@ -28,6 +28,8 @@ _IMPLY_DESCRIBE: Final = frozenset(
     {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
 )
 _DECISIONS_MAX: Final = 10_000
+#: Characters of a name whose decision is kept: a client may ask about names of any length.
+_NAME_MAX: Final = 500
 #: Limit of the memory that a client with the right to alter the cluster can occupy.
 ACLS_MAX: Final = 100_000
 
@@ -45,6 +47,8 @@ class Authorizer:
         self._acls: set[Acl] = set()
         self._literal: dict[_Key, list[Acl]] = {}
         self._prefixed: dict[_Key, list[Acl]] = {}
+        # Lengths of a type's prefixes since the last change, ascending: a name is cut there only.
+        self._lengths: dict[ResourceType, list[int]] = {}
         # Decisions since the last change: most requests repeat an earlier one.
         self._decisions: dict[tuple[Principal, str, Operation, ResourceType, str], bool] = {}
         #: A number that is different after every change of the ACLs.
@@ -77,6 +81,7 @@ class Authorizer:
 
     def _changed(self) -> None:
         self._decisions.clear()
+        self._lengths.clear()
         self.version += 1
 
     def _index(self, acl: Acl) -> list[Acl]:
@@ -120,9 +125,10 @@ class Authorizer:
         decision = self._decisions.get(key)
         if decision is None:
             decision = self._decide(*key)
-            if len(self._decisions) >= _DECISIONS_MAX:
-                self._decisions.clear()
-            self._decisions[key] = decision
+            if len(name) <= _NAME_MAX:
+                if len(self._decisions) >= _DECISIONS_MAX:
+                    self._decisions.clear()
+                self._decisions[key] = decision
         return decision
 
     def _decide(
@@ -151,9 +157,21 @@ class Authorizer:
         yield from self._literal.get((resource_type, name), ())
         if name != WILDCARD:
             yield from self._literal.get((resource_type, WILDCARD), ())
-        if self._prefixed:
-            for end in range(1, len(name) + 1):
-                yield from self._prefixed.get((resource_type, name[:end]), ())
+        for length in self._prefix_lengths(resource_type):
+            if length > len(name):
+                break
+            yield from self._prefixed.get((resource_type, name[:length]), ())
+
+    def _prefix_lengths(self, resource_type: ResourceType) -> list[int]:
+        found = self._lengths.get(resource_type)
+        if found is None:
+            lengths = {
+                len(prefix)
+                for (of_type, prefix), acls in self._prefixed.items()
+                if of_type is resource_type and prefix and acls
+            }
+            found = self._lengths[resource_type] = sorted(lengths)
+        return found
 
     def allows_any(
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType

@@ -34,7 +34,8 @@ from broker_core.coordinator.groups.consumer_member import (
 from broker_core.coordinator.groups.group_offsets import GroupOffsets
 from broker_core.coordinator.groups.member_deadlines import MemberDeadlines, Wait
 from broker_core.coordinator.groups.states import GroupState
-from broker_core.coordinator.groups.topic_view import TopicRights, TopicView, compile_regex
+from broker_core.coordinator.groups.topic_view import TopicRights, TopicView
+from broker_core.coordinator.patterns import compile_pattern
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -106,8 +107,7 @@ class ConsumerGroup(GroupOffsets):
     def is_subscribed(self, topic: str) -> bool:
         """Tell whether a member subscribes to a topic."""
         return any(
-            topic in member.topic_names
-            or (member.topic_regex and compile_regex(member.topic_regex).fullmatch(topic))
+            topic in member.topic_names or topic in self._matching(member)
             for member in self.members.values()
         )
 
@@ -124,7 +124,7 @@ class ConsumerGroup(GroupOffsets):
             return self._leave_for_a_while(asked)
         regex = asked.topic_regex
         if regex:
-            compile_regex(regex)
+            compile_pattern(regex)
         records: list[StoredRecord] = []
         before = self._find(asked, records)
         after = self._updated(before, asked)
@@ -333,10 +333,8 @@ class ConsumerGroup(GroupOffsets):
         if known is not None and known.versions == versions:
             return False
         previous = self._matching(before)
-        fits = compile_regex(after.topic_regex).fullmatch
-        names = frozenset(
-            each for each in self.topics.names() if fits(each) and rights.allows(each)
-        )
+        found = compile_pattern(after.topic_regex).matching(self.topics.names())
+        names = frozenset(each for each in found if rights.allows(each))
         in_use = {(each.topic_regex, each.rights_key) for each in self.members.values()}
         self._matches = {each: of for each, of in self._matches.items() if each in in_use}
         self._matches[key] = _Matches(names, versions)

@@ -1,17 +1,9 @@
-"""The topics as groups see them, and matching of topics by regular expressions."""
+"""The topics as groups see them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
-
-import re2
-
-from broker_core.errors import InvalidRegularExpression
-
-_QUIET = re2.Options()
-_QUIET.log_errors = False
+from typing import NamedTuple, Protocol
 
 
 class TopicView(Protocol):
@@ -43,14 +35,3 @@ class TopicRights(NamedTuple):
 
 #: The rights of every client where no rights are checked.
 ALL_TOPICS = TopicRights(lambda _: True, None, 0)
-
-
-@lru_cache(64)
-def compile_regex(pattern: str) -> Any:
-    """Compile with RE2, which matches in linear time; raises InvalidRegularExpression."""
-    try:
-        return re2.compile(pattern, options=_QUIET)
-    except re2.error as error:
-        raise InvalidRegularExpression(
-            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}"
-        ) from None

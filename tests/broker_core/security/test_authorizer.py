@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -192,6 +193,32 @@ def test_a_rule_that_makes_no_sense_is_refused(more: dict[str, Any]) -> None:
     Acl.parse(CREATION)
     with pytest.raises(InvalidRequest):
         Acl.parse(CREATION | more)
+
+
+def test_a_name_may_be_of_any_length_and_is_not_kept() -> None:
+    made = authorizer(rule("mega", pattern=PatternType.PREFIXED), rule("m" * 300, who="User:bert"))
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            assert may(made, topic=f"mega{number}" + "x" * 1_000_000)
+            assert not may(made, topic=f"kilo{number}" + "x" * 1_000_000)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000
+
+
+def test_a_prefix_that_is_gone_counts_no_more() -> None:
+    short, long = (rule(each, pattern=PatternType.PREFIXED) for each in ("tr", "trip"))
+    made = authorizer(short, long)
+    assert may(made)
+    assert may(made, topic="tr")
+    made.remove([short])
+    assert may(made)
+    assert not may(made, topic="tr")
+    made.add([short])
+    made.remove([long])
+    assert may(made)
 
 
 _NAMES = st.sampled_from(["a", "ab", "abc", "b", "*"])

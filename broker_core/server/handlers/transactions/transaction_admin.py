@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from broker_core import errors
+from broker_core.coordinator.patterns import compile_pattern
 from broker_core.coordinator.transaction import TransactionState
 from broker_core.server.coordination.transactions import Transactions
 from broker_core.server.network.request import Request
@@ -69,11 +69,12 @@ def handle_list(
     known = {state.value for state in TransactionState}
     states = set(body["state_filters"])
     producer_ids = set(body["producer_id_filters"])
-    pattern = body["transactional_id_pattern"]
+    ids = transactions.coordinator.transactions.keys()
+    expression = body["transactional_id_pattern"]
     try:
-        matches = re.compile(pattern or "").fullmatch if pattern else None
-    except re.error:
-        request.reply({"error_code": errors.InvalidRegularExpression.code})
+        matching = set(compile_pattern(expression).matching(ids)) if expression else ids
+    except errors.InvalidRegularExpression as error:
+        request.reply({"error_code": error.code})
         return
     now_ms = transactions.moment().wall_ms
     request.reply(
@@ -93,7 +94,7 @@ def handle_list(
                     body["duration_filter"] < 0
                     or (each.started_ms >= 0 and now_ms - each.started_ms > body["duration_filter"])
                 )
-                and (matches is None or matches(each.transactional_id))
+                and each.transactional_id in matching
             ],
         }
     )
