@@ -47,6 +47,9 @@ class ConnectionOwner(Protocol):
     def closed(self, connection: Connection) -> None:
         """Forget a connection that is gone."""
 
+    def party_of(self, connection: Connection, transport: asyncio.BaseTransport) -> str:
+        """Return whose connection this is: an account of this machine, or else an address."""
+
     def reserve(self, more: int) -> None:
         """Count `more` bytes of incomplete requests."""
 
@@ -69,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         "_is_encrypted",
         "_listener",
         "_mute_timer",
+        "_party",
         "_pending",
         "_reader",
         "_reading",
@@ -107,6 +111,8 @@ class Connection(asyncio.BufferedProtocol):
         self._held = False
         # True while it waits for its turn with what it has received.
         self._waits = False
+        # Party whose turn that is; empty before it has waited.
+        self._party = ""
         self._mute_timer: asyncio.TimerHandle | None = None
         # Time at which the bytes that are being decoded arrived, if there are metrics.
         self._arrived = 0.0
@@ -260,10 +266,12 @@ class Connection(asyncio.BufferedProtocol):
             self._reserve(reader.reserved)
 
     def _wait_for_turn(self) -> None:
-        if not self._waits:
+        if not self._waits and self._transport is not None:
             self._waits = True
             self._stop_reading()
-            self._context.turns.wait(self.pool_party, self._take_turn)
+            # Not `pool_party`, which is known only if the pool is half full.
+            self._party = self._party or self._listener.party_of(self, self._transport)
+            self._context.turns.wait(self._party, self._take_turn)
 
     def _take_turn(self) -> None:
         self._waits = False

@@ -133,11 +133,13 @@ class Listener:
         if self._tls is None:
             return None
         context, handshakes = self._tls
+        return handshakes.begin(
+            plain, context, lambda: self.party_of(connection, plain), connection
+        )
 
-        def party() -> str:
-            return self.limits.party_of(connection.peer_host, plain)
-
-        return handshakes.begin(plain, context, party, connection)
+    def party_of(self, connection: Connection, transport: asyncio.BaseTransport) -> str:
+        """Return whose connection this is: an account of this machine, or else an address."""
+        return self.limits.party_of(connection.peer_host, transport)
 
     def opened(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
         """Admit or refuse a new connection; a TLS handshake has not been answered yet."""

@@ -7,6 +7,7 @@ import random
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 
 import pytest
 
@@ -306,6 +307,39 @@ async def test_many_requests_at_once_keep_nobody_waiting(broker: Broker, connect
         async with asyncio.timeout(60):
             while answers < count * answer:
                 answers += len(await loop.sock_recv(greedy, 1 << 20))
+
+
+def has_answer(client: socket.socket) -> bool:
+    try:
+        return bool(client.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+
+
+async def test_many_connections_of_one_address_do_not_keep_another_waiting(
+    broker: Broker,
+) -> None:
+    address = broker.endpoint.host, broker.endpoint.port
+    frame = request_frame(FETCH, 11, fetch_body("nothing", 0))
+    requests = frame * (50_000 // len(frame))  # more than a connection has answered in one turn
+    loop = asyncio.get_running_loop()
+    with ExitStack() as stack:
+        greedy = [
+            stack.enter_context(socket.create_connection(address, source_address=("127.0.0.2", 0)))
+            for _ in range(200)
+        ]
+        client = stack.enter_context(socket.create_connection(address))
+        for each in (*greedy, client):
+            each.setblocking(False)
+            await loop.sock_sendall(each, frame)
+            await loop.sock_recv(each, 1 << 20)
+        # All of this has come before the broker reads again.
+        for each in greedy:
+            assert each.send(requests) == len(requests)
+        client.send(frame)
+        async with asyncio.timeout(60):
+            await loop.sock_recv(client, 1 << 20)
+        assert 0 < sum(map(has_answer, greedy)) < len(greedy) // 2
 
 
 async def test_a_connection_that_closes_leaves_nothing_behind(
