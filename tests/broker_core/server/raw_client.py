@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from typing import Any
 
@@ -108,4 +109,12 @@ def fetch_body(topic: str, offset: int, *, partition: int = 0, **more: Any) -> d
     } | more
 
 
-__all__ = ["APIS", "RawClient", "fetch_body", "produce_body", "request_frame"]
+def has_answer(client: socket.socket) -> bool:
+    """Tell whether something has come that has not been read from a socket that does not block."""
+    try:
+        return bool(client.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+
+
+__all__ = ["APIS", "RawClient", "fetch_body", "has_answer", "produce_body", "request_frame"]

@@ -106,15 +106,11 @@ async def test_a_client_that_goes_in_the_middle_leaves_nothing_open(
             await client.call(API_VERSIONS, 0, {})
 
 
-async def test_a_file_that_becomes_shorter_ends_the_connection_and_nothing_else(
-    broker: Broker, connect: Connect
-) -> None:
-    client = await connect(broker)
-    await _fill(broker, client)
+async def _lose_the_file(broker: Broker, reader: RawClient, client: RawClient) -> None:
+    """Check that only the connection ends whose records cannot be read any more."""
     topic = broker.topics.get("t")
     assert topic is not None
     path = topic.partitions[0].log.segments[0].path
-    reader = await connect(broker)
     reader.send(FETCH, 11, _body(0))
     await reader.reader.readexactly(1000)
     os.truncate(path, 0)
@@ -125,6 +121,14 @@ async def test_a_file_that_becomes_shorter_ends_the_connection_and_nothing_else(
             rest = b""
     assert len(rest) < _BATCHES * _RECORD_BYTES
     assert (await client.call(API_VERSIONS, 0, {}))["error_code"] == 0
+
+
+async def test_a_file_that_becomes_shorter_ends_the_connection_and_nothing_else(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    await _fill(broker, client)
+    await _lose_the_file(broker, await connect(broker), client)
 
 
 @pytest.fixture
@@ -166,6 +170,17 @@ async def test_over_tls_a_slow_consumer_gets_all_bytes_and_the_answers_behind_th
         assert (await client.receive(API_VERSIONS, 0))[1]["error_code"] == 0
     await client.close()
     await other.close()
+
+
+async def test_over_tls_a_file_that_becomes_shorter_ends_the_connection_and_nothing_else(
+    tls_broker: Broker, certificates: Certificates
+) -> None:
+    client = await _tls_client(tls_broker, certificates)
+    await _fill(tls_broker, client)
+    reader = await _tls_client(tls_broker, certificates)
+    await _lose_the_file(tls_broker, reader, client)
+    await client.close()
+    await reader.close()
 
 
 async def test_over_tls_clients_that_do_not_read_keep_little_in_memory(

@@ -14,7 +14,13 @@ import pytest
 from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA, PRODUCE
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body, request_frame
+from tests.broker_core.server.raw_client import (
+    RawClient,
+    fetch_body,
+    has_answer,
+    produce_body,
+    request_frame,
+)
 from tests.broker_core.server.topics import create_topic
 from tests.late_client import TURNS, check_disconnected
 from tests.resident_memory import resident_kb
@@ -307,13 +313,6 @@ async def test_many_requests_at_once_keep_nobody_waiting(broker: Broker, connect
         async with asyncio.timeout(60):
             while answers < count * answer:
                 answers += len(await loop.sock_recv(greedy, 1 << 20))
-
-
-def has_answer(client: socket.socket) -> bool:
-    try:
-        return bool(client.recv(1, socket.MSG_PEEK))
-    except BlockingIOError:
-        return False
 
 
 async def test_many_connections_of_one_address_do_not_keep_another_waiting(

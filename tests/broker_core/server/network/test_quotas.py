@@ -20,7 +20,7 @@ from broker_core.protocol.definitions import (
 from broker_core.protocol.records import build_batch
 from broker_core.server.network.limits import ConnectionLimits
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body, request_frame
 from tests.broker_core.server.topics import create_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -77,6 +77,26 @@ async def test_a_consumer_over_its_quota_gets_its_records_and_waits(
     assert answer["throttle_time_ms"] > 300
     waited, _ = await seconds(client.call(METADATA, 1, {"topics": []}))
     assert waited > 0.2
+
+
+async def test_who_has_to_pause_has_no_turn_meanwhile(start: Start, connect: Connect) -> None:
+    broker = await start(quota_window_num="2", quota_window_size_seconds="1")
+    create_topic(broker, "t", 1, {})
+    client, other = await connect(broker), await connect(broker)
+    batch = bytes(build_batch([(1, None, bytes(15_000), ())]))
+    await client.call(PRODUCE, 8, produce_body("t", batch))
+    await limit(other, "consumer_byte_rate", 1, user=None)
+    # A fetch that takes longer than a turn: what comes with it waits for the next one.
+    fetch = fetch_body("t", 0)
+    fetch["topics"] += [fetch_body(f"u{number}", 0)["topics"][0] for number in range(1_500)]
+    client.writer.write(request_frame(FETCH, 11, fetch) + request_frame(API_VERSIONS, 0, {}))
+    _, answer = await client.receive(FETCH, 11)
+    assert answer["throttle_time_ms"] > 10_000
+    following = asyncio.create_task(client.receive(API_VERSIONS, 0))
+    for _ in range(20):
+        await other.call(METADATA, 1, {"topics": []})
+    assert not following.done()
+    following.cancel()
 
 
 async def test_only_partitions_that_are_added_are_charged(start: Start, connect: Connect) -> None:
