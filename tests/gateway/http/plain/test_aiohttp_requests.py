@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.http.listener import start_http
+from gateway.http.plain.plain_connection import PlainConnection
 from gateway.limits.bounds import HttpLimits
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
@@ -194,3 +196,22 @@ async def test_the_stream_of_who_closes_its_side_ends(tmp_path: Path) -> None:
         writer.write_eof()
         await reader.read()
         writer.close()
+
+
+async def test_nothing_is_kept_of_connections_that_have_ended(tmp_path: Path) -> None:
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(each, PlainConnection) for each in gc.get_objects())
+
+    async with listening(tmp_path) as endpoint:
+        before = kept()
+        for _ in range(20):
+            reader, writer = await connect(endpoint)
+            writer.write(BEGIN + REST)
+            assert await status(reader) == b"200"
+            writer.write_eof()
+            await reader.read()
+            writer.close()
+        # The last of them may be about to end.
+        while kept() > before + 1:
+            await asyncio.sleep(0.01)
