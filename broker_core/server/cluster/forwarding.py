@@ -6,9 +6,12 @@ controller checks what that principal may do.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
@@ -30,12 +33,15 @@ from broker_core.protocol.definitions import (
 )
 from broker_core.protocol.definitions.messages import decode_request
 from broker_core.protocol.primitives import RemoteProtocolError
-from broker_core.security.principal import Principal
+from broker_core.security.principal import ANONYMOUS, Principal
 from broker_core.server.cluster.channel import ControllerChannel
 from broker_core.server.network.network import Network
 from broker_core.server.network.peer import decode_response, encode_request
 from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.network.session import ClientSession, ListenerSecurity
+from waylog.network.party_queues import PartyQueues
+from waylog.network.peer_parties import party_of
+from waylog.process.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -49,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 _LENGTH_BYTES: Final = 4
 _TIMEOUT_S: Final = 20.0
+#: Requests that the controller has at a time.
+_UNDER_WAY_MAX: Final = 16
 
 FORWARDED: Final = frozenset(
     api.key
@@ -70,73 +78,150 @@ FORWARDED: Final = frozenset(
 )
 
 
-def forward(channel: ControllerChannel, request: AnyRequest) -> None:
-    """Have the active controller answer; disconnect a client that gets no answer in time."""
-    header = request.header
-    frame = encode_request(
-        header.api, header.version, header.correlation_id, request.client_id.encode(), request.body
-    )
+@dataclass(slots=True, eq=False)
+class _Forwarded:
+    """A request that goes to the controller when it is its party's turn."""
 
-    def answered(answer: EnvelopeResponse | None) -> None:
-        if answer is None or answer["error_code"] != errors.NONE:
-            logger.warning("%s: no controller answers", header.api.name)
-            request.disconnect()
+    #: Encodes the request; None when nobody waits for an answer any more.
+    encode: Callable[[], bytes] | None
+    principal: Principal
+    host: str
+    answered: Callable[[EnvelopeResponse | None], None]
+    #: Time of the event loop at which an answer is late.
+    until: float
+
+    def give_up(self) -> None:
+        """Forget the request: its client is gone."""
+        self.encode = None
+
+
+class Forwarding:
+    """Sends requests of this broker's clients to the active controller.
+
+    They have a connection of their own, and only a few are under way: thousands of one client keep
+    neither this broker's heartbeats waiting nor for long those of another client.
+    """
+
+    def __init__(self, channel: ControllerChannel) -> None:
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._waiting: PartyQueues[_Forwarded] = PartyQueues()
+        self._under_way = 0
+        self._is_sending = False
+        self._unanswered = LogThrottle()
+
+    def close(self) -> None:
+        """Disconnect; clients that wait for an answer are disconnected."""
+        self._channel.close()
+
+    def forward(self, request: AnyRequest) -> None:
+        """Have the active controller answer; disconnect a client that gets no answer in time."""
+        header = request.header
+
+        def encode() -> bytes:
+            client_id = request.client_id.encode()
+            return encode_request(
+                header.api, header.version, header.correlation_id, client_id, request.body
+            )
+
+        def answered(answer: EnvelopeResponse | None) -> None:
+            request.on_close = None
+            if answer is None or answer["error_code"] != errors.NONE:
+                self._warn(header.api.name)
+                request.disconnect()
+                return
+            data = bytes(answer["response_data"] or b"")
+            request.reply_encoded([len(data).to_bytes(_LENGTH_BYTES, "big") + data])
+
+        request.on_close = self._pass(encode, request.principal, request.host, answered).give_up
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        factor: int,
+        configs: Mapping[str, str],
+        principal: Principal,
+        answered: Callable[[Sequence[CreateTopicsResponseTopic]], None],
+    ) -> None:
+        """Have a topic created for `principal`; `answered` gets the results, [] if none arrive."""
+        version = CREATE_TOPICS.versions[1]
+        body: CreateTopicsRequest = {
+            "topics": [
+                {
+                    "name": name,
+                    "num_partitions": partitions,
+                    "replication_factor": factor,
+                    "assignments": [],
+                    "configs": [{"name": key, "value": value} for key, value in configs.items()],
+                }
+            ],
+            "timeout_ms": int(_TIMEOUT_S * 1000),
+            "validate_only": False,
+        }
+
+        def opened(answer: EnvelopeResponse | None) -> None:
+            results: Sequence[CreateTopicsResponseTopic] = ()
+            if answer is not None and answer["error_code"] == errors.NONE:
+                data = memoryview(bytes(answer["response_data"] or b""))
+                results = decode_response(CREATE_TOPICS, version, data)["topics"]
+            answered(results)
+
+        encode = partial(encode_request, CREATE_TOPICS, version, 0, b"", body)
+        self._pass(encode, principal, "", opened)
+
+    def _pass(
+        self,
+        encode: Callable[[], bytes],
+        principal: Principal,
+        host: str,
+        answered: Callable[[EnvelopeResponse | None], None],
+    ) -> _Forwarded:
+        forwarded = _Forwarded(encode, principal, host, answered, self._loop.time() + _TIMEOUT_S)
+        party = party_of(host) if principal == ANONYMOUS else str(principal)
+        self._waiting.add(party, forwarded)
+        self._send()
+        return forwarded
+
+    def _send(self) -> None:
+        if self._is_sending:
+            return  # an answer has come at once: this node's controller is active
+        self._is_sending = True
+        try:
+            while self._waiting and self._under_way < _UNDER_WAY_MAX:
+                _, forwarded = self._waiting.next()
+                if forwarded.encode is not None:
+                    self._send_one(forwarded, forwarded.encode)
+        finally:
+            self._is_sending = False
+
+    def _send_one(self, forwarded: _Forwarded, encode: Callable[[], bytes]) -> None:
+        left_s = forwarded.until - self._loop.time()
+        if left_s <= 0 or self._channel.is_closed:
+            forwarded.answered(None)
             return
-        data = bytes(answer["response_data"] or b"")
-        request.reply_encoded([len(data).to_bytes(_LENGTH_BYTES, "big") + data])
+        body: EnvelopeRequest = {
+            "request_data": encode()[_LENGTH_BYTES:],
+            "request_principal": str(forwarded.principal).encode(),
+            "client_host_address": _packed(forwarded.host),
+        }
 
-    _send(channel, frame, request.principal, request.host, answered)
+        def answered(answer: EnvelopeResponse | None) -> None:
+            self._under_way -= 1
+            try:
+                if forwarded.encode is not None:
+                    forwarded.answered(answer)
+            finally:
+                self._send()
 
+        self._under_way += 1
+        self._channel.send(ENVELOPE, body, answered, timeout_s=left_s)
 
-def _send(
-    channel: ControllerChannel,
-    frame: bytes,
-    principal: Principal,
-    host: str,
-    answered: Callable[[EnvelopeResponse | None], None],
-) -> None:
-    body: EnvelopeRequest = {
-        "request_data": frame[_LENGTH_BYTES:],
-        "request_principal": str(principal).encode(),
-        "client_host_address": _packed(host),
-    }
-    channel.send(ENVELOPE, body, answered, timeout_s=_TIMEOUT_S)
-
-
-def create_topic(
-    channel: ControllerChannel,
-    name: str,
-    partitions: int,
-    factor: int,
-    configs: Mapping[str, str],
-    principal: Principal,
-    answered: Callable[[Sequence[CreateTopicsResponseTopic]], None],
-) -> None:
-    """Have a topic created for `principal`; `answered` gets the results, [] if none arrive."""
-    version = CREATE_TOPICS.versions[1]
-    body: CreateTopicsRequest = {
-        "topics": [
-            {
-                "name": name,
-                "num_partitions": partitions,
-                "replication_factor": factor,
-                "assignments": [],
-                "configs": [{"name": key, "value": value} for key, value in configs.items()],
-            }
-        ],
-        "timeout_ms": int(_TIMEOUT_S * 1000),
-        "validate_only": False,
-    }
-    frame = encode_request(CREATE_TOPICS, version, 0, b"", body)
-
-    def opened(answer: EnvelopeResponse | None) -> None:
-        results: Sequence[CreateTopicsResponseTopic] = ()
-        if answer is not None and answer["error_code"] == errors.NONE:
-            data = memoryview(bytes(answer["response_data"] or b""))
-            results = decode_response(CREATE_TOPICS, version, data)["topics"]
-        answered(results)
-
-    _send(channel, frame, principal, "", opened)
+    def _warn(self, api: str) -> None:
+        unsaid = self._unanswered.count(self._loop.time())
+        if unsaid is not None:
+            before = f" ({unsaid} more requests before)" if unsaid else ""
+            logger.warning("%s: no controller answers%s", api, before)
 
 
 def _packed(host: str) -> bytes:

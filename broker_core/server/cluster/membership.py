@@ -26,8 +26,7 @@ from broker_core.server.cluster.controller_service import ControllerService
 from broker_core.server.cluster.forwarding import (
     FORWARDED,
     ClientRequests,
-    create_topic,
-    forward,
+    Forwarding,
     open_envelope,
 )
 from broker_core.server.cluster.lifecycle import BrokerLifecycle
@@ -96,8 +95,11 @@ class Cluster:
         if config.is_alone and not self._adopted:
             self._check_is_whole(environment)
         self._service = ControllerService(self._shell)
-        self.channel = ControllerChannel(
-            self._shell, self._service, config, partial(open_envelope, clients)
+        envelopes = partial(open_envelope, clients)
+        self.channel = ControllerChannel(self._shell, self._service, config, envelopes)
+        # Clients' requests do not stand before this broker's heartbeats.
+        self._forwarding = Forwarding(
+            ControllerChannel(self._shell, self._service, config, envelopes)
         )
         self.lifecycle = BrokerLifecycle(
             config, self.channel, lambda: self._shell.image, environment
@@ -206,6 +208,7 @@ class Cluster:
         """Leave the quorum and close all connections to controllers."""
         await self._watch.close()
         self.channel.close()
+        self._forwarding.close()
         self._shell.close()
 
     # ------------------------------------------------------------------------------- image
@@ -353,7 +356,7 @@ class Cluster:
                         "topic %s cannot be created: %s", name, each.get("error_message")
                     )
 
-        create_topic(self.channel, name, partitions, factor, configs, principal, answered)
+        self._forwarding.create_topic(name, partitions, factor, configs, principal, answered)
 
     def create_on_demand(self, name: str, principal: Principal) -> Topic:
         """Have the controller create a topic that a client asks for.
@@ -372,7 +375,7 @@ class Cluster:
         """Tell whether a request is for the controller, and forward it in that case."""
         if request.header.api.key not in FORWARDED or self.is_active:
             return False
-        forward(self.channel, request)
+        self._forwarding.forward(request)
         return True
 
     def serve(self, request: AnyRequest) -> None:

@@ -111,8 +111,8 @@ class Connection(asyncio.BufferedProtocol):
         self._held = False
         # True while it waits for its turn with what it has received.
         self._waits = False
-        # Party whose turn that is; empty before it has waited.
-        self._party = ""
+        # Party whose turn that is; None before it has waited.
+        self._party: str | None = None
         self._mute_timer: asyncio.TimerHandle | None = None
         # Time at which the bytes that are being decoded arrived, if there are metrics.
         self._arrived = 0.0
@@ -270,7 +270,8 @@ class Connection(asyncio.BufferedProtocol):
             self._waits = True
             self._stop_reading()
             # Not `pool_party`, which is known only if the pool is half full.
-            self._party = self._party or self._listener.party_of(self, self._transport)
+            if self._party is None:
+                self._party = self._listener.party_of(self, self._transport)
             self._context.turns.wait(self._party, self._take_turn)
 
     def _take_turn(self) -> None:

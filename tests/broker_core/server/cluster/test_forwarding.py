@@ -1,0 +1,83 @@
+"""Requests for the controller that clients send to another broker."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+from broker_core import errors
+from broker_core.protocol.definitions import CREATE_TOPICS
+from tests.broker_core.server.cluster.conftest import Trio
+from tests.broker_core.server.raw_client import RawClient
+from waylog.config import Endpoint
+
+_CONNECTIONS = 5
+_REQUESTS = 400
+
+
+def _body(topic: str) -> dict[str, Any]:
+    one = {
+        "name": topic,
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "assignments": [],
+        "configs": [],
+    }
+    return {"topics": [one], "timeout_ms": 1_000, "validate_only": False}
+
+
+async def client_at(address: str, endpoint: Endpoint) -> RawClient:
+    at = endpoint.host, endpoint.port
+    connection = socket.create_connection(at, source_address=(address, 0))
+    connection.setblocking(False)
+    return RawClient(*await asyncio.open_connection(sock=connection))
+
+
+async def test_thousands_of_requests_keep_those_of_another_address_waiting_for_a_few_only(
+    trio: Trio,
+) -> None:
+    asked = next(node for node in trio.brokers if node != trio.active)
+    endpoint = trio.brokers[asked].endpoint
+    refused = _body("no name")
+    answers = dict.fromkeys(range(_CONNECTIONS), 0)
+
+    async def receive_all(number: int, client: RawClient) -> None:
+        for _ in range(_REQUESTS):
+            _, answer = await client.receive(CREATE_TOPICS, 5)
+            assert answer["topics"][0]["error_code"] == errors.InvalidTopic.code
+            answers[number] += 1
+
+    greedy = [await client_at("127.0.0.2", endpoint) for _ in range(_CONNECTIONS)]
+    other = await client_at("127.0.0.1", endpoint)
+    async with asyncio.TaskGroup() as tasks:
+        for number, client in enumerate(greedy):
+            for _ in range(_REQUESTS):
+                client.send(CREATE_TOPICS, 5, refused)
+            tasks.create_task(receive_all(number, client))
+        # The broker reads faster than the controller answers.
+        while not all(answers.values()):
+            await asyncio.sleep(0)
+        before = sum(answers.values())
+        await other.call(CREATE_TOPICS, 5, refused)
+        assert sum(answers.values()) - before < 200
+    for client in (*greedy, other):
+        await client.close()
+
+
+async def test_what_a_client_has_asked_that_has_gone_is_not_passed_on(trio: Trio) -> None:
+    asked = next(node for node in trio.brokers if node != trio.active)
+    endpoint = trio.brokers[asked].endpoint
+    client = await client_at("127.0.0.1", endpoint)
+    for number in range(_REQUESTS):
+        client.send(CREATE_TOPICS, 5, _body(f"t{number}"))
+    await client.receive(CREATE_TOPICS, 5)
+    client.writer.transport.abort()
+    other = await client_at("127.0.0.2", endpoint)
+    # Parties take turns, so that by now the client that has gone would have had all of its own.
+    for number in range(_REQUESTS // 4):
+        answer = await other.call(CREATE_TOPICS, 5, _body(f"other{number}"))
+        assert answer["topics"][0]["error_code"] == errors.NONE
+    await other.close()
+    await trio.until(lambda broker: broker.topics.get(f"other{number}") is not None)
+    assert trio.brokers[asked].topics.get(f"t{_REQUESTS - 1}") is None
