@@ -40,6 +40,7 @@ from broker_core.server.dispatch import (
     share_apis,
     transaction_apis,
 )
+from broker_core.server.long_requests import LongRequests
 from broker_core.server.metrics import renderer
 from broker_core.server.metrics_http import MetricsServer
 from broker_core.server.network.network import Network
@@ -165,6 +166,7 @@ class Broker:
         )
         self.dynamic_config.set_cleaner_backoff = self._housekeeping.set_cleaner_backoff
         self._subscribe()
+        self._long_requests = LongRequests(self.network.turns, self._handle_one)
         self._handlers = handlers(
             record_apis(self),
             group_apis(self),
@@ -323,8 +325,11 @@ class Broker:
 
     def handle(self, request: AnyRequest) -> None:
         """Answer a request, now or later."""
-        if self.cluster.forwards(request):
+        if self.cluster.forwards(request) or self._long_requests.takes(request):
             return
+        self._handle_one(request)
+
+    def _handle_one(self, request: AnyRequest) -> None:
         if self.authorizer is not None and not authorize(self, request):
             return
         if not is_coordinated_here(self, request):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
@@ -63,8 +62,6 @@ CLUSTER_OPERATIONS: Final = (
 _GROUP, _TRANSACTION = 0, 1  # kinds of keys that have a coordinator
 _COORDINATED: Final = frozenset({_GROUP, _TRANSACTION})
 _ENDPOINTS_OF_BROKERS: Final = 1
-#: Unknown topics above which a request is refused: other clients would wait for the answer.
-_MISSING_MAX: Final = 20_000
 
 
 class MetadataParts(Protocol):
@@ -88,10 +85,6 @@ def handle(broker: MetadataParts, request: Request[MetadataRequest, MetadataResp
     """Answer a Metadata request."""
     body = request.body
     asked = body["topics"]
-    if asked is not None and len(asked) > _MISSING_MAX and _too_many_missing(broker.topics, asked):
-        logger.warning("%s asks for too many topics that do not exist", request.host)
-        request.disconnect()
-        return
     if request.version < _TOPIC_IDS_FROM and any(each["name"] is None for each in asked or ()):
         # Versions 10 and 11 have a field for the id, but their responses need a name.
         refused = [
@@ -146,16 +139,6 @@ def _answer(
         except errors.BrokerError as error:
             return _missing(name, _NO_ID, error.code)
     return _describe(broker.view, topic, operations)
-
-
-def _too_many_missing(topics: TopicRegistry, asked: Sequence[MetadataRequestTopic]) -> bool:
-    missing = sum(
-        topics.by_id(each["topic_id"]) is None
-        if each["name"] is None
-        else topics.get(each["name"]) is None
-        for each in asked
-    )
-    return missing > _MISSING_MAX
 
 
 def _missing(name: str | None, topic_id: bytes, code: int) -> MetadataResponseTopic:

@@ -55,7 +55,7 @@ class Network:
         self._handle = handle
         self._acceptor = environment.acceptor
         # Shared by all listeners, which run on one event loop.
-        self._turns = RequestTurns(asyncio.get_running_loop(), environment.clock.monotonic)
+        self.turns = RequestTurns(asyncio.get_running_loop(), environment.clock.monotonic)
         self._configs = config.listeners if listeners is None else listeners
         self._apis = apis
         self._lookup = CredentialLookup(users.find)
@@ -125,7 +125,7 @@ class Network:
             self._handle,
             ListenerSecurity(each, sasl, each.advertised or each.endpoint),
             self.limits,
-            turns=self._turns,
+            turns=self.turns,
             acceptor=self._acceptor,
             frame_bytes_max=config.socket_request_max_bytes,
             login_bytes_max=config.sasl_server_max_receive_bytes,

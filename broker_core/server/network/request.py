@@ -93,6 +93,11 @@ class Request(Generic[RequestBody, ResponseBody]):
         self.replied = 0.0
 
     @property
+    def sink(self) -> ResponseSink:
+        """The connection from which the request came."""
+        return self._sink
+
+    @property
     def version(self) -> int:
         """API version of the request."""
         return self.header.version
@@ -148,10 +153,14 @@ class Request(Generic[RequestBody, ResponseBody]):
 
         self._amend = both
 
-    def reply(self, response: ResponseBody) -> None:
-        """Answer with fields of the newest version; the codec drops those of other versions."""
+    def amend(self, response: ResponseBody) -> None:
+        """Make the amendments that were asked for."""
         if self._amend is not None:
             self._amend(response)
+
+    def reply(self, response: ResponseBody) -> None:
+        """Answer with fields of the newest version; the codec drops those of other versions."""
+        self.amend(response)
         if self.throttle_ms:
             fields: Any = response
             fields["throttle_time_ms"] = self.throttle_ms

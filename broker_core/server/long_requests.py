@@ -1,0 +1,261 @@
+"""Requests about many things, answered a few of them at a time.
+
+One small frame may ask for the settings of ten thousand topics, or name a hundred thousand that do
+not exist. What it asks is handled in pieces, each as a request of its own, in turns of the event
+loop with what others ask; the answers to the pieces make one response. So the time for which
+others wait does not grow with what one client asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from broker_core import errors
+from broker_core.protocol.definitions import (
+    CONSUMER_GROUP_DESCRIBE,
+    DELETE_GROUPS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    DESCRIBE_TRANSACTIONS,
+    FIND_COORDINATOR,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FETCH,
+    OFFSET_FOR_LEADER_EPOCH,
+    SHARE_GROUP_DESCRIBE,
+)
+from broker_core.protocol.schema import AnyApi
+from broker_core.security.principal import ANONYMOUS
+from broker_core.server.network.request import AnyRequest, Request
+from broker_core.server.network.request_turns import RequestTurns
+from waylog.network.peer_parties import party_of
+
+if TYPE_CHECKING:
+    from broker_core.protocol.definitions.bodies import (
+        DescribeConfigsRequestResource,
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsRequestTopic,
+        DescribeTopicPartitionsResponse,
+        DescribeTopicPartitionsResponseTopic,
+    )
+
+logger = logging.getLogger(__name__)
+
+
+class _Lists(NamedTuple):
+    """What an API asks for, and how it is answered."""
+
+    #: Names of the lists in the request and in the response.
+    asked: str
+    answered: str
+    #: Elements of a piece: handling them takes a millisecond or two at most.
+    size: int
+
+
+_LISTS: Final[dict[int, _Lists]] = {
+    api.key: lists
+    for api, lists in (
+        (CONSUMER_GROUP_DESCRIBE, _Lists("group_ids", "groups", 20)),
+        # Each piece is written to the log.
+        (DELETE_GROUPS, _Lists("groups_names", "results", 100)),
+        (DESCRIBE_CONFIGS, _Lists("resources", "results", 3)),
+        (DESCRIBE_GROUPS, _Lists("groups", "groups", 20)),
+        (DESCRIBE_PRODUCERS, _Lists("topics", "topics", 20)),
+        (DESCRIBE_TRANSACTIONS, _Lists("transactional_ids", "transaction_states", 20)),
+        (FIND_COORDINATOR, _Lists("coordinator_keys", "coordinators", 20)),
+        (LIST_OFFSETS, _Lists("topics", "topics", 20)),
+        (METADATA, _Lists("topics", "topics", 20)),
+        (OFFSET_FETCH, _Lists("groups", "groups", 20)),
+        (OFFSET_FOR_LEADER_EPOCH, _Lists("topics", "topics", 20)),
+        (SHARE_GROUP_DESCRIBE, _Lists("group_ids", "groups", 20)),
+    )
+}
+_PARTITIONS_OF_TOPICS: Final = _Lists("topics", "topics", 10)
+
+
+class LongRequests:
+    """Answers long requests. `handle` answers a request that is not, now or later."""
+
+    def __init__(self, turns: RequestTurns, handle: Callable[[AnyRequest], None]) -> None:
+        self._turns = turns
+        self._handle = handle
+
+    def takes(self, request: AnyRequest) -> bool:
+        """Tell whether a request is long, and answer it in that case."""
+        api: AnyApi = request.header.api
+        if api.key == DESCRIBE_TOPIC_PARTITIONS.key:
+            if len(request.body["topics"]) <= _PARTITIONS_OF_TOPICS.size:
+                return False
+            if topics := _topics_from_cursor(request.body):
+                _LongTopicPartitions(self._turns, self._handle, request, topics).go_on()
+            else:
+                request.reply({"topics": [], "next_cursor": None})
+            return True
+        lists = _LISTS.get(api.key)
+        if lists is None:
+            return False
+        entries = request.body.get(lists.asked)
+        if not entries or len(entries) <= lists.size:
+            return False
+        if api.key == DESCRIBE_CONFIGS.key:
+            entries = _different_resources(entries)
+        _LongRequest(self._turns, self._handle, request, lists, entries).go_on()
+        return True
+
+
+class _Piece(Request[Any, Any]):
+    """A part of a long request, whose answer is a part of the response."""
+
+    __slots__ = ("_answered", "_whole")
+
+    def __init__(
+        self, whole: AnyRequest, body: dict[str, Any], answered: Callable[[Any], None]
+    ) -> None:
+        super().__init__(whole.sink, whole.header, body)
+        self._whole = whole
+        self._answered = answered
+
+    def reply(self, response: Any) -> None:
+        """See Request."""
+        self.amend(response)
+        self._answered(response)
+
+    def throttle(self, milliseconds: int) -> None:
+        """See Request."""
+        self._whole.throttle(milliseconds)
+
+
+class _LongRequest:
+    """A request of which a piece is handled at a time."""
+
+    def __init__(
+        self,
+        turns: RequestTurns,
+        handle: Callable[[AnyRequest], None],
+        request: AnyRequest,
+        lists: _Lists,
+        entries: Sequence[Any],
+    ) -> None:
+        self._turns = turns
+        self._handle = handle
+        self._request = request
+        self._lists = lists
+        self._entries = entries
+        self._next = 0
+        self._results: list[Any] = []
+        self._piece: _Piece | None = None
+        self._is_going = self._is_over = False
+        host, principal = request.host, request.principal
+        self._party = party_of(host) if principal == ANONYMOUS else str(principal)
+        request.on_close = self._closed
+
+    def go_on(self) -> None:
+        """Handle pieces until the turn is over or an answer has to be waited for."""
+        end = self._turns.end_of_turn()
+        self._is_going = True
+        try:
+            while self._piece is None and not self._is_over:
+                if self._turns.is_over(end):
+                    self._turns.wait(self._party, self._take_turn)
+                    return
+                self._piece = self._next_piece()
+                self._handle(self._piece)
+        finally:
+            self._is_going = False
+
+    def _take_turn(self) -> None:
+        try:
+            if not self._is_over:
+                self.go_on()
+        except Exception:
+            header = self._request.header
+            logger.exception("%s version %d failed", header.api.name, header.version)
+            self._is_over = True
+            self._request.disconnect()
+
+    def _next_piece(self) -> _Piece:
+        first, self._next = self._next, self._next + self._lists.size
+        piece = self._entries[first : self._next]
+        return _Piece(self._request, self._body(piece), self._answered)
+
+    def _body(self, piece: Sequence[Any]) -> dict[str, Any]:
+        return {**self._request.body, self._lists.asked: piece}
+
+    def _answered(self, response: Any) -> None:
+        self._piece = None
+        if self._is_over:
+            return
+        self._results += response.get(self._lists.answered, ())
+        if response.get("error_code", errors.NONE) != errors.NONE:
+            self._reply(response)
+        elif self._is_last(response):
+            self._reply({**response, self._lists.answered: self._results})
+        elif not self._is_going:
+            self._turns.wait(self._party, self._take_turn)
+
+    def _is_last(self, response: Any) -> bool:
+        return self._next >= len(self._entries)
+
+    def _reply(self, response: dict[str, Any]) -> None:
+        self._is_over = True
+        self._request.on_close = None
+        self._request.reply(response)
+
+    def _closed(self) -> None:
+        self._is_over = True
+        if self._piece is not None and self._piece.on_close is not None:
+            self._piece.on_close()
+
+
+class _LongTopicPartitions(_LongRequest):
+    """DescribeTopicPartitions, whose response has a limit, and tells where it ends (KIP-966)."""
+
+    def __init__(
+        self,
+        turns: RequestTurns,
+        handle: Callable[[AnyRequest], None],
+        request: Request[DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse],
+        entries: list[DescribeTopicPartitionsRequestTopic],
+    ) -> None:
+        super().__init__(turns, handle, request, _PARTITIONS_OF_TOPICS, entries)
+        self._left = max(request.body["response_partition_limit"], 1)
+
+    def _body(self, piece: Sequence[Any]) -> dict[str, Any]:
+        return {**super()._body(piece), "response_partition_limit": self._left}
+
+    def _is_last(self, response: DescribeTopicPartitionsResponse) -> bool:
+        topics: Sequence[DescribeTopicPartitionsResponseTopic] = response["topics"]
+        self._left -= sum(len(each.get("partitions", ())) for each in topics)
+        if response.get("next_cursor") is not None or super()._is_last(response):
+            return True
+        if self._left > 0:
+            return False
+        name = self._entries[self._next]["name"]
+        response["next_cursor"] = {"topic_name": name, "partition_index": 0}
+        return True
+
+
+def _different_resources(
+    resources: Sequence[DescribeConfigsRequestResource],
+) -> list[DescribeConfigsRequestResource]:
+    """Return resources without repetitions: a name of ten bytes has an answer of kilobytes."""
+    different = {}
+    for each in resources:
+        keys = each["configuration_keys"]
+        wanted = None if keys is None else tuple(keys)
+        different[each["resource_type"], each["resource_name"], wanted] = each
+    return list(different.values())
+
+
+def _topics_from_cursor(
+    body: DescribeTopicPartitionsRequest,
+) -> list[DescribeTopicPartitionsRequestTopic]:
+    """Return the topics that are left, in the order in which they are described."""
+    cursor = body["cursor"]
+    first = "" if cursor is None else cursor["topic_name"]
+    names = {each["name"] for each in body["topics"]}
+    return [{"name": each} for each in sorted(names) if each >= first]

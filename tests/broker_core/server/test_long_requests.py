@@ -1,0 +1,181 @@
+"""Requests about many things: the same answers as to many requests, and nobody waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from broker_core import errors
+from broker_core.protocol import definitions as api
+from broker_core.protocol.schema import AnyApi
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient
+from tests.broker_core.server.topics import create_topic
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+
+_NAMES = [f"t{number}" for number in range(130)]
+#: Every third topic exists.
+_THERE = _NAMES[::3]
+
+
+@pytest.fixture
+async def client(broker: Broker, connect: Connect) -> RawClient:
+    for number, name in enumerate(_THERE):
+        create_topic(broker, name, 1 + number % 3, {})
+    client = await connect(broker)
+    async with asyncio.timeout(60):
+        for kind in (0, 1):
+            body = {"key_type": kind, "coordinator_keys": ["t0"]}
+            while any(
+                each["error_code"]
+                for each in (await client.call(api.FIND_COORDINATOR, 4, body))["coordinators"]
+            ):
+                await asyncio.sleep(0.01)
+    return client
+
+
+def _ask(name: str, **more: Any) -> Callable[[list[str]], dict[str, Any]]:
+    """Return a function that makes a request with a list of names."""
+    return lambda names: {name: names} | more
+
+
+def _ask_partitions(names: list[str]) -> dict[str, Any]:
+    partition = {"partition_index": 0, "partition": 0, "timestamp": -1, "leader_epoch": 0}
+    return {
+        "topics": [
+            {"name": each, "topic": each, "partitions": [partition], "partition_indexes": [0]}
+            for each in names
+        ]
+    }
+
+
+ASKED: list[tuple[AnyApi, int, str, Callable[[list[str]], dict[str, Any]]]] = [
+    (api.METADATA, 12, "topics", lambda names: {"topics": [{"name": each} for each in names]}),
+    (api.METADATA, 1, "topics", lambda names: {"topics": [{"name": each} for each in names]}),
+    (
+        api.DESCRIBE_CONFIGS,
+        4,
+        "results",
+        lambda names: {
+            "resources": [{"resource_type": 2, "resource_name": each} for each in names],
+            "include_synonyms": True,
+        },
+    ),
+    (api.LIST_OFFSETS, 6, "topics", _ask_partitions),
+    (api.OFFSET_FOR_LEADER_EPOCH, 4, "topics", _ask_partitions),
+    (api.DESCRIBE_PRODUCERS, 0, "topics", _ask_partitions),
+    (api.DESCRIBE_GROUPS, 5, "groups", _ask("groups")),
+    (api.CONSUMER_GROUP_DESCRIBE, 0, "groups", _ask("group_ids")),
+    (api.SHARE_GROUP_DESCRIBE, 1, "groups", _ask("group_ids")),
+    (api.FIND_COORDINATOR, 4, "coordinators", _ask("coordinator_keys")),
+    (api.DESCRIBE_TRANSACTIONS, 0, "transaction_states", _ask("transactional_ids")),
+    (api.DELETE_GROUPS, 2, "results", _ask("groups_names")),
+    (
+        api.OFFSET_FETCH,
+        8,
+        "groups",
+        lambda names: {"groups": [{"group_id": each, "topics": None} for each in names]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked", "version", "answered", "body"), ASKED)
+async def test_a_long_request_is_answered_as_many_short_ones(
+    client: RawClient,
+    asked: AnyApi,
+    version: int,
+    answered: str,
+    body: Callable[[list[str]], dict[str, Any]],
+) -> None:
+    short = []
+    for name in _NAMES:
+        answer = await client.call(asked, version, body([name]))
+        short += answer.pop(answered)
+    long = await client.call(asked, version, body(_NAMES))
+    assert long.pop(answered) == short
+    assert long == answer, "the other fields"
+    assert len(short) == len(_NAMES)
+
+
+async def test_a_resource_that_is_named_again_and_again_is_described_once(
+    client: RawClient,
+) -> None:
+    resources = [{"resource_type": 2, "resource_name": each} for each in ("t0", "t3") * 1_000]
+    answer = await client.call(api.DESCRIBE_CONFIGS, 4, {"resources": resources})
+    assert [each["resource_name"] for each in answer["results"]] == ["t0", "t3"]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 2_000])
+async def test_pages_of_partitions_end_at_the_limit(client: RawClient, limit: int) -> None:
+    found, unknown = [], set()
+    cursor: dict[str, Any] | None = None
+    while True:
+        body = {
+            "topics": [{"name": each} for each in _NAMES],
+            "response_partition_limit": limit,
+            "cursor": cursor,
+        }
+        answer = await client.call(api.DESCRIBE_TOPIC_PARTITIONS, 0, body)
+        page = []
+        for each in answer["topics"]:
+            if each["error_code"] == errors.UnknownTopicOrPartition.code:
+                unknown.add(each["name"])
+            page += [(each["name"], part["partition_index"]) for part in each["partitions"]]
+        assert len(page) <= limit
+        found += page
+        cursor = answer["next_cursor"]
+        if cursor is None:
+            break
+        assert len(page) == limit
+    expected = [
+        (name, number)
+        for name, count in sorted((name, 1 + at % 3) for at, name in enumerate(_THERE))
+        for number in range(count)
+    ]
+    assert found == expected
+    assert unknown == set(_NAMES) - set(_THERE)
+
+
+async def test_a_cursor_behind_all_topics_leaves_none(client: RawClient) -> None:
+    body = {
+        "topics": [{"name": each} for each in _NAMES],
+        "response_partition_limit": 10,
+        "cursor": {"topic_name": "u", "partition_index": 0},
+    }
+    answer = await client.call(api.DESCRIBE_TOPIC_PARTITIONS, 0, body)
+    assert (answer["topics"], answer["next_cursor"]) == ([], None)
+
+
+async def test_others_are_answered_before_a_long_request(broker: Broker, connect: Connect) -> None:
+    greedy, other = await connect(broker), await connect(broker)
+    for each in (greedy, other):
+        await each.call(api.API_VERSIONS, 0, {})
+    names = [{"name": f"nowhere{number}"} for number in range(20_000)]
+    greedy.send(api.METADATA, 12, {"topics": names})
+    long = asyncio.create_task(greedy.receive(api.METADATA, 12))
+    while not (long.done() or broker.network.turns.are_taken):
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await other.call(api.METADATA, 12, {"topics": names[:1]})
+    assert not long.done()
+    _, answer = await long
+    assert len(answer["topics"]) == len(names)
+
+
+async def test_what_a_client_has_asked_that_has_gone_is_not_answered(
+    broker: Broker, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    greedy = await connect(broker)
+    greedy.send(api.METADATA, 12, {"topics": [{"name": f"nowhere{n}"} for n in range(20_000)]})
+    turns = broker.network.turns
+    async with asyncio.timeout(60):
+        while not turns.are_taken:
+            await asyncio.sleep(0)
+        greedy.writer.transport.abort()
+        while turns.are_taken or broker.connections:
+            await asyncio.sleep(0)
+    assert "Traceback" not in caplog.text
