@@ -155,12 +155,16 @@ class ClusterImage:
         self.cluster_id: str | None = None
         self.brokers: dict[int, BrokerImage] = {}
         self.topics: dict[str, TopicImage] = {}
+        #: Number of the partitions of all topics.
+        self.partition_count = 0
         self.configs: dict[Resource, dict[str, str]] = {}
         self.next_producer_id = 0
         self.acls: set[AccessControlEntry] = set()
         self.scram_users: dict[tuple[str, str], UserScramCredential] = {}
         self.quotas: dict[Entity, dict[str, float]] = {}
         self._names: dict[bytes, str] = {}
+        #: The names of topics by what Kafka's metrics call them.
+        self._metric_names: dict[str, tuple[str, ...]] = {}
 
     # -------------------------------------------------------------------------------------- reading
 
@@ -168,6 +172,11 @@ class ClusterImage:
         """Return a topic by its id."""
         name = self._names.get(topic_id)
         return None if name is None else self.topics[name]
+
+    def collision(self, name: str) -> str | None:
+        """Return a topic that Kafka's metrics could not tell from one with another name."""
+        present = self._metric_names.get(_metric_name(name), ())
+        return next((each for each in present if each != name), None)
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         """Return one partition, None if it does not exist."""
@@ -230,6 +239,8 @@ class ClusterImage:
                 created = TopicImage(record.name, record.topic_id)
                 self.topics[record.name] = created
                 self._names[record.topic_id] = record.name
+                metric = _metric_name(record.name)
+                self._metric_names[metric] = (*self._metric_names.get(metric, ()), record.name)
                 changes.created[record.name] = created
             case PartitionRecord():
                 self._add_partition(record, changes)
@@ -297,12 +308,18 @@ class ClusterImage:
                 record.elr,
             )
         )
+        self.partition_count += 1
         changes.partitions.add((topic.name, record.index))
 
     def _remove_topic(self, record: RemoveTopic, changes: ImageChanges) -> None:
         topic = self._topic(record.topic_id)
         del self.topics[topic.name]
         del self._names[topic.id]
+        self.partition_count -= len(topic.partitions)
+        metric = _metric_name(topic.name)
+        left = tuple(each for each in self._metric_names.pop(metric) if each != topic.name)
+        if left:
+            self._metric_names[metric] = left
         self.configs.pop((TOPIC_RESOURCE, topic.name), None)
         changes.partitions = {place for place in changes.partitions if place[0] != topic.name}
         if changes.created.pop(topic.name, None) is not topic:
@@ -320,13 +337,20 @@ class ClusterImage:
             name: TopicImage(topic.name, topic.id, list(topic.partitions))
             for name, topic in self.topics.items()
         }
+        other.partition_count = self.partition_count
         other.configs = {resource: dict(values) for resource, values in self.configs.items()}
         other.next_producer_id = self.next_producer_id
         other.acls = set(self.acls)
         other.scram_users = dict(self.scram_users)
         other.quotas = {entity: dict(values) for entity, values in self.quotas.items()}
         other._names = dict(self._names)
+        other._metric_names = dict(self._metric_names)
         return other
+
+
+def _metric_name(topic: str) -> str:
+    """Return a topic's name in Kafka's metrics, which replace '.' by '_'."""
+    return topic.replace(".", "_")
 
 
 def _put(settings: dict[K, dict[str, V]], key: K, name: str, value: V | None) -> None:

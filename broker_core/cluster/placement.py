@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import cycle, islice
 
 from broker_core.cluster.image import BrokerImage
 from broker_core.errors import InvalidReplicationFactor
@@ -55,8 +56,10 @@ def place_replicas(
     others = _striped(_by_rack(fenced, randomness))
     rack_of = {broker.id: broker.rack or "" for broker in known}
     start = randomness.randrange(len(ring))
+    # The choices repeat when each broker has led with each shift of the others.
+    period = len(ring) * max(len(ring) - 1, 1)
     placed = []
-    for number in range(partitions):
+    for number in range(min(partitions, period)):
         first = (start + number) % len(ring)
         # Each turn of the ring uses other followers, so that the load of a failed broker is spread
         # over all others.
@@ -66,7 +69,7 @@ def place_replicas(
         placed.append(
             _choose(ring[first], rest[shift:] + rest[:shift] + others, replication_factor, rack_of)
         )
-    return placed
+    return list(islice(cycle(placed), partitions))
 
 
 def _choose(

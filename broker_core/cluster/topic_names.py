@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
+from broker_core.cluster.image import ClusterImage
 from broker_core.errors import InvalidTopic, TopicAlreadyExists
 
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -19,13 +19,11 @@ def check_name(name: str) -> None:
         )
 
 
-def check_new_name(name: str, present: Iterable[str]) -> None:
+def check_new_name(name: str, image: ClusterImage) -> None:
     """Raise InvalidTopic or TopicAlreadyExists for a name that a new topic cannot have."""
     check_name(name)
-    # Kafka's metrics replace '.' by '_': two such names would collide there.
-    plain = name.replace(".", "_")
-    for each in present:
-        if each == name:
-            raise TopicAlreadyExists(f"Topic '{name}' already exists.")
-        if each.replace(".", "_") == plain:
-            raise InvalidTopic(f"Topic '{name}' collides with existing topic: {each}")
+    if name in image.topics:
+        raise TopicAlreadyExists(f"Topic '{name}' already exists.")
+    other = image.collision(name)
+    if other is not None:
+        raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")

@@ -59,14 +59,18 @@ class TopicControl:
         overrides: Mapping[str, str],
         *,
         validate_only: bool,
+        planned: int = 0,
     ) -> TopicImage:
-        """Create a topic; -1 partitions or replicas mean the default, assignments override both."""
-        check_new_name(name, self._image.topics)
+        """Create a topic; -1 partitions or replicas mean the default, assignments override both.
+
+        `planned` is the number of partitions that are not there yet and need room as well.
+        """
+        check_new_name(name, self._image)
         LogConfig.from_properties(overrides, self._settings.topic_defaults)
         if assignments:
-            replicas = self._checked(assignments)
+            replicas = self._checked(assignments, planned)
         else:
-            count = self._settings.partitions if partitions == -1 else partitions
+            count = self.partitions_asked(partitions)
             if count < 1:
                 raise errors.InvalidPartitions("Number of partitions must be larger than 0.")
             factor = (
@@ -78,7 +82,7 @@ class TopicControl:
                 raise errors.InvalidReplicationFactor(
                     "Replication factor must be larger than 0, or -1 to use the default value."
                 )
-            self._check_room(count)
+            self._check_room(planned + count)
             replicas = place_replicas(self._image.brokers.values(), count, factor, self._random)
         topic_id = (
             bytes(16)
@@ -97,20 +101,28 @@ class TopicControl:
         self._writer.write(records)
         return self._image.topics[name]
 
+    def partitions_asked(self, partitions: int) -> int:
+        """Return the number of partitions of a new topic for which -1 means the default."""
+        return self._settings.partitions if partitions == -1 else partitions
+
     def _partitions(
         self, topic_id: bytes, first: int, replicas: Sequence[tuple[int, ...]]
     ) -> list[PartitionRecord]:
+        in_sync: dict[tuple[int, ...], tuple[int, ...]] = {}
         records = []
         for index, each in enumerate(replicas, first):
-            # A broker that is down is not in sync. If all are down, the first one that is back
-            # leads.
-            isr = tuple(broker for broker in each if self._image.is_active(broker))
+            isr = in_sync.get(each)
+            if isr is None:
+                # A broker that is down is not in sync. If all are down, the first one that is back
+                # leads.
+                isr = tuple(broker for broker in each if self._image.is_active(broker))
+                in_sync[each] = isr
             leader = isr[0] if isr else NO_LEADER
             records.append(PartitionRecord(topic_id, index, each, isr or each, leader))
         return records
 
-    def _checked(self, assignments: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-        self._check_room(len(assignments))
+    def _checked(self, assignments: Sequence[Sequence[int]], planned: int) -> list[tuple[int, ...]]:
+        self._check_room(planned + len(assignments))
         factor = len(assignments[0])
         for each in assignments:
             if not each or len(set(each)) < len(each):
@@ -129,8 +141,7 @@ class TopicControl:
         return [tuple(each) for each in assignments]
 
     def _check_room(self, more: int) -> None:
-        count = sum(len(topic.partitions) for topic in self._image.topics.values())
-        if count + more > self._settings.partitions_max:
+        if self._image.partition_count + more > self._settings.partitions_max:
             raise errors.InvalidPartitions(
                 f"this cluster holds at most {self._settings.partitions_max} partitions"
             )
@@ -142,17 +153,18 @@ class TopicControl:
         assignments: Sequence[Sequence[int]] | None,
         *,
         validate_only: bool,
+        planned: int = 0,
     ) -> None:
-        """Add partitions until there are `count`."""
+        """Add partitions until there are `count`; see `create` for `planned`."""
         present = len(topic.partitions)
         if assignments is None:
-            self._check_room(count - present)
+            self._check_room(planned + count - present)
             factor = len(topic.partitions[0].replicas)
             replicas = place_replicas(
                 self._image.brokers.values(), count - present, factor, self._random
             )
         else:
-            replicas = self._checked(assignments)
+            replicas = self._checked(assignments, planned)
         if not validate_only:
             self._writer.write(self._partitions(topic.id, present, replicas))
 

@@ -146,7 +146,8 @@ class LogConfig:
             if field is None:
                 raise InvalidConfig(f"unknown topic setting {name}")
             values[field.name] = _parse(name, text.strip(), field.default)
-        return dataclasses.replace(base or cls(), **values)
+        base = base or cls()
+        return dataclasses.replace(base, **values) if values else base
 
     def to_properties(self) -> dict[str, str]:
         """Return all settings under Kafka's names, in the form `from_properties` reads."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core.configuration.config import BrokerConfig
 from broker_core.log.config import LogConfig
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # Sources of values (ConfigSource).
 _TOPIC, _OWN, _CLUSTER, _FILE, _DEFAULT = 1, 2, 3, 4, 5
 _OF_GROUP = 8
+
+_TOPIC_DEFAULTS: Final = LogConfig().to_properties()
 
 #: Listener settings that clients ask for, with defaults: librdkafka's tests learn from this one
 #: when they have to log in again.
@@ -77,7 +79,6 @@ def describe_topic(
     broker: ConfigSources, config: LogConfig, overrides: dict[str, str]
 ) -> list[DescribeConfigsResponseConfig]:
     """Return all settings of a topic."""
-    defaults = LogConfig().to_properties()
     entries = []
     for name, value in sorted(config.to_properties().items()):
         setting = TOPIC_SETTINGS[name]
@@ -87,7 +88,7 @@ def describe_topic(
         for broker_property in setting.broker_properties:
             synonyms += _of_broker(broker, broker_property)
         default_name = setting.broker_properties[0] if setting.broker_properties else name
-        synonyms.append(_synonym(default_name, defaults[name], _DEFAULT))
+        synonyms.append(_synonym(default_name, _TOPIC_DEFAULTS[name], _DEFAULT))
         entries.append(
             _entry(
                 name,

@@ -48,13 +48,19 @@ def handle_create(
     body = request.body
     counts = Counter(each["name"] for each in body["topics"])
     results: list[CreateTopicsResponseTopic] = []
+    described = _DescribedConfigs(broker)
 
     def create(authority: AdminOperations) -> None:
-        for name, asked in {each["name"]: each for each in body["topics"]}.items():
+        wanted = {each["name"]: each for each in body["topics"]}
+        authority.announce(
+            len(each["assignments"]) or authority.partitions_asked(each["num_partitions"])
+            for each in wanted.values()
+        )
+        for name, asked in wanted.items():
             try:
                 if counts[name] > 1:
                     raise errors.InvalidRequest(f"topic {name} appears more than once")
-                created = _create(broker, authority, asked, validate_only=body["validate_only"])
+                created = _create(described, authority, asked, validate_only=body["validate_only"])
                 results.append(created)
             except errors.BrokerError as error:
                 results.append(
@@ -72,7 +78,7 @@ def handle_create(
 
 
 def _create(
-    broker: TopicParts,
+    described: _DescribedConfigs,
     authority: AdminOperations,
     asked: CreateTopicsRequestTopic,
     *,
@@ -96,23 +102,33 @@ def _create(
         "error_message": None,
         "num_partitions": created.partitions,
         "replication_factor": created.replication_factor,
-        "configs": _created_configs(broker, created.config, overrides),
+        "configs": described.of(created.config, overrides),
     }
 
 
-def _created_configs(
-    sources: ConfigSources, config: LogConfig, overrides: dict[str, str]
-) -> list[CreateTopicsResponseConfig]:
-    return [
-        {
-            "name": each["name"],
-            "value": each["value"],
-            "read_only": each["read_only"],
-            "config_source": each["config_source"],
-            "is_sensitive": each["is_sensitive"],
-        }
-        for each in describe_topic(sources, config, overrides)
-    ]
+class _DescribedConfigs:
+    """The settings of new topics, described once for all topics that have the same."""
+
+    def __init__(self, sources: ConfigSources) -> None:
+        self._sources = sources
+        self._described: dict[frozenset[tuple[str, str]], list[CreateTopicsResponseConfig]] = {}
+
+    def of(self, config: LogConfig, overrides: dict[str, str]) -> list[CreateTopicsResponseConfig]:
+        """Return the settings of a topic."""
+        key = frozenset(overrides.items())
+        described = self._described.get(key)
+        if described is None:
+            described = self._described[key] = [
+                {
+                    "name": each["name"],
+                    "value": each["value"],
+                    "read_only": each["read_only"],
+                    "config_source": each["config_source"],
+                    "is_sensitive": each["is_sensitive"],
+                }
+                for each in describe_topic(self._sources, config, overrides)
+            ]
+        return described
 
 
 def _assignments(asked: CreateTopicsRequestTopic) -> list[list[int]]:
@@ -174,6 +190,11 @@ def handle_create_partitions(
     results: list[CreatePartitionsResponseResult] = []
 
     def grow(authority: AdminOperations) -> None:
+        authority.announce(
+            each["count"] - authority.partition_count(each["name"])
+            for each in body["topics"]
+            if authority.has_topic(each["name"])
+        )
         for asked in body["topics"]:
             result: CreatePartitionsResponseResult = {
                 "name": asked["name"],

@@ -5,9 +5,9 @@ Handlers make changes with `Administration`, and answer when these are durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker_core import errors
 from broker_core.cluster.controller import Controller
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     )
 
 
+#: Most partitions that one request may create, as in Kafka: all are placed in one turn of the event
+#: loop.
+_NEW_PARTITIONS_MAX: Final = 10_000
+
 #: Called with None when a change is durable, or with the reason why it will not be.
 Done = Callable[[errors.BrokerError | None], None]
 
@@ -62,6 +66,10 @@ class AdminOperations:
         self._config = config
         self._topics = topics
         self.controller = controller
+        #: All partitions that the request wants to create.
+        self._announced = 0
+        #: Those that it has only had validated; they need room as if they existed.
+        self._planned = 0
 
     # ------------------------------------------------------------------------------- users, quotas
 
@@ -101,6 +109,18 @@ class AdminOperations:
 
     # -------------------------------------------------------------------------------------- topics
 
+    def partitions_asked(self, partitions: int) -> int:
+        """Return the number of partitions of a new topic for which -1 means the default."""
+        return self.controller.topics.partitions_asked(partitions)
+
+    def announce(self, counts: Iterable[int]) -> None:
+        """Tell, before the first topic, how many partitions each topic of the request will get."""
+        self._announced = sum(max(count, 0) for count in counts)
+
+    def _check_announced(self) -> None:
+        if self._announced > _NEW_PARTITIONS_MAX:
+            raise errors.PolicyViolation("Excessively large number of partitions per request.")
+
     def create_topic(
         self,
         name: str,
@@ -112,6 +132,7 @@ class AdminOperations:
         validate_only: bool,
     ) -> CreatedTopic:
         """Create a topic; -1 partitions or replicas stand for the default."""
+        self._check_announced()
         topic = self.controller.topics.create(
             name,
             partitions,
@@ -119,7 +140,10 @@ class AdminOperations:
             assignments,
             overrides,
             validate_only=validate_only,
+            planned=self._planned,
         )
+        if validate_only:
+            self._planned += len(topic.partitions)
         return CreatedTopic(
             topic.id,
             len(topic.partitions),
@@ -136,6 +160,10 @@ class AdminOperations:
         """Delete a topic."""
         self.controller.topics.delete(self.controller.topics.find(name, b""))
 
+    def has_topic(self, name: str) -> bool:
+        """Tell whether a topic exists."""
+        return name in self.controller.image.topics
+
     def partition_count(self, name: str) -> int:
         """Return the number of a topic's partitions."""
         return len(self.controller.topics.find(name, b"").partitions)
@@ -149,8 +177,12 @@ class AdminOperations:
         validate_only: bool,
     ) -> None:
         """Grow a topic to `count` partitions."""
+        self._check_announced()
         topics = self.controller.topics
-        topics.grow(topics.find(name, b""), count, assignments, validate_only=validate_only)
+        topic = topics.find(name, b"")
+        topics.grow(topic, count, assignments, validate_only=validate_only, planned=self._planned)
+        if validate_only:
+            self._planned += count - len(topic.partitions)
 
     def all_partitions(self) -> Sequence[ElectLeadersRequestTopicPartition]:
         """Return all partitions in the form of ElectLeaders."""

@@ -1,0 +1,105 @@
+"""CreateTopics and CreatePartitions: how much one request may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from broker_core import errors
+from broker_core.protocol.definitions import CREATE_PARTITIONS, CREATE_TOPICS
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient
+from tests.broker_core.server.topics import create_topic
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+
+
+def new_topic(name: str, partitions: int, *, assigned: bool = False) -> dict[str, Any]:
+    """Return the part of a CreateTopics request for one topic."""
+    return {
+        "name": name,
+        "num_partitions": -1 if assigned else partitions,
+        "replication_factor": -1,
+        "assignments": [
+            {"partition_index": index, "broker_ids": [0]} for index in range(partitions)
+        ]
+        if assigned
+        else [],
+        "configs": [],
+    }
+
+
+async def create(
+    client: RawClient, topics: list[dict[str, Any]], *, validate_only: bool
+) -> list[int]:
+    """Send a CreateTopics request; return the error codes."""
+    body = {"topics": topics, "timeout_ms": 60_000, "validate_only": validate_only}
+    answer = await client.call(CREATE_TOPICS, 7, body)
+    assert [each["name"] for each in answer["topics"]] == [each["name"] for each in topics]
+    return [each["error_code"] for each in answer["topics"]]
+
+
+async def grow(client: RawClient, counts: dict[str, int], *, validate_only: bool) -> list[int]:
+    """Send a CreatePartitions request; return the error codes."""
+    topics = [{"name": name, "count": count, "assignments": None} for name, count in counts.items()]
+    body = {"topics": topics, "timeout_ms": 60_000, "validate_only": validate_only}
+    answer = await client.call(CREATE_PARTITIONS, 3, body)
+    return [each["error_code"] for each in answer["results"]]
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+@pytest.mark.parametrize("assigned", [True, False])
+async def test_a_request_for_too_many_partitions_creates_no_topic_at_all(
+    broker: Broker, connect: Connect, validate_only: bool, assigned: bool
+) -> None:
+    client = await connect(broker)
+    topics = [new_topic(f"t{number}", 101, assigned=assigned) for number in range(100)]
+    codes = await create(client, topics, validate_only=validate_only)
+    assert codes == [errors.PolicyViolation.code] * 100
+    assert broker.topics.get("t0") is None
+
+
+async def test_a_request_may_ask_for_ten_thousand_partitions(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    topics = [new_topic(f"t{number}", 100) for number in range(100)]
+    assert await create(client, topics, validate_only=True) == [errors.NONE] * 100
+    # Those that cannot be are not counted, and those without a number count with the default.
+    topics[0] = new_topic("t0", 0)
+    topics += [new_topic(f"more{number}", -1) for number in range(100)]
+    codes = await create(client, topics, validate_only=True)
+    assert codes == [errors.InvalidPartitions.code] + [errors.NONE] * 199
+    topics.append(new_topic("one-more", -1))
+    codes = await create(client, topics, validate_only=True)
+    assert codes == [errors.PolicyViolation.code] * 201
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+async def test_partitions_are_not_added_if_a_request_asks_for_too_many(
+    broker: Broker, connect: Connect, validate_only: bool
+) -> None:
+    for name in ("a", "b"):
+        create_topic(broker, name, 1, {})
+    client = await connect(broker)
+    codes = await grow(client, {"a": 2, "b": 10_001, "c": 5}, validate_only=validate_only)
+    assert codes == [
+        errors.PolicyViolation.code,
+        errors.PolicyViolation.code,
+        errors.UnknownTopicOrPartition.code,
+    ]
+    assert await grow(client, {"a": 2}, validate_only=validate_only) == [errors.NONE]
+
+
+async def test_what_is_only_validated_needs_room_too(broker: Broker, connect: Connect) -> None:
+    for name in ("a", "b"):
+        create_topic(broker, name, 1, {})
+    client = await connect(broker)
+    topics = [new_topic("c", 5000), new_topic("d", 5000), new_topic("e", 4998)]
+    no_room = errors.InvalidPartitions.code
+    assert await create(client, topics[:2], validate_only=True) == [errors.NONE, no_room]
+    assert await create(client, topics[::2], validate_only=True) == [errors.NONE, errors.NONE]
+    assert await grow(client, {"a": 5001, "b": 5001}, validate_only=True) == [errors.NONE, no_room]
+    assert await grow(client, {"a": 5001, "b": 4999}, validate_only=True) == [errors.NONE] * 2
