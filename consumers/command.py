@@ -138,7 +138,8 @@ def _run_worker(arguments: argparse.Namespace) -> int:
     from consumers.worker import Worker, describe
     from geoservice.fallback.fallback import from_arguments
     from waylog.kafka.clients import client_config
-    from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry, configure_logging
+    from waylog.observability.log_lines import configure_logging
+    from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
     from waylog.process.notify import notify_ready
 
     check(arguments)

@@ -34,8 +34,8 @@ from waylog.folders import check_folder
 from waylog.history.storage_url import check_storage_url
 from waylog.network.served_hosts import ServedHosts
 from waylog.network.tls.certificate_dates import read_dates
+from waylog.observability.log_lines import configure_logging
 from waylog.observability.metrics_token import ensure_metrics_token
-from waylog.observability.telemetry import configure_logging
 from waylog.os_errors import describe_os_error
 from waylog.supervision.listening_check import ListeningCheck
 

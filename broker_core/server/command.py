@@ -15,7 +15,7 @@ from broker_core.errors import BrokerError, InvalidConfig
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import ConfigError, load_properties
 from waylog.folders import check_folder
-from waylog.observability.telemetry import configure_logging
+from waylog.observability.log_lines import configure_logging
 from waylog.os_errors import describe_os_error
 from waylog.process.background import end_on_failure
 from waylog.process.file_limit import raise_file_limit

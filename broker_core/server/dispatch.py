@@ -24,7 +24,6 @@ from broker_core.server.handlers import (
     log_dirs,
     metadata,
     placement,
-    produce,
     quorum,
     topics,
 )
@@ -40,7 +39,7 @@ from broker_core.server.handlers.groups.group_admin import AllGroups
 from broker_core.server.handlers.groups.group_parts import GroupParts
 from broker_core.server.handlers.log_dirs import LogDirParts
 from broker_core.server.handlers.metadata import CoordinatorParts, MetadataParts
-from broker_core.server.handlers.produce import ProduceParts
+from broker_core.server.handlers.produce import ProduceParts, Producing
 from broker_core.server.handlers.quorum import QuorumParts
 from broker_core.server.handlers.security import acls, sasl, scram_users
 from broker_core.server.handlers.security.acls import AclParts
@@ -92,7 +91,7 @@ class RecordParts(ProduceParts, FetchParts, LogDirParts, Protocol):
 def record_apis(broker: RecordParts) -> Served:
     """Yield the handlers of the APIs for records, their offsets, and where they are stored."""
     topics_here = broker.topics
-    yield _served(api.PRODUCE, produce.handle, broker)
+    yield _served(api.PRODUCE, Producing.handle, Producing(broker))
     yield _served(api.FETCH, fetch.handle, broker)
     yield _served(api.LIST_OFFSETS, list_offsets.handle, topics_here)
     yield _served(api.OFFSET_FOR_LEADER_EPOCH, list_offsets.handle_leader_epoch, topics_here)

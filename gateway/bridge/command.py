@@ -22,7 +22,7 @@ from waylog.config import (
 )
 from waylog.folders import check_folder
 from waylog.network.tls.pem_files import load_authority, load_certificate
-from waylog.observability.telemetry import configure_logging
+from waylog.observability.log_lines import configure_logging
 
 DEFAULT_FILTERS = ("owntracks/+/+", "owntracks/+/+/event", "devices/+/+/position")
 

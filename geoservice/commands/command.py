@@ -392,7 +392,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     from geoservice.fallback.fallback import from_arguments
     from waylog.config import parse_endpoint
-    from waylog.observability.telemetry import configure_logging
+    from waylog.observability.log_lines import configure_logging
     from waylog.supervision.listening_check import ListeningCheck
 
     configure_logging()

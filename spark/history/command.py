@@ -292,7 +292,7 @@ def _listed(text: str) -> list[str]:
 def _run(arguments: argparse.Namespace) -> int:
     """Write the history until a signal, or until the end of the log with --once."""
     from spark.history.job import HistoryJob, HistorySettings
-    from waylog.observability.telemetry import configure_logging
+    from waylog.observability.log_lines import configure_logging
     from waylog.process.notify import notify_ready
 
     check(arguments)

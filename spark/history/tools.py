@@ -38,7 +38,7 @@ def compact(arguments: argparse.Namespace) -> int:
         needs_compaction,
         settled,
     )
-    from waylog.observability.telemetry import configure_logging
+    from waylog.observability.log_lines import configure_logging
 
     configure_logging()
     if arguments.before is not None:

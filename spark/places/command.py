@@ -127,7 +127,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     from spark.runtime.tasks import open_engine
     from waylog.history.history_reader import HistoryReader
-    from waylog.observability.telemetry import configure_logging
+    from waylog.observability.log_lines import configure_logging
     from waylog.process.notify import notify_ready
 
     configure_logging()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-import traceback
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +16,7 @@ from confluent_kafka import Producer as LibrdkafkaProducer
 
 from waylog.kafka.clients import client_config
 from waylog.kafka.topics import LOG
+from waylog.observability.log_lines import exception_of, message_of
 
 
 class KafkaTelemetry:
@@ -71,12 +71,12 @@ class KafkaLogHandler(logging.Handler):
                 "time": int(record.created * 1000),
                 "level": record.levelname,
                 "logger": record.name,
-                "message": record.getMessage(),
+                "message": message_of(record),
                 "process": self._telemetry.client_id,
                 "pid": record.process,
             }
             if record.exc_info:
-                line["exception"] = "".join(traceback.format_exception(*record.exc_info))
+                line["exception"] = exception_of(record.exc_info)
             self._telemetry.record(LOG, msgspec.json.encode(line))
         except Exception:
             self.handleError(record)
@@ -85,12 +85,3 @@ class KafkaLogHandler(logging.Handler):
 def now_ms() -> int:
     """Return milliseconds since 1970-01-01 UTC, the unit of all times in messages."""
     return time.time_ns() // 1_000_000
-
-
-def configure_logging(level: int = logging.INFO) -> None:
-    """Write the log of a process to its standard error."""
-    logging.basicConfig(
-        level=level,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-    )

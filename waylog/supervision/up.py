@@ -32,6 +32,7 @@ from waylog.history.storage_url import check_storage_url
 from waylog.kafka.errors import error_text
 from waylog.network.free_ports import FreePorts, PortTaken
 from waylog.network.local_accounts import ALL, SELF, parse_local_accounts
+from waylog.observability.log_lines import configure_logging
 from waylog.private_files import make_private, temporary_folder
 from waylog.supervision import preflight
 from waylog.supervision.broker_processes import BrokerProcesses
@@ -173,7 +174,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run until SIGINT or SIGTERM, then stop everything."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    configure_logging(line="%(levelname)s %(message)s")
     counts = (arguments.gateway_workers, arguments.resolvers)
     if min(counts) < 1 or (arguments.brokers is not None and arguments.brokers < 1):
         raise ConfigError("--brokers, --gateway-workers and --resolvers must be at least 1")

@@ -39,6 +39,7 @@ from broker_core.server.partitions.identity import stored_cluster_id
 from broker_core.server.partitions.topics import Topic, TopicRegistry
 from broker_core.server.settings.admin_operations import AdminOperations, Done
 from waylog.config import ConfigError
+from waylog.process.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -108,6 +109,8 @@ class Cluster:
         #: Called with each new image; `join` makes the first calls, with everything as changed.
         self.subscribers: list[Subscriber] = []
         self._creating: set[str] = set()
+        self._monotonic = environment.clock.monotonic
+        self._not_created = LogThrottle()
         #: Seconds for which Metadata still names a broker that has stopped.
         self.farewell_s = _FAREWELL_S
         # Brokers that serve, and the times at which others stopped, as seen by this broker.
@@ -352,11 +355,16 @@ class Cluster:
             self._creating.discard(name)
             for each in results:
                 if each["error_code"] not in {errors.NONE, errors.TopicAlreadyExists.code}:
-                    logger.warning(
-                        "topic %s cannot be created: %s", name, each.get("error_message")
-                    )
+                    self._say_not_created(name, each.get("error_message"))
 
         self._forwarding.create_topic(name, partitions, factor, configs, principal, answered)
+
+    def _say_not_created(self, name: str, reason: str | None) -> None:
+        # Clients may ask for as many topics as they like.
+        unsaid = self._not_created.count(self._monotonic())
+        if unsaid is not None:
+            before = f" ({unsaid} more before)" if unsaid else ""
+            logger.warning("topic %s cannot be created: %s%s", name, reason, before)
 
     def create_on_demand(self, name: str, principal: Principal) -> Topic:
         """Have the controller create a topic that a client asks for.

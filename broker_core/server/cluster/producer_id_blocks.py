@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.protocol.definitions import ALLOCATE_PRODUCER_IDS
 from broker_core.server.cluster.membership import Cluster
+from waylog.process.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
         AllocateProducerIdsRequest,
         AllocateProducerIdsResponse,
     )
+
+logger = logging.getLogger(__name__)
 
 #: Share of a block that is used up when the next block is requested.
 _AHEAD: Final = 0.5
@@ -29,6 +34,7 @@ class ProducerIdBlocks:
         self._following: tuple[int, int] | None = None
         self._low = 0
         self._is_asking = False
+        self._refusals = LogThrottle()
 
     def next_id(self) -> int:
         """Return an id that nobody else gets; raises CoordinatorLoadInProgress without a block."""
@@ -55,6 +61,9 @@ class ProducerIdBlocks:
             self._is_asking = False
             if answer is not None and answer["error_code"] == errors.NONE:
                 self._following = answer["producer_id_start"], answer["producer_id_len"]
+            elif self._refusals.count(asyncio.get_running_loop().time()) is not None:
+                why = "no controller answers" if answer is None else f"error {answer['error_code']}"
+                logger.warning("there is no new block of producer ids: %s", why)
 
         body: AllocateProducerIdsRequest = {
             "broker_id": self._broker_id,

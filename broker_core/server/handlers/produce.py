@@ -18,6 +18,7 @@ from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.partitions.topics import Topic, TopicRegistry
+from waylog.process.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -146,9 +147,43 @@ class _PartitionWait:
             acknowledgement.one_less()
 
 
-def handle(broker: ProduceParts, request: Request[ProduceRequest, ProduceResponse]) -> None:
-    """Answer a Produce request, now or later."""
-    _Produce(broker, request).run()
+class Producing:
+    """Answers Produce requests."""
+
+    def __init__(self, broker: ProduceParts) -> None:
+        self._broker = broker
+        self._refusals = _RefusalLog(broker.clock)
+
+    def handle(self, request: Request[ProduceRequest, ProduceResponse]) -> None:
+        """Answer a request, now or later."""
+        _Produce(self._broker, self._refusals, request).run()
+
+
+class _RefusalLog:
+    """Tells of refused requests, but of each kind of error only once in a while.
+
+    Any client can cause them as often as it likes.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._throttles: dict[int, LogThrottle] = {}
+
+    def say(self, topic: str, partition: int, client_id: str, refusal: errors.BrokerError) -> None:
+        """Log a refusal, or count it."""
+        throttle = self._throttles.get(refusal.code)
+        if throttle is None:
+            throttle = self._throttles[refusal.code] = LogThrottle()
+        unsaid = throttle.count(self._clock.monotonic())
+        if unsaid is not None:
+            logger.info(
+                "produce to %s-%d by %s is refused: %s%s",
+                topic,
+                partition,
+                client_id,
+                refusal,
+                f" ({unsaid} more such requests were refused before)" if unsaid else "",
+            )
 
 
 class _Produce:
@@ -159,14 +194,19 @@ class _Produce:
         "_acks",
         "_broker",
         "_failed",
+        "_refusals",
         "_request",
         "_transactional_id",
     )
 
     def __init__(
-        self, broker: ProduceParts, request: Request[ProduceRequest, ProduceResponse]
+        self,
+        broker: ProduceParts,
+        refusals: _RefusalLog,
+        request: Request[ProduceRequest, ProduceResponse],
     ) -> None:
         self._broker = broker
+        self._refusals = refusals
         self._request = request
         self._acks: int = request.body["acks"]
         self._transactional_id: str | None = request.body["transactional_id"]
@@ -216,14 +256,8 @@ class _Produce:
                 for index, reason in refusal.record_errors
             ]
         if not self._failed and not isinstance(refusal, errors.KafkaStorageError):
-            # One line for each request, which may contain thousands of partitions.
-            logger.info(
-                "produce to %s-%d by %s is refused: %s",
-                topic,
-                result["index"],
-                self._request.client_id,
-                refusal,
-            )
+            # A request may contain thousands of partitions.
+            self._refusals.say(topic, result["index"], self._request.client_id, refusal)
         self._failed = True
 
     def _find(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     )
     _AddedTopic = AddPartitionsToTxnResponseTopicResult
 
-logger = logging.getLogger(__name__)
 
 #: Versions from which clients know ProducerFenced; older ones get InvalidProducerEpoch (KIP-588).
 _FENCED_FROM: Final = {22: 4, 24: 2, 25: 2, 26: 2, 28: 10_000}
@@ -118,7 +116,6 @@ def _reply_new_id(
     try:
         producer_id = producer_ids.next_id()
     except errors.BrokerError as error:
-        logger.warning("no producer id: %s", error)
         request.reply({"error_code": error.code, "producer_epoch": -1})
         return
     # As in Kafka, a producer that asks for a new epoch of its id gets a new id with epoch 0.

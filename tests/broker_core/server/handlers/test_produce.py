@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from broker_core.environment import Environment, File, SystemDisk, SystemFile
+from broker_core.environment import Environment, File, SystemClock, SystemDisk, SystemFile
 from broker_core.protocol.definitions import FETCH, LIST_OFFSETS, PRODUCE
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.runtime import Broker
@@ -265,3 +267,42 @@ async def test_no_more_replicas_are_asked_for_than_there_are(
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
     answer = await client.call(PRODUCE, 8, produce_body("t", batch(b"a"), acks=1))
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+
+
+class Clock(SystemClock):
+    """A clock that the test moves."""
+
+    now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+async def test_refused_requests_are_counted_and_told_once_in_a_while(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    caplog.set_level(logging.INFO)
+    broker = await start(Environment(clock, SystemDisk()))
+    create_topic(broker, "t", 1, {})
+    client = await connect(broker)
+
+    async def refused(*bodies: dict[str, Any]) -> list[str]:
+        before = len(caplog.records)
+        for body in bodies:
+            client.send(PRODUCE, 8, body)
+        for _ in bodies:
+            _, answer = await client.receive(PRODUCE, 8)
+            assert answer["responses"][0]["partition_responses"][0]["error_code"]
+        said = [each.getMessage() for each in caplog.records[before:]]
+        return [each for each in said if "is refused" in each]
+
+    unknown = produce_body("nosuch", batch(b"v"))
+    (line,) = await refused(*[unknown] * 100)
+    assert "produce to nosuch-0 by test is refused" in line
+    # Other errors are told too.
+    (line,) = await refused(produce_body("t", batch(b"v"), partition=1), produce_body("t", b""))
+    assert "a produce request without records" in line
+    clock.now_s += 11
+    (line,) = await refused(unknown)
+    assert "(100 more such requests were refused before)" in line
