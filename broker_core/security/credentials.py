@@ -109,7 +109,8 @@ class ScramUsers:
                 UnacceptableCredential,
                 UnsupportedSaslMechanism,
             ) as error:
-                outcome[user] = error
+                # Without the frames in which it was raised, one of which has `outcome`.
+                outcome[user] = error.with_traceback(None)
         return outcome
 
     def _alter(

@@ -26,7 +26,7 @@ class OAuthBearerServer:
 
     def __init__(self, validate: Callable[[str], AccessToken]) -> None:
         self._validate = validate
-        self._refused: AuthenticationFailed | None = None
+        self._refused: str | None = None
         self.user: str | None = None
         #: Remaining validity of the client's token in ms.
         self.lifetime_ms = 0
@@ -34,7 +34,7 @@ class OAuthBearerServer:
     def evaluate(self, data: bytes) -> bytes:
         """Return the response to the client's next message; raises AuthenticationFailed."""
         if self._refused is not None:
-            raise self._refused
+            raise AuthenticationFailed(self._refused)
         if data == _ACKNOWLEDGES:
             raise AuthenticationFailed("Invalid OAUTHBEARER client first message")
         authorization, token = _parse(data)
@@ -42,7 +42,8 @@ class OAuthBearerServer:
             shown = self._validate(token)
         except AuthenticationFailed as error:
             # The mechanism first sends the error to the client, which has to acknowledge it.
-            self._refused = error
+            # The error itself would keep this exchange with its frame.
+            self._refused = str(error)
             return _REFUSAL
         if authorization not in {"", shown.subject}:
             raise AuthenticationFailed(

@@ -219,7 +219,7 @@ class _Produce:
         response: ProduceResponse = {"responses": responses}
         self._acknowledgement = _Acknowledgement(self._broker, request, response)
         for each in request.body["topic_data"]:
-            topic, error = self._find(each)
+            found = self._find(each)
             results: list[ProduceResponsePartition] = []
             responses.append(
                 {"name": each["name"], "topic_id": each["topic_id"], "partition_responses": results}
@@ -227,13 +227,15 @@ class _Produce:
             for part in each["partition_data"]:
                 result: ProduceResponsePartition = {"index": part["index"], "base_offset": -1}
                 results.append(result)
+                if isinstance(found, errors.BrokerError):
+                    # Raised here, the error would keep this frame, and so the request, until the
+                    # garbage collector finds them.
+                    self._refuse(each["name"], result, found)
+                    continue
                 try:
-                    if error is not None:
-                        raise error
-                    assert topic is not None
-                    self._append_part(topic, part, result)
+                    self._append_part(found, part, result)
                 except errors.BrokerError as refusal:
-                    self._refuse(topic.name if topic else each["name"], result, refusal)
+                    self._refuse(found.name, result, refusal)
         if self._acks != _ACKS_NONE:
             self._acknowledgement.one_less()
         elif self._failed:
@@ -260,23 +262,21 @@ class _Produce:
             self._refusals.say(topic, result["index"], self._request.client_id, refusal)
         self._failed = True
 
-    def _find(
-        self, each: ProduceRequestTopicData
-    ) -> tuple[Topic | None, errors.BrokerError | None]:
+    def _find(self, each: ProduceRequestTopicData) -> Topic | errors.BrokerError:
         acks, broker = self._acks, self._broker
         if acks not in {_ACKS_ALL, _ACKS_NONE, 1}:
-            return None, errors.InvalidRequiredAcks(f"acks={acks}")
+            return errors.InvalidRequiredAcks(f"acks={acks}")
         if self._request.version >= _TOPIC_IDS_FROM:
             topic = broker.topics.by_id(each["topic_id"])
             if topic is None:
-                return None, errors.UnknownTopicId()
+                return errors.UnknownTopicId()
         else:
             topic = broker.topics.get(each["name"])
             if topic is None:
-                return None, errors.UnknownTopicOrPartition()
+                return errors.UnknownTopicOrPartition()
         if topic.is_internal:
-            return None, errors.InvalidTopic(f"{topic.name} is written by the broker alone")
-        return topic, None
+            return errors.InvalidTopic(f"{topic.name} is written by the broker alone")
+        return topic
 
     def _append_part(
         self, topic: Topic, part: ProduceRequestPartitionData, result: ProduceResponsePartition

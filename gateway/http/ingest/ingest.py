@@ -375,24 +375,25 @@ async def all_appended(futures: Iterable[asyncio.Future[Any]], timeout_s: float)
     pending = [future for future in futures if not future.done()]
     if pending:
         loop = asyncio.get_running_loop()
-        all_done: asyncio.Future[None] = loop.create_future()
+        all_done: asyncio.Future[bool] = loop.create_future()
         count = len(pending)
 
         def one_done(_: asyncio.Future[Any]) -> None:
             nonlocal count
             count -= 1
             if not count and not all_done.done():
-                all_done.set_result(None)
+                all_done.set_result(True)
 
         def late() -> None:
             if not all_done.done():
-                all_done.set_exception(TimeoutError())
+                all_done.set_result(False)
 
         for future in pending:
             future.add_done_callback(one_done)
         timer = loop.call_later(timeout_s, late)
         try:
-            await all_done
+            if not await all_done:
+                raise TimeoutError
         finally:
             timer.cancel()
     for future in futures:
@@ -400,4 +401,6 @@ async def all_appended(futures: Iterable[asyncio.Future[Any]], timeout_s: float)
             raise AppendError("the append was given up")
         error = future.exception()
         if error is not None:
-            raise error
+            # A new one: that of the future, with the frames in which it is raised, would keep the
+            # request until the garbage collector finds them.
+            raise type(error)(*error.args)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import time
+import weakref
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -135,6 +138,20 @@ def test_a_refused_client_is_told_in_the_way_of_the_mechanism(mint: TokenMint) -
     assert exchange.user is None
     with pytest.raises(AuthenticationFailed, match="invalid token"):
         exchange.evaluate(b"\x01")
+
+
+def test_a_refused_exchange_is_given_back_at_once(mint: TokenMint) -> None:
+    exchange = OAuthBearerServer(validator(mint).validate)
+    exchange.evaluate(first_message("nonsense"))
+    with suppress(AuthenticationFailed):
+        exchange.evaluate(b"\x01")
+    left = weakref.ref(exchange)
+    gc.disable()
+    try:
+        del exchange
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_a_name_to_act_as_must_be_the_tokens_own(mint: TokenMint) -> None:

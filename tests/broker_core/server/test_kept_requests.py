@@ -1,0 +1,75 @@
+"""Requests are given back as soon as they are answered, not when the garbage collector runs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from broker_core.protocol.definitions import ALTER_USER_SCRAM_CREDENTIALS, CREATE_TOPICS, PRODUCE
+from broker_core.protocol.records import build_batch
+from broker_core.protocol.schema import AnyApi
+from broker_core.server.network.request import Request
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient, produce_body
+from tests.broker_core.server.topics import create_topic
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+
+_RECORDS = bytes(build_batch([(1000, b"k", b"v" * 1000, ())]))
+_BAD_TOPIC = {
+    "name": "bad name",
+    "num_partitions": 1,
+    "replication_factor": 1,
+    "assignments": [],
+    "configs": [],
+}
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Keep the garbage collector from running."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def requests() -> int:
+    """Count the requests in memory."""
+    return sum(isinstance(each, Request) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body"),
+    [
+        (PRODUCE, 8, produce_body("nosuch", _RECORDS)),
+        (PRODUCE, 8, produce_body("t", _RECORDS, acks=5)),
+        (PRODUCE, 8, produce_body("t", _RECORDS, partition=9)),
+        (PRODUCE, 8, produce_body("t", _RECORDS[:-1] + b"x")),
+        (CREATE_TOPICS, 5, {"topics": [_BAD_TOPIC], "timeout_ms": 1, "validate_only": False}),
+        (
+            ALTER_USER_SCRAM_CREDENTIALS,
+            0,
+            {"deletions": [{"name": "u", "mechanism": 9}], "upsertions": []},
+        ),
+    ],
+    ids=["unknown topic", "acks", "unknown partition", "checksum", "topic name", "mechanism"],
+)
+async def test_a_refused_request_is_given_back(
+    broker: Broker,
+    connect: Connect,
+    no_collector: None,
+    api: AnyApi,
+    version: int,
+    body: dict[str, Any],
+) -> None:
+    create_topic(broker, "t", 1, {})
+    client = await connect(broker)
+    before = requests()
+    for _ in range(20):
+        await client.call(api, version, body)
+    # The connection may still hold the last one.
+    assert requests() <= before + 1
