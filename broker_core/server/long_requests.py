@@ -9,6 +9,7 @@ others wait does not grow with what one client asks.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -32,7 +33,9 @@ from broker_core.protocol.schema import AnyApi
 from broker_core.security.principal import ANONYMOUS
 from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.network.request_turns import RequestTurns
+from broker_core.server.partitions.topics import TopicRegistry
 from waylog.network.peer_parties import party_of
+from waylog.process.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
         DescribeTopicPartitionsRequestTopic,
         DescribeTopicPartitionsResponse,
         DescribeTopicPartitionsResponseTopic,
+        MetadataRequestTopic,
     )
 
 logger = logging.getLogger(__name__)
@@ -74,15 +78,21 @@ _LISTS: Final[dict[int, _Lists]] = {
         (SHARE_GROUP_DESCRIBE, _Lists("group_ids", "groups", 20)),
     )
 }
+#: Topics that do not exist, above which a Metadata request is refused.
+_MISSING_MAX: Final = 20_000
 _PARTITIONS_OF_TOPICS: Final = _Lists("topics", "topics", 10)
 
 
 class LongRequests:
     """Answers long requests. `handle` answers a request that is not, now or later."""
 
-    def __init__(self, turns: RequestTurns, handle: Callable[[AnyRequest], None]) -> None:
+    def __init__(
+        self, turns: RequestTurns, topics: TopicRegistry, handle: Callable[[AnyRequest], None]
+    ) -> None:
         self._turns = turns
+        self._topics = topics
         self._handle = handle
+        self._refusals = LogThrottle()
 
     def takes(self, request: AnyRequest) -> bool:
         """Tell whether a request is long, and answer it in that case."""
@@ -101,10 +111,29 @@ class LongRequests:
         entries = request.body.get(lists.asked)
         if not entries or len(entries) <= lists.size:
             return False
+        if api.key == METADATA.key and self._are_too_many_missing(entries):
+            self._refuse(request)
+            return True
         if api.key == DESCRIBE_CONFIGS.key:
             entries = _different_resources(entries)
         _LongRequest(self._turns, self._handle, request, lists, entries).go_on()
         return True
+
+    def _are_too_many_missing(self, asked: Sequence[MetadataRequestTopic]) -> bool:
+        if len(asked) <= _MISSING_MAX:
+            return False
+        missing = sum(
+            self._topics.by_id(each["topic_id"]) is None
+            if each["name"] is None
+            else self._topics.get(each["name"]) is None
+            for each in asked
+        )
+        return missing > _MISSING_MAX
+
+    def _refuse(self, request: AnyRequest) -> None:
+        if self._refusals.count(time.monotonic()) is not None:
+            logger.warning("%s asks for too many topics that do not exist", request.host)
+        request.disconnect()
 
 
 class _Piece(Request[Any, Any]):

@@ -166,7 +166,7 @@ class Broker:
         )
         self.dynamic_config.set_cleaner_backoff = self._housekeeping.set_cleaner_backoff
         self._subscribe()
-        self._long_requests = LongRequests(self.network.turns, self._handle_one)
+        self._long_requests = LongRequests(self.network.turns, self.topics, self._handle_one)
         self._handlers = handlers(
             record_apis(self),
             group_apis(self),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker_core import errors
-from broker_core.protocol.definitions import API_VERSIONS, CREATE_PARTITIONS, CREATE_TOPICS
+from broker_core.protocol.definitions import CREATE_PARTITIONS, CREATE_TOPICS
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.cluster.conftest import Trio
 from tests.broker_core.server.raw_client import RawClient
@@ -90,23 +90,20 @@ async def test_what_a_client_has_asked_that_has_gone_is_not_passed_on(trio: Trio
 
 
 async def test_requests_that_no_controller_answers_are_told_together(
-    trio: Trio, connect: Connect, caplog: pytest.LogCaptureFixture
+    trio: Trio,
+    connect: Connect,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("broker_core.server.cluster.forwarding._TIMEOUT_S", 0.5)
     active = trio.active
     alone, other = (node_id for node_id in (1, 2, 3) if node_id != active)
     await trio.stop(other, active)
     await trio.until(lambda broker: not broker.cluster.is_active)
-    clients = [await connect(trio.brokers[alone]) for _ in range(10)]
+    # More than are under way at a time.
+    clients = [await connect(trio.brokers[alone]) for _ in range(20)]
     body = {"topics": [], "timeout_ms": 60_000, "validate_only": False}
     for client in clients:
         client.send(CREATE_PARTITIONS, 3, body)
-        await client.writer.drain()
-    await (await connect(trio.brokers[alone])).call(API_VERSIONS, 0, {})
-    # Nobody waits any longer once the broker stops.
-    await trio.stop(alone)
-    assert await asyncio.gather(*(client.is_closed_by_peer() for client in clients)) == [True] * 10
-    async with asyncio.timeout(60):
-        while not (said := [each for each in caplog.messages if "no controller answers" in each]):
-            await asyncio.sleep(0.01)
-    # All calls end together: a second one would have been told by now.
-    assert len(said) == 1
+    assert await asyncio.gather(*(client.is_closed_by_peer() for client in clients)) == [True] * 20
+    assert len([each for each in caplog.messages if "no controller answers" in each]) == 1
