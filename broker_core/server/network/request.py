@@ -155,8 +155,10 @@ class Request(Generic[RequestBody, ResponseBody]):
 
     def amend(self, response: ResponseBody) -> None:
         """Make the amendments that were asked for."""
-        if self._amend is not None:
-            self._amend(response)
+        # They refer to the request: kept, the two would wait for the garbage collector.
+        amend, self._amend = self._amend, None
+        if amend is not None:
+            amend(response)
 
     def reply(self, response: ResponseBody) -> None:
         """Answer with fields of the newest version; the codec drops those of other versions."""
@@ -188,6 +190,7 @@ class Request(Generic[RequestBody, ResponseBody]):
 
     def disconnect(self) -> None:
         """Close the connection: the only way to report an error if acks=0."""
+        self._amend = None
         self._sink.abort()
 
     def disconnect_after_reply(self) -> None:

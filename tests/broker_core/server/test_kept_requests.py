@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker_core.protocol.definitions import ALTER_USER_SCRAM_CREDENTIALS, CREATE_TOPICS, PRODUCE
+from broker_core.protocol.definitions import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    CREATE_TOPICS,
+    METADATA,
+    PRODUCE,
+)
 from broker_core.protocol.records import build_batch
 from broker_core.protocol.schema import AnyApi
 from broker_core.server.network.request import Request
@@ -72,4 +77,18 @@ async def test_a_refused_request_is_given_back(
     for _ in range(20):
         await client.call(api, version, body)
     # The connection may still hold the last one.
+    assert requests() <= before + 1
+
+
+async def test_a_request_whose_answer_is_amended_is_given_back(
+    start: Callable[..., Awaitable[Broker]], connect: Connect, no_collector: None
+) -> None:
+    properties = {
+        "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super_users": "User:ANONYMOUS",
+    }
+    client = await connect(await start(**properties))
+    before = requests()
+    for _ in range(20):
+        await client.call(METADATA, 4, {"topics": [{"name": "nosuch"}]})
     assert requests() <= before + 1
