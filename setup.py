@@ -11,6 +11,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 EXTENSIONS = [
     "broker_core/protocol/primitives.pyx",
     "broker_core/protocol/records.pyx",
+    "broker_core/server/coordination/string_hash.pyx",
     "gateway/fixes/device_times.pyx",
     "gateway/views/fix_view.pyx",
     "gateway/fixes/plain_positions.pyx",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker_core import errors
@@ -39,7 +39,6 @@ from waylog.process.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
-        DescribeConfigsRequestResource,
         DescribeTopicPartitionsRequest,
         DescribeTopicPartitionsRequestTopic,
         DescribeTopicPartitionsResponse,
@@ -56,26 +55,26 @@ class _Lists(NamedTuple):
     #: Names of the lists in the request and in the response.
     asked: str
     answered: str
-    #: Elements of a piece: handling them takes a millisecond or two at most.
+    #: Elements of a piece. One may have an answer of a megabyte, as a group of many members.
     size: int
 
 
 _LISTS: Final[dict[int, _Lists]] = {
     api.key: lists
     for api, lists in (
-        (CONSUMER_GROUP_DESCRIBE, _Lists("group_ids", "groups", 20)),
+        (CONSUMER_GROUP_DESCRIBE, _Lists("group_ids", "groups", 1)),
         # Each piece is written to the log.
         (DELETE_GROUPS, _Lists("groups_names", "results", 100)),
-        (DESCRIBE_CONFIGS, _Lists("resources", "results", 3)),
-        (DESCRIBE_GROUPS, _Lists("groups", "groups", 20)),
-        (DESCRIBE_PRODUCERS, _Lists("topics", "topics", 20)),
+        (DESCRIBE_CONFIGS, _Lists("resources", "results", 2)),
+        (DESCRIBE_GROUPS, _Lists("groups", "groups", 1)),
+        (DESCRIBE_PRODUCERS, _Lists("topics", "topics", 1)),
         (DESCRIBE_TRANSACTIONS, _Lists("transactional_ids", "transaction_states", 20)),
         (FIND_COORDINATOR, _Lists("coordinator_keys", "coordinators", 20)),
         (LIST_OFFSETS, _Lists("topics", "topics", 20)),
-        (METADATA, _Lists("topics", "topics", 20)),
-        (OFFSET_FETCH, _Lists("groups", "groups", 20)),
+        (METADATA, _Lists("topics", "topics", 4)),
+        (OFFSET_FETCH, _Lists("groups", "groups", 1)),
         (OFFSET_FOR_LEADER_EPOCH, _Lists("topics", "topics", 20)),
-        (SHARE_GROUP_DESCRIBE, _Lists("group_ids", "groups", 20)),
+        (SHARE_GROUP_DESCRIBE, _Lists("group_ids", "groups", 1)),
     )
 }
 #: Topics that do not exist, above which a Metadata request is refused.
@@ -109,14 +108,16 @@ class LongRequests:
         if lists is None:
             return False
         entries = request.body.get(lists.asked)
-        if not entries or len(entries) <= lists.size:
+        if not entries or len(entries) == 1:
             return False
         if api.key == METADATA.key and self._are_too_many_missing(entries):
             self._refuse(request)
             return True
-        if api.key == DESCRIBE_CONFIGS.key:
-            entries = _different_resources(entries)
-        _LongRequest(self._turns, self._handle, request, lists, entries).go_on()
+        different = _different(entries)
+        if len(different) <= lists.size:
+            request.body[lists.asked] = different
+            return False
+        _LongRequest(self._turns, self._handle, request, lists, different).go_on()
         return True
 
     def _are_too_many_missing(self, asked: Sequence[MetadataRequestTopic]) -> bool:
@@ -181,6 +182,8 @@ class _LongRequest:
         host, principal = request.host, request.principal
         self._party = party_of(host) if principal == ANONYMOUS else str(principal)
         request.on_close = self._closed
+        # What a client sends behind it stays with the client: such requests hold much memory.
+        request.sink.hold()
 
     def go_on(self) -> None:
         """Handle pieces until the turn is over or an answer has to be waited for."""
@@ -203,7 +206,7 @@ class _LongRequest:
         except Exception:
             header = self._request.header
             logger.exception("%s version %d failed", header.api.name, header.version)
-            self._is_over = True
+            self._end()
             self._request.disconnect()
 
     def _next_piece(self) -> _Piece:
@@ -230,14 +233,22 @@ class _LongRequest:
         return self._next >= len(self._entries)
 
     def _reply(self, response: dict[str, Any]) -> None:
-        self._is_over = True
-        self._request.on_close = None
+        self._end()
         self._request.reply(response)
+        self._request.sink.release()
 
     def _closed(self) -> None:
-        self._is_over = True
         if self._piece is not None and self._piece.on_close is not None:
             self._piece.on_close()
+        self._end()
+
+    def _end(self) -> None:
+        # The request and what is done for it refer to each other: only the garbage collector would
+        # find them.
+        self._is_over = True
+        self._request.on_close = None
+        self._piece = None
+        self._entries, self._results = (), []
 
 
 class _LongTopicPartitions(_LongRequest):
@@ -268,16 +279,18 @@ class _LongTopicPartitions(_LongRequest):
         return True
 
 
-def _different_resources(
-    resources: Sequence[DescribeConfigsRequestResource],
-) -> list[DescribeConfigsRequestResource]:
-    """Return resources without repetitions: a name of ten bytes has an answer of kilobytes."""
-    different = {}
-    for each in resources:
-        keys = each["configuration_keys"]
-        wanted = None if keys is None else tuple(keys)
-        different[each["resource_type"], each["resource_name"], wanted] = each
-    return list(different.values())
+def _different(entries: Sequence[Any]) -> list[Any]:
+    """Return elements without repetitions: a name of ten bytes may have an answer of kilobytes."""
+    return list({_identity(each): each for each in entries}.values())
+
+
+def _identity(entry: Any) -> Hashable:
+    if isinstance(entry, dict):
+        return tuple(map(_identity, entry.values()))
+    if isinstance(entry, list | tuple):
+        return tuple(dict.fromkeys(map(_identity, entry)))
+    hashable: Hashable = entry
+    return hashable
 
 
 def _topics_from_cursor(

@@ -281,6 +281,11 @@ class _Envelope:
     def mute(self, milliseconds: int) -> None:
         """See ResponseSink; the response tells the client to wait."""
 
+    def hold(self) -> None:
+        """See ResponseSink; other clients' requests come on the same connection."""
+
+    release = hold
+
     def when_lost(self, lost: Callable[[], None]) -> None:
         """See ResponseSink; the client is not connected to this broker."""
 

@@ -10,6 +10,7 @@ from broker_core.log.reading import Unreadable
 from broker_core.protocol import records
 from broker_core.protocol.control_records import read_end_marker
 from broker_core.protocol.records import BatchHeader
+from broker_core.server.coordination.string_hash import java_string_hash
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.topics import Topic, TopicRegistry
 
@@ -21,14 +22,6 @@ _LOAD_BYTES = 1024 * 1024
 TakeRecord = Callable[[BatchHeader, bytes, bytes | None], None]
 #: Called with the end of a transaction: (producer id, committed).
 TakeMarker = Callable[[int, bool], None]
-
-
-def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`, which determines a key's partition."""
-    value = 0
-    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
 
 
 class InternalTopic:

@@ -34,6 +34,12 @@ class ResponseSink(Protocol):
     def mute(self, milliseconds: int) -> None:
         """Read no further requests for a while."""
 
+    def hold(self) -> None:
+        """Read no further requests before `release`."""
+
+    def release(self) -> None:
+        """Read requests again."""
+
     def when_lost(self, lost: Callable[[], None]) -> None:
         """Call `lost` when the connection is lost."""
 

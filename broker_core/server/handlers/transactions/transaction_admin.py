@@ -111,7 +111,7 @@ def handle_describe_producers(
                     "name": topic["name"],
                     "partitions": [
                         _producers(topics, topic["name"], index)
-                        for index in topic["partition_indexes"]
+                        for index in dict.fromkeys(topic["partition_indexes"])
                     ],
                 }
                 for topic in request.body["topics"]

@@ -28,6 +28,12 @@ class Sink(ResponseSink):
     def abort(self) -> None:
         raise NotImplementedError
 
+    def hold(self) -> None:
+        raise NotImplementedError
+
+    def release(self) -> None:
+        raise NotImplementedError
+
     def close_when_answered(self) -> None:
         raise NotImplementedError
 
