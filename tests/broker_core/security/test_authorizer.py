@@ -134,6 +134,20 @@ def test_any_resource_of_a_type() -> None:
     prefix = rule("tr", Operation.WRITE, permission=deny, pattern=PatternType.PREFIXED)
     assert not any_topic(write, prefix)
     assert any_topic(write, rule("other", Operation.WRITE), prefix)
+    # What is allowed to others, elsewhere, or of another type does not count.
+    for acl in (
+        rule("trips", Operation.WRITE, who="User:bert"),
+        rule("trips", Operation.WRITE, host="10.0.0.2"),
+        rule("trips", Operation.WRITE, kind=ResourceType.GROUP),
+    ):
+        assert not any_topic(acl)
+    # A denial for all topics holds where what has no rule is open to everybody.
+    no_topic = rule("*", Operation.WRITE, permission=deny)
+    assert not any_topic(no_topic, allow_if_no_acl=True)
+    # A denial leaves the topics that it does not name: of the prefix there are others.
+    assert any_topic(write, no_topic._replace(pattern_type=PatternType.PREFIXED))
+    tr = rule("tr", Operation.WRITE, pattern=PatternType.PREFIXED)
+    assert any_topic(tr, rule("tr", Operation.WRITE, permission=deny))
 
 
 def test_the_bits_of_what_somebody_may_do() -> None:
@@ -149,6 +163,18 @@ def test_rules_survive_being_stored() -> None:
     again.load(made.to_stored())
     assert again.to_stored() == made.to_stored()
     assert not again.allows(ANNA, HOST, Operation.READ, ResourceType.TOPIC, "b")
+
+
+def test_rules_that_are_loaded_replace_those_before() -> None:
+    gone = rule("trips"), rule("oth", pattern=PatternType.PREFIXED)
+    made = authorizer(*gone)
+    assert may(made)
+    assert may(made, topic="other")
+    made.load(authorizer(rule("new")).to_stored())
+    assert may(made, topic="new")
+    assert not may(made)
+    assert not may(made, topic="other")
+    assert made.find(wanted()) == [rule("new")]
 
 
 def wanted(**more: Any) -> AclFilter:
@@ -206,6 +232,18 @@ def test_a_name_may_be_of_any_length_and_is_not_kept() -> None:
     finally:
         tracemalloc.stop()
     assert kept < 1_000_000
+
+
+def test_not_all_names_that_a_client_has_asked_about_are_kept() -> None:
+    made = authorizer()
+    tracemalloc.start()
+    try:
+        for number in range(40_000):
+            may(made, topic=f"{number:0400}")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 15_000_000
 
 
 def test_a_prefix_that_is_gone_counts_no_more() -> None:
