@@ -80,6 +80,30 @@ def test_a_deleted_topic_takes_its_settings_with_it() -> None:
     assert (2, "a") not in image.configs
 
 
+def test_names_that_collide_already_are_told_apart_when_one_goes() -> None:
+    """A log of an older version may have such topics."""
+    image = ClusterImage()
+    image.apply(0, [TopicRecord("a.b", TOPIC), TopicRecord("a_b", b"u" * 16)])
+    assert (image.collision("a.b"), image.collision("a_b")) == ("a_b", "a.b")
+    image.apply(1, [RemoveTopic(TOPIC)])
+    assert (image.collision("a.b"), image.collision("a_b")) == ("a_b", None)
+    image.apply(2, [RemoveTopic(b"u" * 16)])
+    assert image.collision("a.b") is None
+
+
+def test_partitions_are_counted_as_long_as_their_topic_exists() -> None:
+    image = image_of(HISTORY)
+    other = b"u" * 16
+    parts = [PartitionRecord(other, index, (1,), (1,), 1) for index in range(3)]
+    image.apply(50, [TopicRecord("b", other), *parts])
+    for each in (image, image.copy(), decode_image(encode_image(image), 51)):
+        assert each.partition_count == 4
+        each.apply(51, [RemoveTopic(other)])
+        assert each.partition_count == 1
+        each.apply(52, [RemoveTopic(TOPIC)])
+        assert each.partition_count == 0
+
+
 def test_what_is_removed_is_gone() -> None:
     image = image_of(HISTORY)
     image.apply(

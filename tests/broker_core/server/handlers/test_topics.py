@@ -93,6 +93,17 @@ async def test_partitions_are_not_added_if_a_request_asks_for_too_many(
     assert await grow(client, {"a": 2}, validate_only=validate_only) == [errors.NONE]
 
 
+async def test_a_topic_grows_only(broker: Broker, connect: Connect) -> None:
+    create_topic(broker, "a", 3, {})
+    client = await connect(broker)
+    for count in (-1, 0, 1, 2, 3):
+        codes = await grow(client, {"a": count}, validate_only=False)
+        assert codes == [errors.InvalidPartitions.code]
+    topic = broker.topics.get("a")
+    assert topic is not None
+    assert len(topic.partitions) == 3
+
+
 async def test_what_is_only_validated_needs_room_too(broker: Broker, connect: Connect) -> None:
     for name in ("a", "b"):
         create_topic(broker, name, 1, {})
@@ -101,5 +112,36 @@ async def test_what_is_only_validated_needs_room_too(broker: Broker, connect: Co
     no_room = errors.InvalidPartitions.code
     assert await create(client, topics[:2], validate_only=True) == [errors.NONE, no_room]
     assert await create(client, topics[::2], validate_only=True) == [errors.NONE, errors.NONE]
+    assigned = [new_topic(each, 5000, assigned=True) for each in ("c", "d")]
+    assert await create(client, assigned, validate_only=True) == [errors.NONE, no_room]
     assert await grow(client, {"a": 5001, "b": 5001}, validate_only=True) == [errors.NONE, no_room]
     assert await grow(client, {"a": 5001, "b": 4999}, validate_only=True) == [errors.NONE] * 2
+
+
+async def test_each_new_topic_is_described_with_its_own_settings(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    topics = [
+        new_topic(name, 1) | {"configs": [{"name": "retention.ms", "value": retention}]}
+        for name, retention in (("a", "1000"), ("b", "2000"), ("c", "1000"))
+    ]
+    body = {"topics": topics, "timeout_ms": 60_000, "validate_only": False}
+    answer = await client.call(CREATE_TOPICS, 7, body)
+    told = [
+        {each["name"]: each["value"] for each in topic["configs"]} for topic in answer["topics"]
+    ]
+    assert [each["retention.ms"] for each in told] == ["1000", "2000", "1000"]
+
+
+async def test_a_topic_that_is_named_twice_is_refused_and_counts_once(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    topics = [new_topic("a", 6_000), new_topic("a", 6_000), new_topic("b", 1)]
+    body = {"topics": topics, "timeout_ms": 60_000, "validate_only": False}
+    answer = await client.call(CREATE_TOPICS, 7, body)
+    assert [(each["name"], each["error_code"]) for each in answer["topics"]] == [
+        ("a", errors.InvalidRequest.code),
+        ("b", errors.NONE),
+    ]
