@@ -29,6 +29,13 @@ def test_what_is_no_expression_or_costs_too_much_is_refused(expression: str, rea
         Pattern(expression)
 
 
+def test_what_is_just_short_and_simple_enough_is_matched() -> None:
+    assert Pattern("[" + "a" * 2_046 + "]").matching(["a", "b"]) == ["a"]
+    assert Pattern("a" * 950).matching(["a" * 950, "a" * 949]) == ["a" * 950]
+    with pytest.raises(InvalidRegularExpression, match="too complex"):
+        Pattern("a" * 1_050)
+
+
 def test_a_name_that_takes_exponential_time_elsewhere_takes_none() -> None:
     pattern = Pattern("(a+)+")
     assert pattern.matching(["a" * 900 + "b", "a" * 900]) == ["a" * 900]

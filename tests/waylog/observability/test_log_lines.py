@@ -23,9 +23,14 @@ try:
 except ValueError:
     logger.exception("failed for %s", forged)
 try:
-    raise ValueError("\n" * 10_000)
+    raise ValueError("\n" * 10_000 + "the last line")
 except ValueError:
     logger.exception("failed again")
+try:
+    raise ValueError("w" * 40_000)
+except ValueError:
+    logger.exception("failed once more")
+logger.info("not so long: %s", "v" * 1000)
 logger.info("the end of %s", b"\n")
 """
 
@@ -58,3 +63,8 @@ def test_long_texts_are_cut() -> None:
     (cut,) = [line for line in lines if "is refused" in line]
     assert cut.startswith("INFO test: a client yyy")
     assert cut.endswith("y... (39000 more characters) is refused: why")
+    assert "INFO test: not so long: " + "v" * 1000 in lines
+    # What has failed is told by the first lines and the last ones.
+    failed = lines.index("ERROR test: failed again")
+    assert lines[failed + 1] == "  Traceback (most recent call last):"
+    assert lines.index("  the last line") < lines.index("ERROR test: failed once more")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import pytest
@@ -271,3 +272,20 @@ async def test_who_has_asked_and_shut_down_its_side_is_let_in_or_refused_aloud(
         async with asyncio.timeout(20):
             while "is not among local.accounts" not in caplog.text:
                 await asyncio.sleep(0.01)
+
+
+@on_both_event_loops
+async def test_refusals_are_told_together_and_not_of_those_who_have_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    allowed = frozenset({4711})
+    assert await judged(told(None), allowed, 20, leave=True) == [False] * 20
+    await loop.run_in_executor(None, os.getpid)  # after what was to be told before
+    assert not caplog.messages
+    root = SocketOwner(ESTABLISHED, 0, 1)
+    assert await judged(told(root), allowed, 20) == [False] * 20
+    await loop.run_in_executor(None, os.getpid)
+    (said,) = caplog.messages
+    assert "(uid 0) is not among local.accounts=somebody" in said
