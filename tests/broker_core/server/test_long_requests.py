@@ -16,6 +16,7 @@ from tests.broker_core.server.raw_client import RawClient
 from tests.broker_core.server.topics import create_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
 
 _NAMES = [f"t{number}" for number in range(130)]
 #: Every third topic exists.
@@ -109,6 +110,32 @@ async def test_a_resource_that_is_named_again_and_again_is_described_once(
     assert [each["resource_name"] for each in answer["results"]] == ["t0", "t3"]
 
 
+async def test_resources_that_differ_in_their_type_or_in_what_is_asked_are_described_each(
+    client: RawClient,
+) -> None:
+    asked: list[tuple[int, str, list[str] | None]] = [
+        (2, "t0", ["retention.ms"]),
+        (2, "t0", ["cleanup.policy", "retention.ms"]),
+        (4, "t0", None),
+        (32, "t0", ["retention.ms"]),
+    ]
+    resources = [
+        {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+        for kind, name, keys in asked * 2
+    ]
+    answer = await client.call(api.DESCRIBE_CONFIGS, 4, {"resources": resources})
+    told = [
+        (each["resource_type"], sorted(entry["name"] for entry in each["configs"]))
+        for each in answer["results"]
+    ]
+    assert told == [
+        (2, ["retention.ms"]),
+        (2, ["cleanup.policy", "retention.ms"]),
+        (4, []),  # there is no such broker
+        (32, []),  # groups have no such setting
+    ]
+
+
 @pytest.mark.parametrize("limit", [1, 7, 2_000])
 async def test_pages_of_partitions_end_at_the_limit(client: RawClient, limit: int) -> None:
     found, unknown = [], set()
@@ -164,6 +191,40 @@ async def test_others_are_answered_before_a_long_request(broker: Broker, connect
     assert not long.done()
     _, answer = await long
     assert len(answer["topics"]) == len(names)
+
+
+@pytest.mark.parametrize("has_id", [False, True])
+async def test_who_asks_for_too_many_topics_that_do_not_exist_is_disconnected(
+    client: RawClient, broker: Broker, connect: Connect, has_id: bool
+) -> None:
+    def named(number: int) -> dict[str, Any]:
+        if has_id:
+            return {"topic_id": (number + 1).to_bytes(16, "big"), "name": None}
+        return {"name": f"nowhere{number}"}
+
+    missing = [named(number) for number in range(20_000)]
+    there = [{"name": each} for each in _THERE]
+    answer = await client.call(api.METADATA, 12, {"topics": [*there, *missing]})
+    codes = [each["error_code"] for each in answer["topics"]]
+    assert codes[: len(there)] == [errors.NONE] * len(there)
+    assert all(codes[len(there) :])
+    greedy = await connect(broker)
+    greedy.send(api.METADATA, 12, {"topics": [*missing, named(20_000)]})
+    assert await greedy.is_closed_by_peer()
+
+
+async def test_all_pieces_count_for_the_quota_of_who_asks(start: Start, connect: Connect) -> None:
+    broker = await start(quota_window_num="1", quota_window_size_seconds="1")
+    client = await connect(broker)
+    quota = {
+        "entity": [{"entity_type": "user", "entity_name": "ANONYMOUS"}],
+        "ops": [{"key": "request_percentage", "value": 0.001, "remove": False}],
+    }
+    limit = {"entries": [quota], "validate_only": False}
+    answer = await client.call(api.ALTER_CLIENT_QUOTAS, 1, limit)
+    assert answer["entries"][0]["error_code"] == errors.NONE
+    topics = [{"name": each} for each in _NAMES]
+    assert (await client.call(api.METADATA, 12, {"topics": topics}))["throttle_time_ms"] > 0
 
 
 async def test_what_a_client_has_asked_that_has_gone_is_not_answered(
