@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import sys
 import time
 from pathlib import Path
@@ -23,11 +24,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from broker_core.protocol.definitions import BROKER_HEARTBEAT
+from broker_core import errors
+from broker_core.protocol.definitions import BROKER_HEARTBEAT, CREATE_TOPICS
 from broker_core.security.tls import client_context
 from broker_core.server.network.peer import Peer
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.cluster.conftest import StartTrio, Trio
+from tests.broker_core.server.raw_client import RawClient
 from waylog.config import save_properties
 from waylog.kafka.connection.sasl import SaslCredentials
 
@@ -82,7 +85,7 @@ async def test_the_controller_asks_whether_the_client_may_not_the_broker_that_pa
         "mine-",
         ResourcePatternType.PREFIXED,
         CLIENT,
-        "*",
+        "127.0.0.1",
         AclOperation.CREATE,
         AclPermissionType.ALLOW,
     )
@@ -99,6 +102,51 @@ async def test_the_controller_asks_whether_the_client_may_not_the_broker_that_pa
         await asyncio.to_thread(result, client.create_topics([NewTopic(f"mine-{node}", 1, 3)]))
     with pytest.raises(KafkaException):
         await asyncio.to_thread(result, client.create_topics([NewTopic("yours", 1, 3)]))
+
+
+async def test_thousands_of_requests_keep_those_of_another_user_waiting_for_a_few_only(
+    trio: Trio, certificates: Certificates
+) -> None:
+    asked = next(node for node in trio.brokers if node != trio.active)
+
+    async def client_of(name: str) -> RawClient:
+        context = ssl.create_default_context(cafile=certificates.authority)
+        context.load_cert_chain(certificates.make(common_name=name))
+        port = trio.ports[asked]
+        return RawClient(*await asyncio.open_connection("127.0.0.1", port, ssl=context))
+
+    topic = {
+        "name": "no name",
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "assignments": [],
+        "configs": [],
+    }
+    body = {"topics": [topic], "timeout_ms": 1_000, "validate_only": False}
+    requests = 400
+    answers = dict.fromkeys(range(5), 0)
+
+    async def receive_all(number: int, client: RawClient) -> None:
+        for _ in range(requests):
+            await client.receive(CREATE_TOPICS, 5)
+            answers[number] += 1
+
+    greedy = [await client_of("client") for _ in answers]
+    other = await client_of("admin")
+    async with asyncio.TaskGroup() as tasks:
+        for number, client in enumerate(greedy):
+            for _ in range(requests):
+                client.send(CREATE_TOPICS, 5, body)
+            tasks.create_task(receive_all(number, client))
+        # The broker reads faster than the controller answers.
+        while not all(answers.values()):
+            await asyncio.sleep(0)
+        before = sum(answers.values())
+        answer = await other.call(CREATE_TOPICS, 5, body)
+        assert sum(answers.values()) - before < 200
+        assert answer["topics"][0]["error_code"] == errors.InvalidTopic.code
+    for client in (*greedy, other):
+        await client.close()
 
 
 async def test_users_are_known_to_all_brokers_and_after_a_restart(
