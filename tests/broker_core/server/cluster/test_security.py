@@ -102,6 +102,22 @@ async def test_the_controller_asks_whether_the_client_may_not_the_broker_that_pa
         await asyncio.to_thread(result, client.create_topics([NewTopic(f"mine-{node}", 1, 3)]))
     with pytest.raises(KafkaException):
         await asyncio.to_thread(result, client.create_topics([NewTopic("yours", 1, 3)]))
+    # Those of librdkafka go to the controller at once, this one does not.
+    context = ssl.create_default_context(cafile=certificates.authority)
+    context.load_cert_chain(certificates.make(common_name="client"))
+    port = trio.ports[passed_on]
+    raw = RawClient(*await asyncio.open_connection("127.0.0.1", port, ssl=context))
+    topic = {
+        "name": "mine-too",
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "assignments": [],
+        "configs": [],
+    }
+    body = {"topics": [topic], "timeout_ms": 60_000, "validate_only": False}
+    answer = await raw.call(CREATE_TOPICS, 5, body)
+    assert answer["topics"][0]["error_code"] == errors.NONE
+    await raw.close()
 
 
 async def test_thousands_of_requests_keep_those_of_another_user_waiting_for_a_few_only(
