@@ -75,10 +75,9 @@ class LineFormatter(logging.Formatter):
 
 
 def configure_logging(
-    level: int = logging.INFO,
     line: str = "%(asctime)s %(levelname)-7s %(name)s: %(message)s",
 ) -> None:
     """Write the log of a process to its standard error, each record as one line."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter(line, "%Y-%m-%d %H:%M:%S"))
-    logging.basicConfig(level=level, handlers=[handler])
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
