@@ -30,11 +30,9 @@ from broker_core.protocol.definitions import (
     SHARE_GROUP_DESCRIBE,
 )
 from broker_core.protocol.schema import AnyApi
-from broker_core.security.principal import ANONYMOUS
-from broker_core.server.network.request import AnyRequest, Request
+from broker_core.server.network.request import AnyRequest, Request, client_party
 from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.partitions.topics import TopicRegistry
-from waylog.network.peer_parties import party_of
 from waylog.process.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
@@ -179,8 +177,7 @@ class _LongRequest:
         self._results: list[Any] = []
         self._piece: _Piece | None = None
         self._is_going = self._is_over = False
-        host, principal = request.host, request.principal
-        self._party = party_of(host) if principal == ANONYMOUS else str(principal)
+        self._party = client_party(request.principal, request.host)
         request.on_close = self._closed
         # What a client sends behind it stays with the client: such requests hold much memory.
         request.sink.hold()

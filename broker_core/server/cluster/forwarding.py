@@ -33,14 +33,13 @@ from broker_core.protocol.definitions import (
 )
 from broker_core.protocol.definitions.messages import decode_request
 from broker_core.protocol.primitives import RemoteProtocolError
-from broker_core.security.principal import ANONYMOUS, Principal
+from broker_core.security.principal import Principal
 from broker_core.server.cluster.channel import ControllerChannel
 from broker_core.server.network.network import Network
 from broker_core.server.network.peer import decode_response, encode_request
-from broker_core.server.network.request import AnyRequest, Request
+from broker_core.server.network.request import AnyRequest, Request, client_party
 from broker_core.server.network.session import ClientSession, ListenerSecurity
 from waylog.network.party_queues import PartyQueues
-from waylog.network.peer_parties import party_of
 from waylog.process.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
@@ -178,8 +177,7 @@ class Forwarding:
         answered: Callable[[EnvelopeResponse | None], None],
     ) -> _Forwarded:
         forwarded = _Forwarded(encode, principal, host, answered, self._loop.time() + _TIMEOUT_S)
-        party = party_of(host) if principal == ANONYMOUS else str(principal)
-        self._waiting.add(party, forwarded)
+        self._waiting.add(client_party(principal, host), forwarded)
         self._send()
         return forwarded
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, uint32_t
 
 
 def java_string_hash(str text not None):
-    """Return Java's `String.hashCode`, of the text's units in UTF-16; 30,000 take 20 us."""
+    """Return Java's `String.hashCode`, of the text's units in UTF-16; 30,000 take 50 us."""
     cdef bytes encoded = text.encode("utf-16-le")
     cdef const unsigned char[:] units = encoded
     cdef uint32_t value = 0

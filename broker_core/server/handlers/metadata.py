@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
         MetadataResponse,
         MetadataResponseTopic,
     )
-
-logger = logging.getLogger(__name__)
 
 _NO_ID: Final = bytes(16)
 _TOPIC_IDS_FROM: Final = 12

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 from broker_core.protocol.definitions.messages import RequestHeader, encode_response
 from broker_core.protocol.parts import Part
 from broker_core.protocol.schema import RequestBody, ResponseBody
-from broker_core.security.principal import Principal
+from broker_core.security.principal import ANONYMOUS, Principal
 from waylog.config import Endpoint
+from waylog.network.peer_parties import party_of
 
 if TYPE_CHECKING:
     from broker_core.server.network.session import ClientSession
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 #: Stands for the body of a request that has its response: what it was decoded from is used again.
 _DONE: Final[Any] = {}
+
+
+def client_party(principal: Principal, host: str) -> str:
+    """Return whose turn a client's request waits for: its user's, or else its address's."""
+    return party_of(host) if principal == ANONYMOUS else str(principal)
 
 
 class ResponseSink(Protocol):
