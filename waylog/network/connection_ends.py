@@ -9,9 +9,8 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Final
 
-#: States in the first byte of TCP_INFO (Linux, include/net/tcp_states.h).
-_CLOSE: Final = 7
-_CLOSE_WAIT: Final = 8
+from waylog.network.local_peers.connection_ends import CLOSE, CLOSE_WAIT
+
 _LOOK: Final = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 #: SO_LINGER with no time: close(2) sends a reset.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -28,16 +27,24 @@ class PeerSide(Enum):
     GONE = auto()
 
 
+def tcp_state(connection: socket.socket) -> int:
+    """Return the state of our end; raises OSError, and AttributeError where there is no TCP_INFO.
+
+    It is the first byte of TCP_INFO (tcp(7)).
+    """
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+
+
 def peer_side(connection: socket.socket) -> PeerSide:
     """Return what the peer of a TCP connection from which nothing has been read can still do.
 
     It is OPEN where the system does not tell.
     """
     try:
-        state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-        if state == _CLOSE:
+        state = tcp_state(connection)
+        if state == CLOSE:
             return PeerSide.GONE
-        if state != _CLOSE_WAIT:
+        if state != CLOSE_WAIT:
             return PeerSide.OPEN
         asked = connection.recv(1, _LOOK)
     except ConnectionError:

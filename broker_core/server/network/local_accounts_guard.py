@@ -8,6 +8,7 @@ import pwd
 import socket
 from typing import Final
 
+from waylog.network.connection_ends import tcp_state
 from waylog.network.local_accounts import is_distinct
 from waylog.network.local_peers.connection_ends import CLOSE_WAIT, ESTABLISHED, ConnectionEnds
 from waylog.network.local_peers.netlink import MalformedAnswerError, SocketOwner
@@ -16,8 +17,6 @@ from waylog.process.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
-#: Linux's socket option TCP_INFO; the first byte of its value is the socket's state.
-_TCP_INFO: Final = 11
 #: Of our end: in CLOSE_WAIT the peer has closed its side, and may wait for answers.
 _OPEN_STATES: Final = frozenset((ESTABLISHED, CLOSE_WAIT))
 
@@ -120,7 +119,7 @@ class LocalAccountsGuard:
 
 def _state_of(own_end: socket.socket) -> int | None:
     try:
-        return own_end.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0]
+        return tcp_state(own_end)
     except OSError:
         return None
 

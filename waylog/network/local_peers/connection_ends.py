@@ -11,6 +11,7 @@ from typing import Any, Final
 ESTABLISHED: Final = 1
 FIN_WAIT_1: Final = 4
 FIN_WAIT_2: Final = 5
+CLOSE: Final = 7
 CLOSE_WAIT: Final = 8
 
 
