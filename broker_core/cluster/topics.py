@@ -7,7 +7,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from broker_core import errors
-from broker_core.cluster.image import TOPIC_RESOURCE, ClusterImage, TopicImage
+from broker_core.cluster.image import (
+    TOPIC_RESOURCE,
+    ClusterImage,
+    PartitionImage,
+    TopicImage,
+)
 from broker_core.cluster.placement import place_replicas
 from broker_core.cluster.records import (
     NO_LEADER,
@@ -63,6 +68,7 @@ class TopicControl:
     ) -> TopicImage:
         """Create a topic; -1 partitions or replicas mean the default, assignments override both.
 
+        With `validate_only`, the topic that is returned has replicas, but no id and no leaders.
         `planned` is the number of partitions that are not there yet and need room as well.
         """
         check_new_name(name, self._image)
@@ -84,20 +90,15 @@ class TopicControl:
                 )
             self._check_room(planned + count)
             replicas = place_replicas(self._image.brokers.values(), count, factor, self._random)
-        topic_id = (
-            bytes(16)
-            if validate_only
-            else uuid.UUID(int=self._random.getrandbits(128), version=4).bytes
-        )
+        if validate_only:
+            one = {each: PartitionImage(each, each, NO_LEADER) for each in set(replicas)}
+            return TopicImage(name, bytes(16), [one[each] for each in replicas])
+        topic_id = uuid.UUID(int=self._random.getrandbits(128), version=4).bytes
         records: list[MetadataRecord] = [TopicRecord(name, topic_id)]
         records += self._partitions(topic_id, 0, replicas)
         records += [
             ConfigRecord(TOPIC_RESOURCE, name, key, value) for key, value in overrides.items()
         ]
-        if validate_only:
-            preview = ClusterImage()
-            preview.apply(0, records)
-            return preview.topics[name]
         self._writer.write(records)
         return self._image.topics[name]
 

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from broker_core import errors
+from broker_core.cluster.image import ImageChanges
 from broker_core.configuration.config import BrokerConfig
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.coordinator.sharing.share_records import STATE_TOPIC
@@ -199,13 +200,24 @@ class Broker:
     def _subscribe(self) -> None:
         """Have the parts told of what is decided elsewhere."""
         forget_topic = (self.share_coordinator.forget_topic, self.share_partitions.forget_topic)
-        self._image_sync = BrokerImageSync(self, self._environment, self._inventory, forget_topic)
+        self._image_sync = BrokerImageSync(
+            self,
+            self._environment,
+            self._inventory,
+            forget_topic,
+            self._replicas_opened,
+            self.cannot_go_on,
+        )
         # Replicas are opened before they lead or follow.
         self.cluster.subscribers += (self._image_sync.apply, self.replication.apply)
         self.group_settings.subscribers += (
             self.share_partitions.settings_changed,
             self.groups.settings_changed,
         )
+
+    def _replicas_opened(self, places: set[tuple[str, int]]) -> None:
+        """Let replicas lead or follow that were opened later than their image was applied."""
+        self.replication.apply(self.cluster.image, ImageChanges(partitions=places))
 
     def _open_left_out(self) -> None:
         """Open the replicas that had no room on the disk."""
@@ -297,6 +309,7 @@ class Broker:
         self.replication.close()
         self.replica_sessions.close()
         await self._housekeeping.close()
+        await self._image_sync.close()
         await self.flusher.close()
         try:
             self.topics.close()

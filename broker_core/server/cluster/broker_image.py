@@ -18,10 +18,11 @@ from broker_core.environment import Environment
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.quotas import ClientQuotas
-from broker_core.server.cluster.topic_sync import TopicSync, marked_partitions
+from broker_core.server.cluster.topic_sync import TopicSync
 from broker_core.server.network.network import Network
 from broker_core.server.partitions.identity import check_cluster_id
 from broker_core.server.partitions.inventory import PartitionInventory
+from broker_core.server.partitions.replica_directories import marked_partitions
 from broker_core.server.partitions.topics import TopicRegistry
 from broker_core.server.settings.dynamic_config import DynamicConfig
 from broker_core.server.settings.group_settings import GroupSettings
@@ -53,8 +54,10 @@ class BrokerImageSync:
         environment: Environment,
         inventory: PartitionInventory,
         deleted: Iterable[Callable[[bytes], None]],
+        opened: Callable[[set[tuple[str, int]]], None],
+        failed: Callable[[Exception], None],
     ) -> None:
-        """`deleted` are called with the id of each deleted topic."""
+        """`deleted`, `opened` and `failed` are those of TopicSync."""
         self._broker = broker
         self._environment = environment
         config = broker.config
@@ -64,6 +67,8 @@ class BrokerImageSync:
             environment,
             inventory,
             deleted,
+            opened,
+            failed,
             is_alone=config.is_alone,
         )
         self._is_loaded = False
@@ -91,6 +96,10 @@ class BrokerImageSync:
         self._broker.cluster_id = image.cluster_id
         self._topics.load(image)
         self._is_loaded = True
+
+    async def close(self) -> None:
+        """Open no more replicas; return when none is being opened."""
+        await self._topics.close()
 
     def _apply_settings(self, image: ClusterImage, changes: ImageChanges) -> None:
         broker = self._broker

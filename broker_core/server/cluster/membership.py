@@ -32,10 +32,10 @@ from broker_core.server.cluster.forwarding import (
 from broker_core.server.cluster.lifecycle import BrokerLifecycle
 from broker_core.server.cluster.quorum_description import quorum_description
 from broker_core.server.cluster.quorum_node import DIRECTORY, QuorumNode
-from broker_core.server.cluster.topic_sync import marked_partitions
 from broker_core.server.cluster.watch import BrokerWatch, is_refused
 from broker_core.server.network.request import AnyRequest
 from broker_core.server.partitions.identity import stored_cluster_id
+from broker_core.server.partitions.replica_directories import marked_partitions
 from broker_core.server.partitions.topics import Topic, TopicRegistry
 from broker_core.server.settings.admin_operations import AdminOperations, Done
 from waylog.config import ConfigError

@@ -7,8 +7,9 @@ again. A line is `NAME TOPIC_ID`, as `location-3 6f1c...`.
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,10 @@ _WITH_THE_END: Final = frozenset({checkpoints.RECOVERY_POINT, checkpoints.CLEAN_
 
 
 class PartitionInventory:
-    """The file in a log directory; changes are kept in memory until `save`."""
+    """The file in a log directory; changes are kept in memory until `save`.
+
+    One thread changes it; any thread may save it.
+    """
 
     def __init__(self, directory: Path, disk: Disk) -> None:
         """Read the file; raises OSError."""
@@ -36,6 +40,7 @@ class PartitionInventory:
         self._disk = disk
         self._ids: dict[str, str] = {}
         self._is_changed = False
+        self._saving = threading.Lock()
         #: What is wrong with the file, or None.
         self.problem: str | None = None
         if disk.size(self.path) is not None:
@@ -66,9 +71,9 @@ class PartitionInventory:
         if self._ids.pop(name, None) is not None:
             self._is_changed = True
 
-    def discard_topic(self, topic_id: str) -> None:
-        """Remove all partitions of a topic."""
-        for name in [name for name, known in self._ids.items() if known == topic_id]:
+    def discard_topics(self, topic_ids: Set[str]) -> None:
+        """Remove all partitions of topics."""
+        for name in [name for name, known in self._ids.items() if known in topic_ids]:
             self.discard(name)
 
     def retain(self, names: Iterable[str]) -> None:
@@ -78,10 +83,17 @@ class PartitionInventory:
 
     def save(self) -> None:
         """Write the file durably if something has changed; raises OSError."""
-        if self._is_changed:
-            lines = [f"{name} {self._ids[name]}\n" for name in sorted(self._ids)]
-            self._disk.replace(self.path, "".join(lines).encode())
+        with self._saving:
+            if not self._is_changed:
+                return
+            # Before the names are taken: what changes from now on is written next time.
             self._is_changed = False
+            lines = [f"{name} {topic_id}\n" for name, topic_id in sorted(self._ids.items())]
+            try:
+                self._disk.replace(self.path, "".join(lines).encode())
+            except OSError:
+                self._is_changed = True
+                raise
 
     def is_gone(self, name: str) -> bool:
         """Tell whether a partition's folder is missing, or does not say where offsets go on."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -105,12 +105,12 @@ def _defaults(config: BrokerConfig) -> LogConfig:
     )
 
 
-def _delete_logs(partitions: list[Partition]) -> None:
-    for partition in partitions:
+def _delete(logs: Iterable[Log]) -> None:
+    for log in logs:
         try:
-            partition.log.delete()
+            log.delete()
         except errors.KafkaStorageError as error:
-            logger.error("%s could not be deleted: %s", partition, error)
+            logger.error("%s could not be deleted: %s", log.name, error)
 
 
 class TopicRegistry:
@@ -253,16 +253,22 @@ class TopicRegistry:
         self.version += 1
 
     def _delete_partitions(self, name: str, partitions: list[Partition], code: int) -> None:
-        """Fail the waiting requests with `code`, and delete the logs in a thread.
+        """Fail the waiting requests with `code`, and delete the logs."""
+        for partition in partitions:
+            partition.mark_deleted(code)
+        self.delete_logs(name, [partition.log for partition in partitions])
+
+    def delete_logs(self, name: str, logs: list[Log]) -> None:
+        """Delete logs of a topic in a thread.
 
         Gigabytes take the file system a while, and a compaction may be reading the logs.
         """
-        for partition in partitions:
-            partition.mark_deleted(code)
-        self._deletions = {
-            name: deletion for name, deletion in self._deletions.items() if not deletion.done()
-        }
-        self._deletions[name] = self._deleter.submit(_delete_logs, partitions)
+        deletions = self._deletions
+        # The thread deletes in this order. A later deletion of the same name stands at the end.
+        while deletions and deletions[first := next(iter(deletions))].done():
+            del deletions[first]
+        deletions.pop(name, None)
+        deletions[name] = self._deleter.submit(_delete, logs)
 
     def close(self) -> None:
         """Close all logs; flushed records need not be recovered at the next start.
@@ -277,24 +283,31 @@ class TopicRegistry:
 
     # -------------------------------------------------------------------------------------- details
 
-    def await_deletion(self, name: str) -> None:
-        """Wait until the logs of a deleted topic of this name are gone: a new one has the same."""
-        deletion = self._deletions.pop(name, None)
-        if deletion is not None:
-            deletion.result()
+    def is_being_deleted(self, name: str) -> bool:
+        """Tell whether logs of a deleted topic of this name are there: a new one has the same."""
+        return bool(self.deletions([name]))
 
-    def open_partition(self, topic: Topic, index: int) -> Partition:
-        """Open a replica, or create it; raises KafkaStorageError.
+    def deletions(self, names: Iterable[str]) -> list[Future[None]]:
+        """Return the deletions under way of logs of topics with these names."""
+        found = (self._deletions.get(name) for name in names)
+        return [each for each in found if each is not None and not each.done()]
 
-        `await_deletion` must have been called with the topic's name.
+    def open_log(self, topic: Topic, index: int) -> Log:
+        """Open the log of a replica, or create it; raises KafkaStorageError.
+
+        Any thread may call it; the deletion of a log of the same name must have ended.
         """
-        log = Log.open(
+        return Log.open(
             self.directory(topic.name, index), topic.name, index, topic.config, self._environment
         )
+
+    def add_partition(self, topic: Topic, index: int, log: Log) -> None:
+        """Add a replica with its log to its topic."""
+        # The topic's settings may have changed while the log was opened.
+        log.update_config(topic.config)
         partition = self.make_partition(topic, index, log)
         partition.acknowledges_after_flush = topic.config.flush_messages <= 1
         topic.add(partition)
-        return partition
 
     def directory(self, name: str, index: int) -> Path:
         """Return the directory of a partition's log."""

@@ -45,6 +45,16 @@ def delete_topic(broker: Broker, topic: Topic) -> None:
     administer(broker, lambda operations: operations.delete_topic(topic.name))
 
 
+async def all_open(broker: Broker, name: str) -> Topic:
+    """Return a topic when all replicas that belong here are open."""
+    async with asyncio.timeout(60):
+        while (topic := broker.topics.get(name)) is None or (
+            len(topic.partitions) < topic.partition_count
+        ):
+            await asyncio.sleep(0.001)
+    return topic
+
+
 async def start_coordinators(broker: Broker) -> None:
     """Have the coordinators' topics created, and wait until they are loaded.
 

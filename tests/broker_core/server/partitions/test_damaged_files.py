@@ -22,7 +22,7 @@ from broker_core.protocol.records import build_batch, scan_batches
 from broker_core.server.cluster.clean_shutdown import UNKNOWN
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
-from tests.broker_core.server.topics import create_topic, delete_topic, start_coordinators
+from tests.broker_core.server.topics import all_open, create_topic, delete_topic, start_coordinators
 from waylog.cli import main
 from waylog.config import ConfigError
 
@@ -215,6 +215,7 @@ async def test_a_topic_with_a_log_that_is_gone_can_be_deleted(start: Start, tmp_
     assert topic is not None
     delete_topic(broker, topic)
     create_topic(broker, "t", 3, {})
+    await all_open(broker, "t")
     assert [end_of(broker, "t", index) for index in range(3)] == [0, 0, 0]
     assert not broker.problems()
 

@@ -20,7 +20,7 @@ from broker_core.protocol.records import build_batch
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
-from tests.broker_core.server.topics import administer, create_topic, delete_topic
+from tests.broker_core.server.topics import administer, all_open, create_topic, delete_topic
 from waylog.config import ConfigError
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -178,7 +178,8 @@ async def test_a_large_topic_is_deleted_without_holding_anybody_up(start: Start)
     assert time.thread_time() - before_s < 0.2
     assert broker.topics.get("large") is None
     # A new topic of the same name is empty.
-    again = create_topic(broker, "large", 2, {})
+    create_topic(broker, "large", 2, {})
+    again = await all_open(broker, "large")
     assert again.partitions[0].log.log_end_offset == 0
     delete_topic(broker, again)
     async with asyncio.timeout(60):
@@ -213,7 +214,8 @@ async def test_a_topic_is_created_while_one_of_its_name_is_being_deleted(start: 
     broker = await start(Environment(SystemClock(), LateDeletions()))
     first = create_topic(broker, "t", 1, {})
     delete_topic(broker, first)
-    again = create_topic(broker, "t", 1, {})
+    create_topic(broker, "t", 1, {})
+    again = await all_open(broker, "t")
     assert again.topic_id != first.topic_id
     assert again.partitions[0].log.log_end_offset == 0
     assert not broker.failed.done()

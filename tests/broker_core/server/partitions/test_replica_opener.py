@@ -1,0 +1,275 @@
+"""Topics of many partitions: the broker opens their replicas beside what it does for others."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_core import errors
+from broker_core.environment import Buffer, Environment, SystemClock, SystemDisk
+from broker_core.protocol.definitions import API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, PRODUCE
+from broker_core.protocol.records import build_batch
+from broker_core.server.partitions.topics import Topic
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient, produce_body
+from tests.broker_core.server.topics import administer, all_open, create_topic, delete_topic
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
+
+
+class SlowFolders(SystemDisk):
+    """Makes the folders of some partitions only when it may."""
+
+    def __init__(self, first: int = 40) -> None:
+        """Those of the partitions from `first` on are made late."""
+        self._first = first
+        self.may_go_on = threading.Event()
+        self.waits = threading.Event()
+        self.error: OSError | None = None
+
+    def make_directory(self, directory: Path) -> None:
+        """Create a directory, perhaps later, or fail."""
+        _, _, index = directory.name.rpartition("-")
+        if index.isdigit() and int(index) >= self._first:
+            self.waits.set()
+            self.may_go_on.wait(60)
+            if self.error is not None:
+                raise self.error
+        super().make_directory(directory)
+
+
+@pytest.fixture
+def disk() -> SlowFolders:
+    return SlowFolders()
+
+
+@pytest.fixture
+async def busy(start: Start, disk: SlowFolders) -> AsyncIterator[Broker]:
+    """A broker that is about to open partition 40 of topic `t`, which has 100."""
+    broker = await start(Environment(SystemClock(), disk))
+    create_topic(broker, "t", 100, {})
+    await until(disk.waits.is_set)
+    yield broker
+    disk.may_go_on.set()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+async def produce(client: RawClient, topic: str, index: int) -> int:
+    """Return the error code of an append."""
+    body = produce_body(topic, bytes(build_batch([(1, None, b"x", ())])), partition=index)
+    answer = await client.call(PRODUCE, 8, body)
+    code: int = answer["responses"][0]["partition_responses"][0]["error_code"]
+    return code
+
+
+async def test_others_are_served_while_the_replicas_of_a_topic_are_opened(
+    busy: Broker, disk: SlowFolders, connect: Connect
+) -> None:
+    client = await connect(busy)
+    answer = await client.call(API_VERSIONS, 0, {})
+    assert answer["error_code"] == errors.NONE
+    # The first ones serve at once, the others when they are open: clients ask again until then.
+    assert await produce(client, "t", 0) == errors.NONE
+    assert await produce(client, "t", 40) == errors.NotLeaderOrFollower.code
+    disk.may_go_on.set()
+    await all_open(busy, "t")
+    assert [await produce(client, "t", index) for index in (40, 99)] == [errors.NONE] * 2
+
+
+async def test_a_small_topic_does_not_wait_for_a_large_one(
+    busy: Broker, disk: SlowFolders, connect: Connect
+) -> None:
+    client = await connect(busy)
+    create_topic(busy, "u", 4, {})
+    assert [await produce(client, "u", index) for index in range(4)] == [errors.NONE] * 4
+    disk.may_go_on.set()
+
+
+async def test_topics_that_wait_have_their_turns(busy: Broker, disk: SlowFolders) -> None:
+    order: list[str] = []
+    create_topic(busy, "u", 39, {})
+    create_topic(busy, "v", 39, {})
+    add = Topic.add
+
+    def note(topic: Topic, partition: Any) -> None:
+        order.append(topic.name)
+        add(topic, partition)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Topic, "add", note)
+        disk.may_go_on.set()
+        for name in "tuv":
+            await all_open(busy, name)
+    first = {name: order.index(name) for name in "uv"}
+    last = {name: len(order) - order[::-1].index(name) for name in "uv"}
+    assert max(first.values()) < min(last.values())
+
+
+async def test_many_topics_of_one_request_serve_when_they_are_open(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start()
+    client = await connect(broker)
+    names = [f"t{number}" for number in range(90)]
+    asked = [
+        {
+            "name": name, "num_partitions": 2, "replication_factor": 1, "assignments": [],
+            "configs": [],
+        }
+        for name in names
+    ]  # fmt: skip
+    body = {"topics": asked, "timeout_ms": 1000, "validate_only": False}
+    answer = await client.call(CREATE_TOPICS, 5, body)
+    assert {each["error_code"] for each in answer["topics"]} == {errors.NONE}
+    for name in names:
+        await all_open(broker, name)
+    assert {await produce(client, name, 1) for name in names} == {errors.NONE}
+    body = {"topic_names": names, "timeout_ms": 1000}
+    answer = await client.call(DELETE_TOPICS, 4, body)
+    assert {each["error_code"] for each in answer["responses"]} == {errors.NONE}
+    assert not list(broker.topics)
+    await until(lambda: not list(broker.config.log_dir.glob("t*-*")))
+
+
+async def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(
+    busy: Broker, disk: SlowFolders, start: Start
+) -> None:
+    topic = busy.topics.get("t")
+    assert topic is not None
+    delete_topic(busy, topic)
+    disk.may_go_on.set()
+    logs = busy.config.log_dir
+    await until(lambda: not list(logs.glob("t-*")))
+    create_topic(busy, "last", 1, {})
+    assert (logs / "known-partitions").read_text().split()[::2] == ["last-0"]
+    await busy.close()
+    again = await start()
+    assert [each.name for each in again.topics] == ["last"]
+    assert not again.problems()
+
+
+async def test_a_topic_that_is_created_again_meanwhile_has_the_new_records_alone(
+    busy: Broker, disk: SlowFolders, start: Start, connect: Connect
+) -> None:
+    former = busy.topics.get("t")
+    assert former is not None
+    delete_topic(busy, former)
+    topic = create_topic(busy, "t", 45, {})
+    assert topic.topic_id != former.topic_id
+    disk.may_go_on.set()
+    assert await all_open(busy, "t") is topic
+    client = await connect(busy)
+    assert await produce(client, "t", 0) == errors.NONE
+    assert await produce(client, "t", 44) == errors.NONE
+    # Those of the former topic are gone: 45 folders are left, all of them the new topic's.
+    folders = sorted(each.name for each in busy.config.log_dir.glob("t-*"))
+    assert folders == sorted(f"t-{index}" for index in range(45))
+    await client.close()
+    await busy.close()
+    again = (await start()).topics.get("t")
+    assert again is not None
+    assert [each.log.log_end_offset for each in again.partitions] == [1, *[0] * 43, 1]
+    assert not again.offline
+
+
+async def test_settings_that_change_meanwhile_hold(busy: Broker, disk: SlowFolders) -> None:
+    administer(
+        busy,
+        lambda operations: operations.change_topic(
+            "t", {"retention.ms": "6000", "flush.messages": "7"}, validate_only=False
+        ),
+    )
+    disk.may_go_on.set()
+    topic = await all_open(busy, "t")
+    assert {each.log.config.retention_ms for each in topic.partitions} == {6000}
+    assert {each.acknowledges_after_flush for each in topic.partitions} == {False}
+
+
+async def test_a_stop_waits_for_what_is_being_opened_and_the_next_start_opens_the_rest(
+    busy: Broker, disk: SlowFolders, start: Start
+) -> None:
+    closing = asyncio.create_task(busy.close())
+    done, _ = await asyncio.wait({closing}, timeout=0.2)
+    assert not done
+    disk.may_go_on.set()
+    await closing
+    topic = busy.topics.get("t")
+    assert topic is not None
+    assert 40 <= len(topic.partitions) < 100
+    again = await start()
+    assert len((await all_open(again, "t")).partitions) == 100
+    assert not again.problems()
+    assert [each.log.bytes_cut for each in topic.partitions] == [0] * len(topic.partitions)
+
+
+async def test_replicas_that_the_disk_has_no_room_for_are_there_when_it_has(
+    busy: Broker, disk: SlowFolders, connect: Connect
+) -> None:
+    disk.error = OSError(errno.ENOSPC, "No space left on device")
+    disk.may_go_on.set()
+    topic = busy.topics.get("t")
+    assert topic is not None
+    # None of those that wait is among them, but all the others of their batches.
+    await until(lambda: len(topic.partitions) == 40)
+    disk.error = None
+    await all_open(busy, "t")
+    assert await produce(await connect(busy), "t", 99) == errors.NONE
+    assert not busy.failed.done()
+
+
+async def test_a_disk_that_fails_ends_the_broker(
+    busy: Broker, disk: SlowFolders, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk.error = OSError(errno.EIO, "Input/output error")
+    disk.may_go_on.set()
+    await until(busy.failed.done)
+    assert isinstance(busy.failed.exception(), errors.KafkaStorageError)
+    assert "this broker cannot go on: " in caplog.text
+    assert "Input/output error" in caplog.text
+
+
+class NoInventory(SystemDisk):
+    """Cannot write `known-partitions` while `error` is set."""
+
+    def __init__(self) -> None:
+        self.error: OSError | None = None
+
+    def replace(self, path: Path, data: Buffer) -> None:
+        """Replace a small file."""
+        if path.name == "known-partitions" and self.error is not None and len(data) > 1000:
+            raise self.error
+        super().replace(path, data)
+
+
+async def test_no_replica_serves_that_the_inventory_does_not_have(start: Start) -> None:
+    disk = NoInventory()
+    broker = await start(Environment(SystemClock(), disk))
+    disk.error = OSError(errno.EIO, "Input/output error")
+    topic = create_topic(broker, "t", 100, {})
+    await until(broker.failed.done)
+    # The first ones are in a list of less than a kilobyte.
+    assert [each.index for each in topic.partitions] == list(range(8))
+
+
+async def test_the_inventory_is_written_later_if_the_disk_is_full(start: Start) -> None:
+    disk = NoInventory()
+    broker = await start(Environment(SystemClock(), disk))
+    disk.error = OSError(errno.ENOSPC, "No space left on device")
+    create_topic(broker, "t", 100, {})
+    await all_open(broker, "t")
+    disk.error = None
+    create_topic(broker, "u", 1, {})
+    known = (broker.config.log_dir / "known-partitions").read_text().splitlines()
+    assert len(known) == 101
