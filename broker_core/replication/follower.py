@@ -68,11 +68,20 @@ class PartitionFollower:
     def take(self, asked: FetchPosition, answer: Fetched, now_ms: int) -> Outcome:
         """Apply the leader's response to a fetch.
 
-        A response to an outdated fetch changes nothing. Raises CorruptMessage if the records are
-        damaged, KafkaStorageError.
+        A response to an outdated fetch tells at most a high watermark. Raises CorruptMessage if
+        the records are damaged, KafkaStorageError.
         """
         log = self._log
-        if asked.leader_epoch != self.leader_epoch or asked.offset != log.log_end_offset:
+        if asked.leader_epoch != self.leader_epoch:
+            return Outcome.NOTHING
+        if asked.offset != log.log_end_offset:
+            if (
+                asked.offset < log.log_end_offset
+                and answer.diverging is None
+                and not (answer.error_code)
+            ):
+                # The leader, from whom this log has grown since, tells each watermark once.
+                self._follow(answer)
             return Outcome.NOTHING
         if answer.error_code == errors.OffsetOutOfRange.code and answer.log_start_offset >= 0:
             # The leader has deleted the records that come next.

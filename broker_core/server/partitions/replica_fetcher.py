@@ -77,6 +77,8 @@ class ReplicaFetcher:
         self._loop = asyncio.get_running_loop()
         self._partitions: dict[_Key, ReplicatedPartition] = {}
         self._asked: dict[_Key, FetchPosition] = {}
+        # Of two requests in flight: what the second one names, as the session has it for the first.
+        self._asked_before: dict[_Key, FetchPosition | None] = {}
         # Partitions that the next request has to name.
         self._changed: dict[_Key, None] = {}
         self._forgotten: set[_Key] = set()
@@ -117,6 +119,7 @@ class ReplicaFetcher:
         del self._partitions[key]
         partition.on_flushed = None
         self._changed.pop(key, None)
+        self._asked_before.pop(key, None)
         if self._asked.pop(key, None) is not None:
             self._forgotten.add(key)
         if partition in self._unflushed:
@@ -189,6 +192,8 @@ class ReplicaFetcher:
             follower = partition.follower if partition is not None else None
             if partition is None or follower is None or self._holds(key, partition):
                 continue
+            if self._questions:
+                self._asked_before[key] = self._asked.get(key)
             position = self._asked[key] = follower.position()
             topics.setdefault(key[0], []).append(
                 {
@@ -238,15 +243,17 @@ class ReplicaFetcher:
         for topic in answer["responses"]:
             for each in topic["partitions"]:
                 self._take((topic["topic_id"], each["partition_index"]), each)
+        self._asked_before.clear()
         for partition in self._unflushed:
             self._flusher.request(partition)
         if self._sending is None:
             self._send()
 
     def _take(self, key: _Key, each: FetchResponsePartition) -> None:
-        partition, asked = self._partitions.get(key), self._asked.get(key)
+        partition, newest = self._partitions.get(key), self._asked.get(key)
+        asked = self._asked_before.get(key, newest)
         follower = partition.follower if partition is not None else None
-        if partition is None or follower is None or asked is None:
+        if partition is None or follower is None or asked is None or newest is None:
             return
         diverging = each["diverging_epoch"]
         # What has been received is never a part of a file.
@@ -279,7 +286,7 @@ class ReplicaFetcher:
             if partition.acknowledges_after_flush and outcome is Outcome.APPENDED:
                 # The next request acknowledges these records, so they must be durable first.
                 self._unflushed.add(partition)
-        elif asked.offset != partition.log.log_end_offset:
+        elif newest.offset != partition.log.log_end_offset:
             self._changed[key] = None
 
     def _flushed(self, partition: ReplicatedPartition) -> None:
@@ -304,6 +311,7 @@ class ReplicaFetcher:
             self.peer.disconnect()
         self._generation += 1
         self._questions = 0
+        self._asked_before.clear()
         self._session_id = self._session_epoch = 0
         self._is_waiting = True
         delay_s, self._reconnect_s = (

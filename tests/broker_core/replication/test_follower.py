@@ -85,6 +85,27 @@ def test_the_high_watermark_never_goes_back_nor_beyond_the_log(tmp_path: Path) -
     assert follower.high_watermark == 2
 
 
+def test_an_outdated_response_tells_a_high_watermark_and_nothing_else(tmp_path: Path) -> None:
+    leader, copy = bench_in(tmp_path / "1"), bench_in(tmp_path / "2")
+    append(leader.log, 0, "a")
+    append(leader.log, 0, "b")
+    follower = PartitionFollower(copy.log, 1, 0, 0)
+    asked = follower.position()
+    old = answer(leader.log, asked, 1)
+    follow(follower, leader.log, 0)
+    assert follower.take(asked, old, NOW) is Outcome.NOTHING
+    assert (copy.log.log_end_offset, follower.high_watermark) == (2, 1)
+    # Nothing is known of a log that has been cut since.
+    copy.log.truncate_to(1)
+    ahead = FetchPosition(0, 2, 0, 0)
+    assert follower.take(ahead, answer(leader.log, ahead, 2), NOW) is Outcome.NOTHING
+    for refusal in (Fetched(1, 2, 0, None, b""), Fetched(0, 2, 0, (0, 0), b"")):
+        assert follower.take(asked, refusal, NOW) is Outcome.NOTHING
+    other_epoch = asked._replace(leader_epoch=1)
+    assert follower.take(other_epoch, answer(leader.log, asked, 2), NOW) is Outcome.NOTHING
+    assert (copy.log.log_end_offset, follower.high_watermark) == (1, 1)
+
+
 def test_two_fast_changes_of_leader_leave_no_divergence(tmp_path: Path) -> None:
     """KIP-279: both logs have records of epochs that the other one does not know."""
     one, two = bench_in(tmp_path / "1"), bench_in(tmp_path / "2")
