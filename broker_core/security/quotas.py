@@ -83,6 +83,10 @@ class Rate:
         return math.ceil((rate - limit) / limit * elapsed_s * 1000)
 
 
+def _limits_an_ip(entity: Entity) -> bool:
+    return entity[0][0] == IP
+
+
 class ClientQuotas:
     """The quotas, and the measured rates of those that have one."""
 
@@ -90,6 +94,8 @@ class ClientQuotas:
         self._windows = windows
         self._window_s = window_s
         self._quotas: dict[Entity, dict[str, float]] = {}
+        # Those of addresses; all others are of users and client ids.
+        self._ips = 0
         self._rates: OrderedDict[tuple[str, Entity], Rate] = OrderedDict()
         #: True if there is a quota for any user or client id.
         self.active = False
@@ -163,6 +169,7 @@ class ClientQuotas:
 
     def alter(self, entity: Entity, operations: Sequence[AlterClientQuotasRequestOp]) -> None:
         """Make a change that `check` has accepted."""
+        former = len(self._quotas)
         values = self._quotas.setdefault(entity, {})
         for each in operations:
             if each["remove"]:
@@ -171,11 +178,13 @@ class ClientQuotas:
                 values[each["key"]] = each["value"]
         if not values:
             del self._quotas[entity]
+        if _limits_an_ip(entity):
+            self._ips += len(self._quotas) - former
         self._changed()
 
     def _changed(self) -> None:
-        self.limits_ips = any(entity[0][0] == IP for entity in self._quotas)
-        self.active = any(entity[0][0] != IP for entity in self._quotas)
+        self.limits_ips = self._ips > 0
+        self.active = len(self._quotas) > self._ips
         self._rates.clear()
 
     def to_stored(self) -> list[Any]:
@@ -187,6 +196,7 @@ class ClientQuotas:
         self._quotas = {
             tuple((kind, name) for kind, name in entity): dict(values) for entity, values in stored
         }
+        self._ips = sum(map(_limits_an_ip, self._quotas))
         self._changed()
 
     # ---------------------------------------------------------------------------------------- use

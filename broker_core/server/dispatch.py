@@ -185,7 +185,7 @@ def administration_apis(broker: AdministrationParts) -> Served:
     controller = broker.cluster
     yield _served(api.CREATE_TOPICS, topics.handle_create, broker)
     yield _served(api.DELETE_TOPICS, topics.handle_delete, broker)
-    yield _served(api.CREATE_PARTITIONS, topics.handle_create_partitions, controller)
+    yield _served(api.CREATE_PARTITIONS, topics.handle_create_partitions, broker)
     yield _served(api.ELECT_LEADERS, placement.handle_elect, controller)
     yield _served(api.ALTER_PARTITION_REASSIGNMENTS, placement.handle_reassign, controller)
     yield _served(api.LIST_PARTITION_REASSIGNMENTS, placement.handle_list_reassignments, controller)

@@ -17,19 +17,24 @@ from broker_core import errors
 from broker_core.protocol.definitions import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
+    DELETE_RECORDS,
     DESCRIBE_CONFIGS,
     DESCRIBE_GROUPS,
     DESCRIBE_PRODUCERS,
     DESCRIBE_TOPIC_PARTITIONS,
     DESCRIBE_TRANSACTIONS,
     FIND_COORDINATOR,
+    LEAVE_GROUP,
     LIST_OFFSETS,
     METADATA,
+    OFFSET_COMMIT,
     OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
     SHARE_GROUP_DESCRIBE,
+    TXN_OFFSET_COMMIT,
 )
 from broker_core.protocol.schema import AnyApi
+from broker_core.server.named_partitions import may_be_named, partitions_named
 from broker_core.server.network.request import AnyRequest, Request, client_party
 from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.partitions.topics import TopicRegistry
@@ -61,20 +66,32 @@ _LISTS: Final[dict[int, _Lists]] = {
     api.key: lists
     for api, lists in (
         (CONSUMER_GROUP_DESCRIBE, _Lists("group_ids", "groups", 1)),
-        # Each piece is written to the log.
         (DELETE_GROUPS, _Lists("groups_names", "results", 100)),
         (DESCRIBE_CONFIGS, _Lists("resources", "results", 2)),
         (DESCRIBE_GROUPS, _Lists("groups", "groups", 1)),
         (DESCRIBE_PRODUCERS, _Lists("topics", "topics", 1)),
         (DESCRIBE_TRANSACTIONS, _Lists("transactional_ids", "transaction_states", 20)),
         (FIND_COORDINATOR, _Lists("coordinator_keys", "coordinators", 20)),
-        (LIST_OFFSETS, _Lists("topics", "topics", 20)),
+        # Each piece is written to the log.
+        (LEAVE_GROUP, _Lists("members", "members", 100)),
         (METADATA, _Lists("topics", "topics", 4)),
         (OFFSET_FETCH, _Lists("groups", "groups", 1)),
-        (OFFSET_FOR_LEADER_EPOCH, _Lists("topics", "topics", 20)),
         (SHARE_GROUP_DESCRIBE, _Lists("group_ids", "groups", 1)),
     )
 }
+#: APIs whose `topics` and their `partitions` are answered by the same lists.
+_OF_PARTITIONS: Final = frozenset(
+    api.key
+    for api in (
+        DELETE_RECORDS,
+        LIST_OFFSETS,
+        OFFSET_COMMIT,
+        OFFSET_FOR_LEADER_EPOCH,
+        TXN_OFFSET_COMMIT,
+    )
+)
+#: Partitions of a piece. Pieces of commits are written to the log.
+_PARTITIONS: Final = 200
 #: Topics that do not exist, above which a Metadata request is refused.
 _MISSING_MAX: Final = 20_000
 _PARTITIONS_OF_TOPICS: Final = _Lists("topics", "topics", 10)
@@ -102,6 +119,13 @@ class LongRequests:
             else:
                 request.reply({"topics": [], "next_cursor": None})
             return True
+        if named := partitions_named(request):
+            if not may_be_named(named, self._topics):
+                self._refuse(request, f"asks for {named:,} partitions, more than there can be")
+                return True
+            if named > _PARTITIONS and api.key in _OF_PARTITIONS:
+                _LongPartitions(self._turns, self._handle, request).go_on()
+                return True
         lists = _LISTS.get(api.key)
         if lists is None:
             return False
@@ -109,7 +133,7 @@ class LongRequests:
         if not entries or len(entries) == 1:
             return False
         if api.key == METADATA.key and self._are_too_many_missing(entries):
-            self._refuse(request)
+            self._refuse(request, "asks for too many topics that do not exist")
             return True
         different = _different(entries)
         if len(different) <= lists.size:
@@ -129,9 +153,9 @@ class LongRequests:
         )
         return missing > _MISSING_MAX
 
-    def _refuse(self, request: AnyRequest) -> None:
+    def _refuse(self, request: AnyRequest, why: str) -> None:
         if self._refusals.count(time.monotonic()) is not None:
-            logger.warning("%s asks for too many topics that do not exist", request.host)
+            logger.warning("%s %s", request.host, why)
         request.disconnect()
 
 
@@ -218,13 +242,16 @@ class _LongRequest:
         self._piece = None
         if self._is_over:
             return
-        self._results += response.get(self._lists.answered, ())
+        self._add(response.get(self._lists.answered, ()))
         if response.get("error_code", errors.NONE) != errors.NONE:
             self._reply(response)
         elif self._is_last(response):
             self._reply({**response, self._lists.answered: self._results})
         elif not self._is_going:
             self._turns.wait(self._party, self._take_turn)
+
+    def _add(self, results: Sequence[Any]) -> None:
+        self._results += results
 
     def _is_last(self, response: Any) -> bool:
         return self._next >= len(self._entries)
@@ -274,6 +301,49 @@ class _LongTopicPartitions(_LongRequest):
         name = self._entries[self._next]["name"]
         response["next_cursor"] = {"topic_name": name, "partition_index": 0}
         return True
+
+
+class _LongPartitions(_LongRequest):
+    """A request about many partitions of topics; a piece has some of one topic, or of several."""
+
+    def __init__(
+        self, turns: RequestTurns, handle: Callable[[AnyRequest], None], request: AnyRequest
+    ) -> None:
+        lists = _Lists("topics", "topics", 1)
+        super().__init__(turns, handle, request, lists, _pieces(request.body["topics"]))
+        # What has been answered of each topic.
+        self._answers: dict[object, list[Any]] = {}
+
+    def _body(self, piece: Sequence[Any]) -> dict[str, Any]:
+        (topics,) = piece
+        return super()._body(topics)
+
+    def _add(self, results: Sequence[Any]) -> None:
+        for each in results:
+            topic = each.get("name") or each.get("topic") or each.get("topic_id")
+            answers = self._answers.get(topic)
+            if answers is None:
+                answers = self._answers[topic] = []
+                self._results.append({**each, "partitions": answers})
+            answers += each["partitions"]
+
+
+def _pieces(topics: Sequence[Any]) -> list[list[Any]]:
+    """Distribute topics with their partitions among pieces."""
+    pieces: list[list[Any]] = []
+    room = 0
+    for topic in topics:
+        partitions = _different(topic["partitions"])
+        first = 0
+        while first < len(partitions):
+            if not room:
+                pieces.append([])
+                room = _PARTITIONS
+            some = partitions[first : first + room]
+            pieces[-1].append({**topic, "partitions": some})
+            first += len(some)
+            room -= len(some)
+    return pieces
 
 
 def _different(entries: Sequence[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from broker_core import errors
@@ -218,6 +218,15 @@ class Broker:
     def _replicas_opened(self, places: set[tuple[str, int]]) -> None:
         """Let replicas lead or follow that were opened later than their image was applied."""
         self.replication.apply(self.cluster.image, ImageChanges(partitions=places))
+
+    def when_open(self, names: Iterable[str], timeout_ms: int, then: Callable[[], None]) -> None:
+        """Call `then` when the replicas here of topics that were just decided on are open.
+
+        No replica is waited for longer than `timeout_ms`.
+        """
+        # What is decided is applied in this iteration of the event loop.
+        wait = self._image_sync.when_open
+        asyncio.get_running_loop().call_soon(wait, names, timeout_ms / 1000, then)
 
     def _open_left_out(self) -> None:
         """Open the replicas that had no room on the disk."""

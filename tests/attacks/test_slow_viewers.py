@@ -87,15 +87,24 @@ async def test_a_stream_that_is_not_read_is_cut_and_a_slow_one_is_not(tmp_path: 
             await unread(server.endpoint, "/v1/stream") as slow,
         ):
             await eventually(lambda: len(services.viewers) == 2)
-            loop = asyncio.get_running_loop()
-            offset = received = 0
+            received = 0
+
+            async def read_slowly() -> None:
+                nonlocal received
+                loop = asyncio.get_running_loop()
+                while piece := await loop.sock_recv(slow, 4096):
+                    received += len(piece)
+                    await asyncio.sleep(0.001)
+
+            reading = asyncio.create_task(read_slowly())
+            offset = 0
             async with asyncio.timeout(60):
                 while services.metrics.viewers_stalled < 1:
                     news = [record(fix(f"ada/{n}"), offset + n) for n in range(200)]
                     offset += len(news)
                     services.location_view.on_records(news)
-                    received += len(await loop.sock_recv(slow, 65536))
                     await asyncio.sleep(0.05)
+            reading.cancel()
             assert len(services.viewers) == 1
             assert received
 

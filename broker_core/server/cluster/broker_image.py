@@ -97,6 +97,10 @@ class BrokerImageSync:
         self._topics.load(image)
         self._is_loaded = True
 
+    def when_open(self, names: Iterable[str], timeout_s: float, then: Callable[[], None]) -> None:
+        """See TopicSync."""
+        self._topics.when_open(names, timeout_s, then)
+
     async def close(self) -> None:
         """Open no more replicas; return when none is being opened."""
         await self._topics.close()

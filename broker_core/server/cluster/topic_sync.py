@@ -88,6 +88,10 @@ class TopicSync:
         self._save_inventory()
         self._topics.set_strays_aside()
 
+    def when_open(self, names: Iterable[str], timeout_s: float, then: Callable[[], None]) -> None:
+        """Call `then` when the replicas of these topics are open, or after a while."""
+        self._opener.when_open(names, timeout_s, then)
+
     async def close(self) -> None:
         """Open no more replicas; return when none is being opened."""
         await self._opener.close()

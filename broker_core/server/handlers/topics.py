@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
@@ -11,7 +12,7 @@ from broker_core.server.handlers.administration import Administered, answer_each
 from broker_core.server.handlers.config_entries import ConfigSources, describe_topic
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.topics import INTERNAL_TOPICS, TopicRegistry
-from broker_core.server.settings.admin_operations import Administration, AdminOperations
+from broker_core.server.settings.admin_operations import AdminOperations
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -37,7 +38,14 @@ _NO_ID: Final = bytes(16)
 _TOPIC_IDS_FROM: Final = 6
 
 
-class TopicParts(ConfigSources, Administered, Protocol):
+class GrowingParts(Administered, Protocol):
+    """The parts of a broker that add partitions."""
+
+    def when_open(self, names: Iterable[str], timeout_ms: int, then: Callable[[], None]) -> None:
+        """Call `then` when the replicas here of topics are open, or after the time."""
+
+
+class TopicParts(ConfigSources, GrowingParts, Protocol):
     """The parts of a broker that create and delete topics."""
 
 
@@ -72,9 +80,14 @@ def handle_create(
                     }
                 )
 
-    broker.cluster.administer(
-        create, answer_each(lambda: request.reply({"topics": results}), results)
-    )
+    def reply() -> None:
+        request.reply({"topics": results})
+
+    def decided() -> None:
+        names = [each["name"] for each in results if not each["error_code"]]
+        broker.when_open(names, body["timeout_ms"], reply)
+
+    broker.cluster.administer(create, answer_each(decided, results))
 
 
 def _create(
@@ -183,7 +196,7 @@ def handle_delete(
 
 
 def handle_create_partitions(
-    cluster: Administration, request: Request[CreatePartitionsRequest, CreatePartitionsResponse]
+    broker: GrowingParts, request: Request[CreatePartitionsRequest, CreatePartitionsResponse]
 ) -> None:
     """Answer a CreatePartitions request."""
     body = request.body
@@ -208,7 +221,14 @@ def handle_create_partitions(
                 result["error_code"] = error.code
                 result["error_message"] = str(error)
 
-    cluster.administer(grow, answer_each(lambda: request.reply({"results": results}), results))
+    def reply() -> None:
+        request.reply({"results": results})
+
+    def decided() -> None:
+        names = [each["name"] for each in results if not each["error_code"]]
+        broker.when_open(names, body["timeout_ms"], reply)
+
+    broker.cluster.administer(grow, answer_each(decided, results))
 
 
 def _grow(

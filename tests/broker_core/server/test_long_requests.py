@@ -13,7 +13,7 @@ from broker_core.protocol import definitions as api
 from broker_core.protocol.schema import AnyApi
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
-from tests.broker_core.server.topics import create_topic
+from tests.broker_core.server.topics import all_open, create_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -211,6 +211,163 @@ async def test_who_asks_for_too_many_topics_that_do_not_exist_is_disconnected(
     greedy = await connect(broker)
     greedy.send(api.METADATA, 12, {"topics": [*missing, named(20_000)]})
     assert await greedy.is_closed_by_peer()
+
+
+def _of_partitions(indexes: list[int], **fields: Any) -> dict[str, Any]:
+    """Return a request about these partitions of a topic that exists, and of one that does not."""
+    partitions = [
+        {
+            "partition_index": index, "partition": index, "timestamp": -1, "leader_epoch": 0,
+            "offset": 0, "committed_offset": index, "committed_metadata": "",
+        }
+        for index in indexes
+    ]  # fmt: skip
+    names = ("t0", "nowhere")
+    return {
+        "topics": [{"name": each, "topic": each, "partitions": partitions} for each in names]
+    } | fields
+
+
+_PARTITIONS_ASKED: list[tuple[AnyApi, int, dict[str, Any]]] = [
+    (api.LIST_OFFSETS, 6, {}),
+    (api.OFFSET_FOR_LEADER_EPOCH, 4, {}),
+    (api.DELETE_RECORDS, 2, {"timeout_ms": 10_000}),
+    (
+        api.OFFSET_COMMIT,
+        8,
+        {"group_id": "t0", "generation_id_or_member_epoch": -1, "member_id": ""},
+    ),
+    (
+        api.TXN_OFFSET_COMMIT,
+        3,
+        {
+            "transactional_id": "t0", "group_id": "t0", "producer_id": 9, "producer_epoch": 0,
+            "generation_id": -1, "member_id": "",
+        },
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "version", "fields"), _PARTITIONS_ASKED)
+async def test_a_request_about_many_partitions_is_answered_as_many_about_one(
+    client: RawClient, broker: Broker, asked: AnyApi, version: int, fields: dict[str, Any]
+) -> None:
+    create = {"topics": [{"name": "t0", "count": 450, "assignments": None}], "timeout_ms": 9000}
+    answer = await client.call(api.CREATE_PARTITIONS, 3, create | {"validate_only": False})
+    assert answer["results"][0]["error_code"] == errors.NONE
+    await all_open(broker, "t0")
+    indexes = list(range(460))
+    short: dict[str, list[Any]] = {}
+    for index in (0, 1, 199, 200, 449, 450, 459):
+        answer = await client.call(asked, version, _of_partitions([index], **fields))
+        for topic in answer["topics"]:
+            short.setdefault(topic.get("name") or topic["topic"], []).extend(topic["partitions"])
+    long = await client.call(asked, version, _of_partitions(indexes, **fields))
+    assert [topic.get("name") or topic["topic"] for topic in long["topics"]] == list(short)
+    for topic in long["topics"]:
+        found = topic["partitions"]
+        index_of = "partition" if asked is api.OFFSET_FOR_LEADER_EPOCH else "partition_index"
+        assert [each[index_of] for each in found] == indexes
+        some = [found[index] for index in (0, 1, 199, 200, 449, 450, 459)]
+        assert some == short[topic.get("name") or topic["topic"]]
+    assert {**long, "topics": ()} == {**answer, "topics": ()}
+
+
+async def test_commits_of_many_partitions_are_all_kept(client: RawClient, broker: Broker) -> None:
+    create = {"topics": [{"name": "t0", "count": 450, "assignments": None}], "timeout_ms": 9000}
+    await client.call(api.CREATE_PARTITIONS, 3, create | {"validate_only": False})
+    fields = {"group_id": "t0", "generation_id_or_member_epoch": -1, "member_id": ""}
+    await client.call(api.OFFSET_COMMIT, 8, _of_partitions(list(range(450)), **fields))
+    asked = {"groups": [{"group_id": "t0", "topics": None}], "require_stable": False}
+    answer = await client.call(api.OFFSET_FETCH, 8, asked)
+    found = {
+        each["partition_index"]: each["committed_offset"]
+        for topic in answer["groups"][0]["topics"]
+        if topic["name"] == "t0"
+        for each in topic["partitions"]
+    }
+    assert found == {index: index for index in range(450)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "version", "fields"), [*_PARTITIONS_ASKED, (api.OFFSET_DELETE, 0, {"group_id": "g"})]
+)
+async def test_who_names_more_partitions_than_there_can_be_is_disconnected(
+    client: RawClient,
+    broker: Broker,
+    connect: Connect,
+    asked: AnyApi,
+    version: int,
+    fields: dict[str, Any],
+) -> None:
+    most = 2_000 + 2 * sum(topic.partition_count for topic in broker.topics)
+    body = _of_partitions(list(range(most // 2)), **fields)
+    await client.call(asked, version, body)
+    greedy = await connect(broker)
+    greedy.send(asked, version, _of_partitions(list(range(most // 2 + 1)), **fields))
+    assert await greedy.is_closed_by_peer()
+
+
+async def test_partitions_of_each_group_are_counted_for_themselves(
+    client: RawClient, broker: Broker, connect: Connect
+) -> None:
+    most = 2_000 + 2 * sum(topic.partition_count for topic in broker.topics)
+    indexes = list(range(most))
+    topics = [{"name": "t0", "partition_indexes": indexes}]
+    groups = [{"group_id": f"g{number}", "topics": topics} for number in range(3)]
+    answer = await client.call(api.OFFSET_FETCH, 8, {"groups": groups, "require_stable": False})
+    assert [len(each["topics"][0]["partitions"]) for each in answer["groups"]] == [most] * 3
+    greedy = await connect(broker)
+    topics = [{"name": "t0", "partition_indexes": [*indexes, most]}]
+    greedy.send(
+        api.OFFSET_FETCH,
+        8,
+        {"groups": [{"group_id": "g", "topics": topics}], "require_stable": False},
+    )
+    assert await greedy.is_closed_by_peer()
+
+
+async def test_produce_and_fetch_name_no_more_partitions_than_there_can_be(
+    client: RawClient, broker: Broker, connect: Connect
+) -> None:
+    most = 2_000 + 2 * sum(topic.partition_count for topic in broker.topics)
+    for more in (0, 1):
+        fetch = {
+            "max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20,
+            "topics": [
+                {
+                    "topic": "t0",
+                    "partitions": [
+                        {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1}
+                        for index in range(most + more)
+                    ],
+                }
+            ],
+        }  # fmt: skip
+        produce = {
+            "acks": -1,
+            "timeout_ms": 1000,
+            "topic_data": [
+                {"name": f"nowhere{number}", "partition_data": [{"index": 0, "records": b""}]}
+                for number in range(most + more)
+            ],
+        }
+        for asked, version, body in ((api.FETCH, 11, fetch), (api.PRODUCE, 8, produce)):
+            one = await connect(broker)
+            if more:
+                one.send(asked, version, body)
+                assert await one.is_closed_by_peer()
+            else:
+                await one.call(asked, version, body)
+
+
+async def test_members_that_leave_together_are_answered_in_their_order(client: RawClient) -> None:
+    members = [{"member_id": f"m{number}", "group_instance_id": None} for number in range(450)]
+    answer = await client.call(api.LEAVE_GROUP, 4, {"group_id": "t0", "members": members})
+    assert [each["member_id"] for each in answer["members"]] == [
+        each["member_id"] for each in members
+    ]
+    assert {each["error_code"] for each in answer["members"]} == {errors.UnknownMemberId.code}
 
 
 async def test_all_pieces_count_for_the_quota_of_who_asks(start: Start, connect: Connect) -> None:

@@ -13,7 +13,13 @@ import pytest
 
 from broker_core import errors
 from broker_core.environment import Buffer, Environment, SystemClock, SystemDisk
-from broker_core.protocol.definitions import API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, PRODUCE
+from broker_core.protocol.definitions import (
+    API_VERSIONS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    PRODUCE,
+)
 from broker_core.protocol.records import build_batch
 from broker_core.server.partitions.topics import Topic
 from broker_core.server.runtime import Broker
@@ -141,6 +147,68 @@ async def test_many_topics_of_one_request_serve_when_they_are_open(
     assert {each["error_code"] for each in answer["responses"]} == {errors.NONE}
     assert not list(broker.topics)
     await until(lambda: not list(broker.config.log_dir.glob("t*-*")))
+
+
+async def test_who_creates_a_topic_is_answered_when_it_is_open(
+    start: Start, disk: SlowFolders, connect: Connect
+) -> None:
+    broker = await start(Environment(SystemClock(), disk))
+    client = await connect(broker)
+    topic = {
+        "name": "t", "num_partitions": 100, "replication_factor": 1, "assignments": [],
+        "configs": [],
+    }  # fmt: skip
+    body = {"topics": [topic], "timeout_ms": 60_000, "validate_only": False}
+    client.send(CREATE_TOPICS, 5, body)
+    answer = asyncio.create_task(client.receive(CREATE_TOPICS, 5))
+    await until(disk.waits.is_set)
+    assert not answer.done()
+    # Nobody waits for others' topics.
+    other = await connect(broker)
+    small = {**topic, "name": "u", "num_partitions": 1}
+    created = await other.call(CREATE_TOPICS, 5, {**body, "topics": [small]})
+    assert created["topics"][0]["error_code"] == errors.NONE
+    assert not answer.done()
+    disk.may_go_on.set()
+    _, created = await answer
+    assert created["topics"][0]["error_code"] == errors.NONE
+    assert [await produce(client, "t", index) for index in range(100)] == [errors.NONE] * 100
+    grow = {"topics": [{"name": "t", "count": 200, "assignments": None}], "timeout_ms": 60_000}
+    created = await client.call(CREATE_PARTITIONS, 1, grow | {"validate_only": False})
+    assert created["results"][0]["error_code"] == errors.NONE
+    assert [await produce(client, "t", index) for index in range(100, 200)] == [errors.NONE] * 100
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0, 50])
+async def test_nobody_waits_longer_than_he_wants(
+    busy: Broker, connect: Connect, timeout_ms: int
+) -> None:
+    client = await connect(busy)
+    topic = {
+        "name": "u", "num_partitions": 50, "replication_factor": 1, "assignments": [],
+        "configs": [],
+    }  # fmt: skip
+    body = {"topics": [topic], "timeout_ms": timeout_ms, "validate_only": False}
+    answer = await client.call(CREATE_TOPICS, 5, body)
+    assert answer["topics"][0]["error_code"] == errors.NONE
+    created = busy.topics.get("u")
+    assert created is not None
+    assert len(created.partitions) == 8
+
+
+async def test_who_waits_is_answered_when_the_broker_stops(
+    busy: Broker, disk: SlowFolders, connect: Connect
+) -> None:
+    client = await connect(busy)
+    grow = {"topics": [{"name": "t", "count": 200, "assignments": None}], "timeout_ms": 60_000}
+    client.send(CREATE_PARTITIONS, 1, grow | {"validate_only": False})
+    answer = asyncio.create_task(client.receive(CREATE_PARTITIONS, 1))
+    done, _ = await asyncio.wait({answer}, timeout=0.2)
+    assert not done
+    disk.may_go_on.set()
+    await busy.close()
+    await asyncio.wait({answer})
+    assert isinstance(answer.exception(), asyncio.IncompleteReadError | ConnectionError | None)
 
 
 async def test_a_topic_that_is_deleted_meanwhile_leaves_nothing(
