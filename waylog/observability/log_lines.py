@@ -12,6 +12,8 @@ import traceback
 from types import TracebackType
 from typing import Final
 
+from waylog.observability.message_limit import MessageLimit
+
 #: Most characters of a string in a message, and of a message.
 _VALUE_MAX: Final = 1000
 _MESSAGE_MAX: Final = 3000
@@ -67,6 +69,9 @@ class LineFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         """See Formatter."""
         record.message = message_of(record)
+        left_out = getattr(record, "left_out", 0)
+        if left_out:
+            record.message += f" ({left_out} more like it before)"
         return super().formatMessage(record)
 
     def formatException(self, ei: _ExceptionInfo) -> str:  # noqa: N802
@@ -77,7 +82,8 @@ class LineFormatter(logging.Formatter):
 def configure_logging(
     line: str = "%(asctime)s %(levelname)-7s %(name)s: %(message)s",
 ) -> None:
-    """Write the log of a process to its standard error, each record as one line."""
+    """Write the log of a process to its standard error, each record as one line, with limits."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter(line, "%Y-%m-%d %H:%M:%S"))
+    handler.addFilter(MessageLimit())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
