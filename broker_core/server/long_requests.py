@@ -34,7 +34,7 @@ from broker_core.protocol.definitions import (
     TXN_OFFSET_COMMIT,
 )
 from broker_core.protocol.schema import AnyApi
-from broker_core.server.named_partitions import may_be_named, partitions_named
+from broker_core.server.name_counts import count_of_names, may_be_named
 from broker_core.server.network.request import AnyRequest, Request, client_party
 from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.partitions.topics import TopicRegistry
@@ -119,9 +119,11 @@ class LongRequests:
             else:
                 request.reply({"topics": [], "next_cursor": None})
             return True
-        if named := partitions_named(request):
+        if named := count_of_names(request):
             if not may_be_named(named, self._topics):
-                self._refuse(request, f"asks for {named:,} partitions, more than there can be")
+                self._refuse(
+                    request, f"names {named:,} things in {api.name}, more than there can be"
+                )
                 return True
             if named > _PARTITIONS and api.key in _OF_PARTITIONS:
                 _LongPartitions(self._turns, self._handle, request).go_on()

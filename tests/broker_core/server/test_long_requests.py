@@ -361,6 +361,75 @@ async def test_produce_and_fetch_name_no_more_partitions_than_there_can_be(
                 await one.call(asked, version, body)
 
 
+_NAMES_ASKED: list[tuple[AnyApi, int, str, Callable[[str], object], dict[str, Any]]] = [
+    (
+        api.CONSUMER_GROUP_HEARTBEAT,
+        0,
+        "subscribed_topic_names",
+        lambda name: name,
+        {
+            "group_id": "g", "member_id": "m", "member_epoch": 0, "instance_id": None,
+            "rack_id": None, "rebalance_timeout_ms": 30_000, "server_assignor": None,
+            "topic_partitions": [],
+        },
+    ),
+    (
+        api.SHARE_GROUP_HEARTBEAT,
+        1,
+        "subscribed_topic_names",
+        lambda name: name,
+        {
+            "group_id": "s", "member_id": "AAAAAAAAAAAAAAAAAAAAAA", "member_epoch": 0,
+            "rack_id": None,
+        },
+    ),
+    (api.DELETE_TOPICS, 4, "topic_names", lambda name: name, {"timeout_ms": 1000}),
+    (
+        api.DELETE_TOPICS,
+        6,
+        "topics",
+        lambda name: {"name": name, "topic_id": bytes(16)},
+        {"timeout_ms": 1000},
+    ),
+    (
+        api.JOIN_GROUP,
+        5,
+        "protocols",
+        lambda name: {"name": name, "metadata": b""},
+        {
+            "group_id": "j", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000,
+            "member_id": "", "group_instance_id": None, "protocol_type": "consumer",
+        },
+    ),
+    (
+        api.LEAVE_GROUP,
+        4,
+        "members",
+        lambda name: {"member_id": name, "group_instance_id": None},
+        {"group_id": "g"},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "version", "listed", "entry", "fields"), _NAMES_ASKED)
+async def test_who_names_more_than_there_can_be_is_disconnected(
+    client: RawClient,
+    broker: Broker,
+    connect: Connect,
+    asked: AnyApi,
+    version: int,
+    listed: str,
+    entry: Callable[[str], object],
+    fields: dict[str, Any],
+) -> None:
+    most = 2_000 + 2 * sum(topic.partition_count for topic in broker.topics)
+    names = [entry(f"nowhere{number}") for number in range(most + 1)]
+    await client.call(asked, version, {**fields, listed: names[:-1]})
+    greedy = await connect(broker)
+    greedy.send(asked, version, {**fields, listed: names})
+    assert await greedy.is_closed_by_peer()
+
+
 async def test_members_that_leave_together_are_answered_in_their_order(client: RawClient) -> None:
     members = [{"member_id": f"m{number}", "group_instance_id": None} for number in range(450)]
     answer = await client.call(api.LEAVE_GROUP, 4, {"group_id": "t0", "members": members})

@@ -1,4 +1,4 @@
-"""How many partitions a request names: more than twice those that exist cannot be meant.
+"""How many partitions, topics or members a request names: more than there can be are not meant.
 
 Each costs some ten microseconds, also one that does not exist, and takes ten bytes of a request.
 """
@@ -10,11 +10,15 @@ from typing import Any, Final
 from broker_core.protocol.definitions import (
     ADD_PARTITIONS_TO_TXN,
     ALTER_PARTITION_REASSIGNMENTS,
+    CONSUMER_GROUP_HEARTBEAT,
     DELETE_RECORDS,
+    DELETE_TOPICS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
     ELECT_LEADERS,
     FETCH,
+    JOIN_GROUP,
+    LEAVE_GROUP,
     LIST_OFFSETS,
     OFFSET_COMMIT,
     OFFSET_DELETE,
@@ -23,6 +27,7 @@ from broker_core.protocol.definitions import (
     PRODUCE,
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
+    SHARE_GROUP_HEARTBEAT,
     TXN_OFFSET_COMMIT,
 )
 from broker_core.server.network.request import AnyRequest
@@ -50,15 +55,25 @@ _LISTS: Final[dict[int, tuple[str, str]]] = {
         (TXN_OFFSET_COMMIT, ("topics", "partitions")),
     )
 }
-#: Partitions that a request may always name.
+#: The names of other lists; there are more partitions than topics, or than members at work.
+_FLAT: Final[dict[int, tuple[str, ...]]] = {
+    CONSUMER_GROUP_HEARTBEAT.key: ("subscribed_topic_names", "topic_partitions"),
+    DELETE_TOPICS.key: ("topic_names", "topics"),
+    JOIN_GROUP.key: ("protocols",),
+    LEAVE_GROUP.key: ("members",),
+    SHARE_GROUP_HEARTBEAT.key: ("subscribed_topic_names",),
+}
+#: What a request may always name.
 _ALWAYS: Final = 2_000
 
 
-def partitions_named(request: AnyRequest) -> int:
-    """Return how many partitions a request names; 0 if its API names none."""
-    lists = _LISTS.get(request.header.api.key)
+def count_of_names(request: AnyRequest) -> int:
+    """Return how many things a request names; 0 if its API names none that are counted."""
+    key = request.header.api.key
+    lists = _LISTS.get(key)
     if lists is None:
-        return 0
+        flat = _FLAT.get(key, ())
+        return max((len(request.body.get(each) or ()) for each in flat), default=0)
     topics, partitions = lists
     # Of groups, each is answered for itself.
     parts: list[dict[str, Any]] = request.body.get("groups") or [request.body]
@@ -68,5 +83,5 @@ def partitions_named(request: AnyRequest) -> int:
 
 
 def may_be_named(count: int, topics: TopicRegistry) -> bool:
-    """Tell whether a request may name so many partitions of a cluster with these topics."""
+    """Tell whether a request may name so many things in a cluster with these topics."""
     return count <= _ALWAYS or count <= _ALWAYS + 2 * sum(each.partition_count for each in topics)
