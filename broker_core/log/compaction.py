@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,7 +36,13 @@ from broker_core.log.segment import (
     segment_path,
 )
 from broker_core.protocol.control_records import read_end_marker
-from broker_core.protocol.records import BatchHeader, build_batch, read_records, scan_batches
+from broker_core.protocol.records import (
+    BatchHeader,
+    RecordReader,
+    build_batch,
+    read_records,
+    scan_batches,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +52,8 @@ FIRST_DIRTY_OFFSET: Final = "cleaner-offset"
 
 KEYS_MAX: Final = 200_000  # keys per pass, about 35 MB; the next pass continues after them
 _WRITE_BYTES: Final = 1024 * 1024
+#: Records that are read before other threads may run: some tenths of a millisecond.
+_RECORDS_AT_ONCE: Final = 500
 _DELETE_HORIZON_BIT: Final = 0x40
 _LOG_APPEND_TIME_BIT: Final = 0x08
 
@@ -67,6 +75,10 @@ Replace = Callable[[list[Segment], Segment], bool]
 
 class _Stopped(Exception):
     pass
+
+
+class _Unreadable(Exception):
+    """The records of a batch cannot be read."""
 
 
 class Compaction:
@@ -165,9 +177,15 @@ class Compaction:
                     continue
                 if len(newest) + header.record_count > self._keys_max and end > first_dirty:
                     return end
-                for offset, _, key, _, _ in self._records(header, data):
-                    if key is not None:
-                        newest[_digest(key)] = offset
+                found: dict[bytes, int] = {}
+                try:
+                    for piece in self._records(header, data):
+                        for offset, _, key, _, _ in piece:
+                            if key is not None:
+                                found[_digest(key)] = offset
+                except _Unreadable:
+                    found.clear()
+                newest.update(found)
                 end = header.next_offset
             end = segment.next_offset
         return end
@@ -198,11 +216,17 @@ class Compaction:
             # A rewrite would make the damage permanent; a replica may still hold the batch.
             raise KafkaStorageError(f"{segment.path} is damaged: {scan.problem}")
 
-    def _records(self, header: BatchHeader, data: bytes) -> list[_Record]:
+    def _records(self, header: BatchHeader, data: bytes) -> Iterator[list[_Record]]:
+        """Yield the records of a batch, some at a time; raises _Unreadable.
+
+        A list of all would keep other threads from the interpreter: there can be a million.
+        """
         if header.is_control:
-            return []
+            return
         try:
-            return read_records(data, header)
+            reader = RecordReader(data, header)
+            while piece := reader.read(_RECORDS_AT_ONCE):
+                yield piece
         except BrokerError as error:
             logger.warning(
                 "%s: the batch at offset %d cannot be opened and stays: %s",
@@ -210,7 +234,7 @@ class Compaction:
                 header.base_offset,
                 error,
             )
-            return []
+            raise _Unreadable from error
 
     def _rewrite(self, group: list[Segment]) -> Segment | None:
         """Write what stays to a `.log.swap` file; return None if one segment stays as it is."""
@@ -303,15 +327,21 @@ class Compaction:
     def _retain_records(
         self, header: BatchHeader, data: bytes, original: bytes
     ) -> bytes | bytearray | None:
-        records = self._records(header, data)
-        if not records:
-            return original
         horizon_ms = header.delete_horizon_ms
-        kept = [record for record in records if self._stays(record, horizon_ms)]
+        kept: list[_Record] = []
+        count = 0
+        try:
+            for piece in self._records(header, data):
+                count += len(piece)
+                kept += [record for record in piece if self._stays(record, horizon_ms)]
+        except _Unreadable:
+            return original
+        if not count:
+            return original
         if not kept:
             return None
         has_tombstone = any(record[3] is None for record in kept)
-        if len(kept) == len(records) and (horizon_ms >= 0 or not has_tombstone):
+        if len(kept) == count and (horizon_ms >= 0 or not has_tombstone):
             return original
         attributes = header.attributes & _LOG_APPEND_TIME_BIT
         if has_tombstone:
@@ -340,7 +370,7 @@ class Compaction:
         return value is not None or horizon_ms < 0 or self._now_ms < horizon_ms
 
 
-_Record = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+_Record = tuple[int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 
 def _digest(key: bytes) -> bytes:

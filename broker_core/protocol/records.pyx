@@ -15,6 +15,7 @@ from cpython.buffer cimport (
 )
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.pystate cimport PyThreadState
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -513,18 +514,39 @@ def whole_batches(data, int64_t up_to_offset=INT64_MAX):
         PyBuffer_Release(&view)
 
 
+cdef extern from "Python.h":
+    PyThreadState *PyEval_SaveThread()
+    void PyEval_RestoreThread(PyThreadState *state)
+
+#: Records that are encoded before other threads may run: some tenths of a millisecond.
+cdef int RECORDS_BETWEEN_SWITCHES = 500
+cdef tuple _NO_HEADERS = ()
+cdef list _NONE = []
+
+
+cdef void _let_others_run():
+    """Let another thread run that waits for the interpreter: a batch may have a million records."""
+    PyEval_RestoreThread(PyEval_SaveThread())
+
+
 cdef object _field(const unsigned char *after, int64_t size):
     return None if size < 0 else PyBytes_FromStringAndSize(<const char *>(after - size), size)
 
 
-cdef list _read_records(BatchHeader header, const unsigned char *at, const unsigned char *end):
-    cdef list records = [], record_headers
-    cdef int64_t size = 0, timestamp = 0, offset = 0, headers = 0, newest = 0
+cdef const unsigned char *_read_records(
+    BatchHeader header,
+    const unsigned char *at,
+    const unsigned char *end,
+    int32_t count,
+    list records,
+) except NULL:
+    """Append the next `count` records to a list; return where the following ones begin."""
+    cdef object record_headers
+    cdef int64_t size = 0, timestamp = 0, offset = 0, headers = 0
     cdef int32_t index
-    cdef bint has_null_key = False
     cdef bint append_time = header.attributes & LOG_APPEND_TIME_BIT
     cdef const unsigned char *record_end
-    for index in range(header.record_count):
+    for index in range(count):
         # Nothing has been checked yet: the bytes can be any output of a codec.
         at = get_varint(at, end, &size)
         if at == NULL or size < 1 or size > end - at:
@@ -545,7 +567,8 @@ cdef list _read_records(BatchHeader header, const unsigned char *at, const unsig
         at = get_varint(at, record_end, &headers)
         if at == NULL or headers < 0 or headers > record_end - at:
             raise _refuse(BAD_RECORD, header.position)
-        record_headers = []
+        # Most records have none; a million lists would keep the garbage collector busy.
+        record_headers = _NO_HEADERS if headers == 0 else []
         while headers > 0:
             at = skip_field(at, record_end, &size)
             if at == NULL or size < 0:
@@ -571,9 +594,55 @@ cdef list _read_records(BatchHeader header, const unsigned char *at, const unsig
                 record_headers,
             )
         )
-    if at != end:
-        raise _refuse(BAD_RECORD_COUNT, header.position)
-    return records
+    return at
+
+
+cdef class RecordReader:
+    """Reads the records of one batch, some at a time: there can be a million of them.
+
+    Raises InvalidRecord, CorruptMessage, MessageTooLarge, UnsupportedCompressionType.
+    """
+
+    cdef bytes _expanded
+    cdef BatchHeader _header
+    cdef const unsigned char *_at
+    cdef const unsigned char *_end
+    cdef int32_t _left
+
+    def __init__(self, data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_MAX):
+        cdef Py_buffer view
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            if header.position + header.size > view.len:
+                raise ValueError("the header belongs to other data")
+            # The codecs need a contiguous buffer that begins at the records.
+            self._expanded = PyBytes_FromStringAndSize(
+                <const char *>view.buf + header.position + HEADER_SIZE, header.size - HEADER_SIZE
+            )
+        finally:
+            PyBuffer_Release(&view)
+        if header.attributes & COMPRESSION_MASK:
+            self._expanded = decompress(
+                header.attributes & COMPRESSION_MASK, self._expanded, max_bytes
+            )
+        self._header = header
+        self._at = <const unsigned char *><char *>self._expanded
+        self._end = self._at + len(self._expanded)
+        self._left = header.record_count
+
+    def read(self, int32_t count):
+        """Return the next records, at most `count`; [] at the end of the batch.
+
+        They are (offset, timestamp in ms, key, value, headers).
+        """
+        cdef list records = []
+        count = min(count, self._left)
+        if count > 0:
+            self._at = _read_records(self._header, self._at, self._end, count, records)
+            self._left -= count
+        if self._left <= 0 and self._at != self._end:
+            raise _refuse(BAD_RECORD_COUNT, self._header.position)
+        return records
 
 
 def read_records(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_MAX):
@@ -581,28 +650,8 @@ def read_records(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_M
 
     Raises InvalidRecord, CorruptMessage, MessageTooLarge, UnsupportedCompressionType.
     """
-    cdef Py_buffer view
-    cdef const unsigned char *batch
-    cdef bytes expanded
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        if header.position + header.size > view.len:
-            raise ValueError("the header belongs to other data")
-        batch = <const unsigned char *>view.buf + header.position
-        if header.attributes & COMPRESSION_MASK == 0:
-            return _read_records(header, batch + HEADER_SIZE, batch + header.size)
-        # The codecs need a contiguous buffer that begins at the records.
-        expanded = decompress(
-            header.attributes & COMPRESSION_MASK,
-            PyBytes_FromStringAndSize(
-                <const char *>batch + HEADER_SIZE, header.size - HEADER_SIZE
-            ),
-            max_bytes,
-        )
-        batch = <const unsigned char *><char *>expanded
-        return _read_records(header, batch, batch + len(expanded))
-    finally:
-        PyBuffer_Release(&view)
+    cdef RecordReader reader = RecordReader(data, header, max_bytes=max_bytes)
+    return reader.read(INT32_MAX)
 
 
 def iterate_records(data, *, check_crc=True, max_bytes=EXPANDED_BYTES_MAX):
@@ -643,11 +692,14 @@ cdef int64_t _record_size(int64_t delta, int64_t index, bytes key, bytes value, 
 cdef bytearray _put_records(list records, list deltas, int64_t base_timestamp, int64_t start):
     """Encode records after `start` unused bytes. `deltas` are the offset deltas."""
     cdef list rows = []
+    cdef int since_switch = 0
     cdef int64_t total = start, size, delta, index
     cdef bytearray data
     cdef unsigned char *at
     for (timestamp, key, value, headers), offset_delta in zip(records, deltas):
-        encoded = [(name.encode(), content) for name, content in headers]
+        if (len(rows) + 1) % RECORDS_BETWEEN_SWITCHES == 0:
+            _let_others_run()
+        encoded = [(name.encode(), content) for name, content in headers] if headers else _NONE
         delta = timestamp - base_timestamp
         size = _record_size(delta, offset_delta, key, value, encoded)
         total += varint_size(size) + size
@@ -655,6 +707,10 @@ cdef bytearray _put_records(list records, list deltas, int64_t base_timestamp, i
     data = bytearray(total)
     at = <unsigned char *>PyByteArray_AS_STRING(data) + start
     for size, delta, index, key, value, encoded in rows:
+        since_switch += 1
+        if since_switch == RECORDS_BETWEEN_SWITCHES:
+            since_switch = 0
+            _let_others_run()
         at = put_varint(at, size)
         at[0] = 0
         at = put_varint(at + 1, delta)

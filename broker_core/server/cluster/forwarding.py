@@ -85,13 +85,22 @@ class _Forwarded:
     encode: Callable[[], bytes] | None
     principal: Principal
     host: str
-    answered: Callable[[EnvelopeResponse | None], None]
+    answered: Callable[[EnvelopeResponse | None], None] | None
     #: Time of the event loop at which an answer is late.
     until: float
 
     def give_up(self) -> None:
         """Forget the request: its client is gone."""
-        self.encode = None
+        # Both refer to the request, which refers to this: only the garbage collector would find
+        # them.
+        self.encode = self.answered = None
+
+    def end(self, answer: EnvelopeResponse | None) -> None:
+        """Tell who waits, once."""
+        answered = self.answered
+        self.give_up()
+        if answered is not None:
+            answered(answer)
 
 
 class Forwarding:
@@ -131,7 +140,10 @@ class Forwarding:
                 return
             data = bytes(answer["response_data"] or b"")
             request.reply_encoded([len(data).to_bytes(_LENGTH_BYTES, "big") + data])
+            request.sink.release()
 
+        # What a client sends behind it stays with the client: a connection has one such request.
+        request.sink.hold()
         request.on_close = self._pass(encode, request.principal, request.host, answered).give_up
 
     def create_topic(
@@ -196,7 +208,7 @@ class Forwarding:
     def _send_one(self, forwarded: _Forwarded, encode: Callable[[], bytes]) -> None:
         left_s = forwarded.until - self._loop.time()
         if left_s <= 0 or self._channel.is_closed:
-            forwarded.answered(None)
+            forwarded.end(None)
             return
         body: EnvelopeRequest = {
             "request_data": encode()[_LENGTH_BYTES:],
@@ -207,8 +219,7 @@ class Forwarding:
         def answered(answer: EnvelopeResponse | None) -> None:
             self._under_way -= 1
             try:
-                if forwarded.encode is not None:
-                    forwarded.answered(answer)
+                forwarded.end(answer)
             finally:
                 self._send()
 

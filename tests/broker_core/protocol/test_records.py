@@ -23,6 +23,7 @@ from broker_core.errors import (
 from broker_core.protocol.compression import Compression
 from broker_core.protocol.records import (
     HEADER_BYTES,
+    RecordReader,
     assign_offsets,
     build_batch,
     crc32c,
@@ -109,10 +110,40 @@ def test_the_crc_is_that_of_the_standard() -> None:
 # --- reading and building ---
 
 
+@given(batches_of_records, codecs, st.integers(1, 5))
+def test_a_batch_is_read_some_records_at_a_time(
+    records: list[NewRecord], codec: int, count: int
+) -> None:
+    batch = foreign_batch(records, codec)
+    (header,) = validate_batches(batch)
+    reader = RecordReader(batch, header)
+    pieces = [reader.read(count) for _ in range(len(records) // count + 1)]
+    assert [len(piece) for piece in pieces[:-1]] == [count] * (len(records) // count)
+    assert [record for piece in pieces for record in piece] == read_records(batch, header)
+    assert reader.read(count) == []
+
+
+def test_a_batch_with_more_bytes_than_records_is_refused_at_its_end() -> None:
+    batch = build_batch([(1, b"k", b"v", ()), (2, b"k", b"w", ())])
+    (header,) = validate_batches(batch)
+    batch[57:61] = (1).to_bytes(4, "big")
+    (header,), _, _ = scan_batches(batch, check_crc=False)
+    reader = RecordReader(batch, header)
+    with pytest.raises(InvalidRecord):
+        reader.read(5)
+
+
+def test_more_records_than_between_two_switches_of_threads_are_built_and_read() -> None:
+    rows = [(number, b"%d" % number, None, ()) for number in range(1_501)]
+    batch = build_batch(rows)
+    (header,) = validate_batches(batch)
+    assert [record[1:] for record in read_records(batch, header)] == rows
+
+
 @given(batches_of_records, codecs)
 def test_we_read_what_aiokafka_builds(records: list[NewRecord], codec: int) -> None:
     batch = foreign_batch(records, codec)
-    assert [(t, k, v, h) for _, t, k, v, h in iterate_records(batch)] == records
+    assert [(t, k, v, list(h)) for _, t, k, v, h in iterate_records(batch)] == records
     assert [offset for offset, *_ in iterate_records(batch)] == list(range(len(records)))
     (header,) = validate_batches(batch)
     assert header.record_count == len(records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from broker_core import errors
 from broker_core.protocol.definitions import CREATE_PARTITIONS, CREATE_TOPICS
+from broker_core.server.network.request import Request
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.cluster.conftest import Trio
 from tests.broker_core.server.raw_client import RawClient
@@ -68,6 +70,25 @@ async def test_thousands_of_requests_keep_those_of_another_address_waiting_for_a
         await other.call(CREATE_TOPICS, 5, refused)
         assert sum(answers.values()) - before < 200
     for client in (*greedy, other):
+        await client.close()
+
+
+async def test_a_connection_has_one_request_for_the_controller_at_a_time(trio: Trio) -> None:
+    asked = next(node for node in trio.brokers if node != trio.active)
+    clients = [
+        await client_at("127.0.0.2", trio.brokers[asked].endpoint) for _ in range(_CONNECTIONS)
+    ]
+    for client in clients:
+        for _ in range(_REQUESTS):
+            client.send(CREATE_TOPICS, 5, _body("no name"))
+    for _ in range(10):
+        for client in clients:
+            await client.receive(CREATE_TOPICS, 5)
+        # In the whole process: those of clients, and what they have become at the controller.
+        requests = [each for each in gc.get_objects() if isinstance(each, Request)]
+        assert len(requests) < 10 * _CONNECTIONS
+        del requests
+    for client in clients:
         await client.close()
 
 
