@@ -129,7 +129,9 @@ class TopicSync:
                 replica = self._follow(topic, index, described.partitions[index])
                 if replica is None:
                     continue
-                if self._is_loading or (at_once > 0 and not self._has_to_wait(topic.name)):
+                if self._is_loading and self._directories.may_be_there(replica):
+                    self._open(replica)
+                elif at_once > 0 and not self._has_to_wait(topic.name):
                     at_once -= 1
                     self._open(replica)
                 else:

@@ -80,13 +80,24 @@ class ReplicaDirectories:
         self._is_loading = False
         # While loading: folders that were set aside at former starts, by the partition's name.
         self._strays: dict[str, list[Path]] = {}
+        self._there: frozenset[str] = frozenset()
 
     @contextmanager
     def loading(self) -> Iterator[None]:
         """Look for logs that are missing, and for folders that were set aside, meanwhile."""
         self._is_loading, self._strays = True, self._topics.strays()
+        self._there = self._topics.directories()
         yield
-        self._is_loading, self._strays = False, {}
+        self._is_loading, self._strays, self._there = False, {}, frozenset()
+
+    def may_be_there(self, replica: Replica) -> bool:
+        """Tell, while loading, whether a log may have records here."""
+        name, _ = replica.in_inventory
+        return (
+            name in self._there
+            or name in self._strays
+            or self._inventory.topic_id(name) is not None
+        )
 
     def open(self, replica: Replica) -> OpenedLog:
         """Open or create a log; raises UnusableReplica, KafkaStorageError.

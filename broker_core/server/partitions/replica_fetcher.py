@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from broker_core import errors
@@ -37,8 +38,10 @@ _VERSION: Final = 17
 _EPOCH_MAX: Final = 2**31 - 1
 _RECONNECT_FIRST_S: Final = 0.02
 _RECONNECT_LAST_S: Final = 1.0
-#: Seconds before a retry if leader and follower do not know the same leader epoch yet.
+#: Seconds before a retry if leader and follower do not know the same leader epoch yet; then twice
+#: as long, a few times: a leader that has thousands of new replicas opens them one after the other.
 _LATER_S: Final = 0.03
+_DOUBLINGS: Final = 4
 
 _Key = tuple[bytes, int]  # topic id, partition
 
@@ -82,6 +85,9 @@ class ReplicaFetcher:
         # Partitions that the next request has to name.
         self._changed: dict[_Key, None] = {}
         self._forgotten: set[_Key] = set()
+        # How often the leader has refused a partition, and those to ask for again, by this number.
+        self._refusals: dict[_Key, int] = {}
+        self._refused: dict[int, set[_Key]] = {}
         self._unflushed: OrderedSet[ReplicatedPartition] = OrderedSet()
         self._session_id = 0
         self._session_epoch = 0
@@ -120,6 +126,7 @@ class ReplicaFetcher:
         partition.on_flushed = None
         self._changed.pop(key, None)
         self._asked_before.pop(key, None)
+        self._refusals.pop(key, None)
         if self._asked.pop(key, None) is not None:
             self._forgotten.add(key)
         if partition in self._unflushed:
@@ -278,8 +285,10 @@ class ReplicaFetcher:
         partition.show_followed()
         if outcome is Outcome.LATER:
             logger.debug("%s: broker %d answers %d", partition, self.leader_id, each["error_code"])
-            self._later(_LATER_S, lambda: self._change_if_followed(key))
-        elif outcome is Outcome.APPENDED or outcome is Outcome.TRUNCATED:
+            self._ask_again(key)
+            return
+        self._refusals.pop(key, None)
+        if outcome is Outcome.APPENDED or outcome is Outcome.TRUNCATED:
             self._changed[key] = None
             if records and self._is_throttled(partition):
                 self._quota.record(len(records), self._loop.time())
@@ -288,6 +297,23 @@ class ReplicaFetcher:
                 self._unflushed.add(partition)
         elif newest.offset != partition.log.log_end_offset:
             self._changed[key] = None
+
+    def _ask_again(self, key: _Key) -> None:
+        doublings = self._refusals.get(key, 0)
+        self._refusals[key] = min(doublings + 1, _DOUBLINGS)
+        refused = self._refused.get(doublings)
+        if refused is None:
+            # One timer, and one request, for all of a response.
+            refused = self._refused[doublings] = set()
+            self._later(_LATER_S * 2**doublings, partial(self._ask_refused, doublings))
+        refused.add(key)
+        # Meanwhile the refusal does not come with each response.
+        if self._asked.pop(key, None) is not None:
+            self._forgotten.add(key)
+
+    def _ask_refused(self, doublings: int) -> None:
+        for key in self._refused.pop(doublings):
+            self._change_if_followed(key)
 
     def _flushed(self, partition: ReplicatedPartition) -> None:
         log = partition.log

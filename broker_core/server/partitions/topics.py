@@ -169,6 +169,10 @@ class TopicRegistry:
 
     # ------------------------------------------------------------------------------------- changing
 
+    def directories(self) -> frozenset[str]:
+        """Return the names of the folders in the log directory."""
+        return frozenset(self._environment.disk.directories(self._directory))
+
     def strays(self) -> dict[str, list[Path]]:
         """Return the folders that were set aside, by the name that they had before."""
         found: dict[str, list[Path]] = {}

@@ -15,7 +15,7 @@ import pytest
 
 from broker_core.cluster.image import PartitionImage
 from broker_core.environment import Environment
-from broker_core.errors import BrokerError
+from broker_core.errors import BrokerError, NotLeaderOrFollower
 from broker_core.log import Log
 from broker_core.log.config import LogConfig
 from broker_core.protocol.definitions import FETCH
@@ -40,6 +40,8 @@ class Leader:
     """A server that reads Fetch requests, and answers them in order when the test says so."""
 
     def __init__(self) -> None:
+        #: The partitions that the last request leaves out of the session.
+        self.forgotten: set[int] = set()
         self._requests: asyncio.Queue[tuple[int, dict[str, Any]]] = asyncio.Queue()
         self._writer: asyncio.StreamWriter | None = None
 
@@ -61,6 +63,9 @@ class Leader:
         """Return the next request: its correlation id, and the offsets by partition."""
         async with asyncio.timeout(30):
             correlation_id, body = await self._requests.get()
+        self.forgotten = {
+            index for topic in body["forgotten_topics_data"] for index in topic["partitions"]
+        }
         return correlation_id, {
             each["partition"]: each["fetch_offset"]
             for topic in body["topics"]
@@ -68,12 +73,17 @@ class Leader:
         }
 
     def answer(
-        self, correlation_id: int, records: dict[int, bytes], high_watermark: int = 0
+        self,
+        correlation_id: int,
+        records: dict[int, bytes],
+        high_watermark: int = 0,
+        error_code: int = 0,
     ) -> None:
         """Answer a request, in the order in which they came."""
         partitions = [
             {
-                "partition_index": index, "error_code": 0, "high_watermark": high_watermark,
+                "partition_index": index, "error_code": error_code,
+                "high_watermark": high_watermark,
                 "last_stable_offset": high_watermark, "log_start_offset": 0,
                 "aborted_transactions": [], "preferred_read_replica": -1, "records": data,
             }
@@ -223,3 +233,30 @@ async def test_an_answer_to_what_was_asked_before_it_was_given_up_is_ignored(
     assert offsets == {0: 1}
     assert b"another time" not in one.log.read(0, 1000)
     assert not caplog.messages
+
+
+async def test_what_a_leader_refuses_is_asked_for_less_and_less_often(bench: Bench) -> None:
+    leader = bench.leader
+    partitions = [bench.follow(index) for index in range(3)]
+    request, offsets = await leader.asked()
+    assert offsets == {0: 0, 1: 0, 2: 0}
+    # The first one has a leader; the others' is about to open them.
+    leader.answer(request, {})
+    request, _ = await leader.asked()
+    loop = asyncio.get_running_loop()
+    times = []
+    for number in range(4):
+        leader.answer(request, {1: b"", 2: b""}, error_code=NotLeaderOrFollower.code)
+        times.append(loop.time())
+        request, offsets = await leader.asked()
+        assert offsets == {}
+        assert leader.forgotten == {1, 2}, number
+        # The leader holds this one; the next comes with the partitions, in one request.
+        waiting = request
+        request, offsets = await leader.asked()
+        assert offsets == {1: 0, 2: 0}
+        times[-1] = loop.time() - times[-1]
+        leader.answer(waiting, {})
+    assert times[-1] > 0.03 * 2**3
+    leader.answer(request, {1: batch(b"a"), 2: batch(b"a")})
+    await until(lambda: partitions[1].log.log_end_offset == 1)
