@@ -21,7 +21,7 @@ from broker_core.log.producer_state import ProducerState
 from broker_core.log.recovery import remember_producer
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
 from broker_core.log.truncation import cut_segments, reload_producers
-from broker_core.log.validation import prepare
+from broker_core.log.validation import check_times, open_batches
 from broker_core.protocol.control_records import EndMarker
 from broker_core.protocol.records import (
     BatchHeader,
@@ -125,19 +125,23 @@ class Log(MaintainedLog):
         leader_epoch: int,
         now_ms: int,
         verified: bool = True,
+        headers: list[BatchHeader] | None = None,
     ) -> AppendResult:
         """Check batches from a producer, assign their offsets in place, write them at once.
 
-        If an idempotent producer repeats a batch, the result has the offsets of the first copy.
-        `verified` says that the coordinator has confirmed the transaction; a transaction that
-        begins with these batches needs it. Nothing is durable before `flush`. Raises BrokerError
+        `headers` are those of batches that `open_batches` has returned already. If an idempotent
+        producer repeats a batch, the result has the offsets of the first copy. `verified` says that
+        the coordinator has confirmed the transaction; a transaction that begins with these batches
+        needs it. Nothing is durable before `flush`. Raises BrokerError
         subclasses, and then the log is unchanged: CorruptMessage, InvalidRecord, InvalidTimestamp,
         MessageTooLarge, UnsupportedCompressionType, OutOfOrderSequenceNumber,
         InvalidProducerEpoch, DuplicateSequenceNumber, InvalidTxnState, RecordListTooLarge,
         KafkaStorageError.
         """
         config = self.config
-        batches, headers = prepare(batches, config, now_ms, self.name)
+        if headers is None:
+            batches, headers = open_batches(batches, config, self.name)
+        check_times(headers, config, now_ms)
         append_time = now_ms if config.uses_log_append_time else -1
         with self._lock:
             if self._failure is not None:

@@ -13,25 +13,53 @@ from broker_core.log.config import LogConfig
 from broker_core.protocol.compression import codec_named
 from broker_core.protocol.recompression import recompress
 from broker_core.protocol.records import (
+    HEADER_BYTES,
     BatchHeader,
+    RecordReader,
     inspect_compressed,
-    read_records,
     validate_batches,
 )
 
 #: The value of `compression.type` that keeps the producer's compression.
 _PRODUCERS_CHOICE: Final = "producer"
 
+#: Bytes without compression that are compressed as fast as other requests are handled.
+_CHEAP_BYTES: Final = 16 * 1024
+#: Records without a key that an answer names.
+_TOLD_MAX: Final = 1_000
+_LENGTH_FIELD: Final = slice(8, 12)
+_AT_CODEC: Final = 22
+_CODEC_MASK: Final = 0x07
+
 Batches = bytearray | memoryview
 
 
-def prepare(
-    batches: Batches, config: LogConfig, now_ms: int, log_name: str
-) -> tuple[Batches, list[BatchHeader]]:
-    """Return the batches in the form to be stored, and their headers.
+def opens_batches(config: LogConfig) -> bool:
+    """Tell whether a log with these settings expands or compresses any batch."""
+    return config.compacts or config.compression_type != _PRODUCERS_CHOICE
 
-    Raises CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge,
-    UnsupportedCompressionType.
+
+def is_dear(batches: Batches, config: LogConfig) -> bool:
+    """Tell whether opening these batches may take long: they are expanded or compressed anew."""
+    if len(batches) < HEADER_BYTES:
+        return False
+    codec = batches[_AT_CODEC] & _CODEC_MASK
+    if config.compacts and codec:
+        return True
+    if config.compression_type == _PRODUCERS_CHOICE:
+        return False
+    size = int.from_bytes(batches[_LENGTH_FIELD], "big", signed=True) + _LENGTH_FIELD.stop
+    are_several = size < len(batches)
+    is_other = codec != codec_named(config.compression_type)
+    return are_several or (is_other and (codec != 0 or len(batches) > _CHEAP_BYTES))
+
+
+def open_batches(
+    batches: Batches, config: LogConfig, log_name: str
+) -> tuple[Batches, list[BatchHeader]]:
+    """Return the batches in the form to be stored, and their headers; any thread may call it.
+
+    Raises CorruptMessage, InvalidRecord, MessageTooLarge, UnsupportedCompressionType.
     """
     headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
     if config.compression_type != _PRODUCERS_CHOICE:
@@ -39,15 +67,20 @@ def prepare(
         if any(header.compression != codec for header in headers):
             batches = recompress(batches, headers, codec)
             headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
-    for header in headers:
-        if config.compacts:
+    if config.compacts:
+        for header in headers:
             if header.compression:
                 inspect_compressed(batches, header)
             if header.has_null_key:
                 raise _without_keys(batches, header, log_name)
-        if not config.uses_log_append_time:
-            _check_time(header, config, now_ms)
     return batches, headers
+
+
+def check_times(headers: list[BatchHeader], config: LogConfig, now_ms: int) -> None:
+    """Raise InvalidTimestamp if records are too far from the broker's time."""
+    if not config.uses_log_append_time:
+        for header in headers:
+            _check_time(header, config, now_ms)
 
 
 def _check_time(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
@@ -62,9 +95,13 @@ def _check_time(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
 def _without_keys(batches: Batches, header: BatchHeader, log_name: str) -> InvalidRecord:
     error = InvalidRecord(f"{log_name} is compacted: a record needs a key")
     reason = "Compacted topic cannot accept message without key in topic partition"
-    error.record_errors = tuple(
-        (index, f"{reason} {log_name}.")
-        for index, record in enumerate(read_records(batches, header))
-        if record[2] is None
-    )
+    told: list[tuple[int, str]] = []
+    reader = RecordReader(batches, header)
+    index = 0
+    while len(told) < _TOLD_MAX and (piece := reader.read(_TOLD_MAX)):
+        for _, _, key, _, _ in piece:
+            if key is None:
+                told.append((index, f"{reason} {log_name}."))
+            index += 1
+    error.record_errors = tuple(told[:_TOLD_MAX])
     return error

@@ -47,6 +47,7 @@ from broker_core.server.metrics_http import MetricsServer
 from broker_core.server.network.network import Network
 from broker_core.server.network.request import AnyRequest
 from broker_core.server.network.throttling import Throttling
+from broker_core.server.partitions.batch_opener import BatchOpener
 from broker_core.server.partitions.fetch_sessions import FetchSessions
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.housekeeping import Housekeeping
@@ -125,6 +126,7 @@ class Broker:
             self._lock.release()
             raise
         self.flusher = Flusher(environment.threads.worker("flusher"), self.storage_failed)
+        self.batch_opener = BatchOpener(environment.threads.worker("batches"))
         self.replication = Replication(
             config,
             self.cluster,
@@ -318,6 +320,7 @@ class Broker:
         self.replication.close()
         self.replica_sessions.close()
         await self._housekeeping.close()
+        self.batch_opener.close()
         await self._image_sync.close()
         await self.flusher.close()
         try:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
 from broker_core.coordinator.transaction import Producer
 from broker_core.environment import Clock
+from broker_core.log.validation import is_dear, opens_batches
 from broker_core.protocol.records import transactional_producer
 from broker_core.server.cluster.view import ClusterView
 from broker_core.server.coordination.transactions import Transactions
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import Request, client_party
+from broker_core.server.partitions.batch_opener import BatchOpener, Closed, Opened, Outcome
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.storage_watch import StorageWatch
@@ -48,6 +50,7 @@ class ProduceParts(Protocol):
     storage: StorageWatch
     transactions: Transactions
     view: ClusterView
+    batch_opener: BatchOpener
 
 
 class _Acknowledgement:
@@ -156,7 +159,61 @@ class Producing:
 
     def handle(self, request: Request[ProduceRequest, ProduceResponse]) -> None:
         """Answer a request, now or later."""
-        _Produce(self._broker, self._refusals, request).run()
+        dear = list(self._dear(request))
+        if dear:
+            self._open(request, dear)
+        else:
+            _Produce(self._broker, self._refusals, request, {}).run()
+
+    def _dear(
+        self, request: Request[ProduceRequest, ProduceResponse]
+    ) -> Iterator[tuple[ProduceRequestPartitionData, Closed]]:
+        topics = self._broker.topics
+        for each in request.body["topic_data"]:
+            name = each.get("name")
+            topic = topics.get(name) if name else topics.by_id(each["topic_id"])
+            if topic is None or topic.is_internal or not opens_batches(topic.config):
+                continue
+            for part in each["partition_data"]:
+                if part["records"] and is_dear(part["records"], topic.config):
+                    log_name = f"{topic.name}-{part['index']}"
+                    # The request's buffer is reused when this handler returns.
+                    yield part, Closed(bytearray(part["records"]), topic.config, log_name)
+
+    def _open(
+        self,
+        request: Request[ProduceRequest, ProduceResponse],
+        dear: list[tuple[ProduceRequestPartitionData, Closed]],
+    ) -> None:
+        """Open batches in a thread, then go on; what the client sends behind them waits."""
+        closed = {id(part): each for part, each in dear}
+        for topic in request.body["topic_data"]:
+            for part in topic["partition_data"]:
+                own = closed.get(id(part))
+                kept = bytearray(part["records"] or b"") if own is None else own.batches
+                part["records"] = memoryview(kept)
+        is_gone = False
+
+        def forget() -> None:
+            nonlocal is_gone
+            is_gone = True
+
+        def done(outcomes: list[Outcome]) -> None:
+            request.on_close = None
+            if is_gone:
+                return
+            opened = {id(part): each for (part, _), each in zip(dear, outcomes, strict=True)}
+            try:
+                _Produce(self._broker, self._refusals, request, opened).run()
+            except Exception:
+                logger.exception("Produce version %d failed", request.version)
+                request.disconnect()
+            request.sink.release()
+
+        request.on_close = forget
+        request.sink.hold()
+        party = client_party(request.principal, request.host)
+        self._broker.batch_opener.open(party, [closed for _, closed in dear], done)
 
 
 class _RefusalLog:
@@ -194,6 +251,7 @@ class _Produce:
         "_acks",
         "_broker",
         "_failed",
+        "_opened",
         "_refusals",
         "_request",
         "_transactional_id",
@@ -204,10 +262,13 @@ class _Produce:
         broker: ProduceParts,
         refusals: _RefusalLog,
         request: Request[ProduceRequest, ProduceResponse],
+        opened: Mapping[int, Outcome],
     ) -> None:
+        """`opened` are batches of the request that are open already, by the id of their part."""
         self._broker = broker
         self._refusals = refusals
         self._request = request
+        self._opened = opened
         self._acks: int = request.body["acks"]
         self._transactional_id: str | None = request.body["transactional_id"]
         self._failed = False
@@ -232,10 +293,14 @@ class _Produce:
                     # garbage collector finds them.
                     self._refuse(each["name"], result, found)
                     continue
+                opened = self._opened.get(id(part))
                 try:
-                    self._append_part(found, part, result)
+                    refused = self._append_part(found, part, result, opened)
                 except errors.BrokerError as refusal:
                     self._refuse(found.name, result, refusal)
+                else:
+                    if refused is not None:
+                        self._refuse(found.name, result, refused)
         if self._acks != _ACKS_NONE:
             self._acknowledgement.one_less()
         elif self._failed:
@@ -279,29 +344,38 @@ class _Produce:
         return topic
 
     def _append_part(
-        self, topic: Topic, part: ProduceRequestPartitionData, result: ProduceResponsePartition
-    ) -> None:
+        self,
+        topic: Topic,
+        part: ProduceRequestPartitionData,
+        result: ProduceResponsePartition,
+        opened: Outcome | None,
+    ) -> errors.BrokerError | None:
+        """Append, or return why the batches could not be opened; raises other refusals."""
         partition = topic.partition(part["index"])
         partition.check_is_led()
         if self._acks == _ACKS_ALL:
             partition.check_in_sync()
+        if isinstance(opened, errors.BrokerError):
+            return opened
         records = part["records"]
         if not records:
             raise errors.InvalidRecord("a produce request without records")
-        producer = transactional_producer(records)
+        batches = Opened(records, []) if opened is None else opened
+        producer = transactional_producer(batches.batches)
         if producer is None or partition.log.producers.is_in_transaction(producer[0]):
-            self._append(partition, records, result)
+            self._append(partition, batches, result)
         elif self._transactional_id is None:
             raise errors.TransactionalIdAuthorizationFailed(
                 "transactional records without a transactional id"
             )
         else:
-            self._begin(partition, records, Producer(self._transactional_id, *producer), result)
+            self._begin(partition, batches, Producer(self._transactional_id, *producer), result)
+        return None
 
     def _begin(
         self,
         partition: Partition,
-        records: memoryview,
+        batches: Opened,
         producer: Producer,
         result: ProduceResponsePartition,
     ) -> None:
@@ -313,9 +387,10 @@ class _Produce:
         verify_only = self._request.version < _BROKER_ADDS_PARTITIONS_FROM
         if verify_only and transactions.coordinates(producer.transactional_id):
             code = transactions.coordinator.verify(producer, partition.place)
-            self._append_verified(partition, records, result, code)
+            self._append_verified(partition, batches, result, code)
             return
-        kept = bytearray(records)  # the request's buffer is reused when this handler returns
+        # The request's buffer is reused when this handler returns.
+        kept = batches._replace(batches=bytearray(batches.batches))
         self._acknowledgement.waiting_for += 1
 
         def decided(code: int) -> None:
@@ -337,26 +412,31 @@ class _Produce:
     def _append_verified(
         self,
         partition: Partition,
-        records: bytearray | memoryview,
+        batches: Opened,
         result: ProduceResponsePartition,
         code: int,
     ) -> None:
         """Append after verification; `code` counts only if the log requires a verified append."""
         try:
-            self._append(partition, records, result, verified=code == errors.NONE)
+            self._append(partition, batches, result, verified=code == errors.NONE)
         except errors.InvalidTxnState:
             raise _refusal(code, self._request.version) from None
 
     def _append(
         self,
         partition: Partition,
-        records: bytearray | memoryview,
+        batches: Opened,
         result: ProduceResponsePartition,
         *,
         verified: bool = True,
     ) -> None:
         broker = self._broker
-        appended = partition.append(records, broker.clock.now_ms(), verified=verified)
+        appended = partition.append(
+            batches.batches,
+            broker.clock.now_ms(),
+            verified=verified,
+            headers=batches.headers or None,
+        )
         result["error_code"] = errors.NONE
         result["base_offset"] = appended.base_offset
         result["log_append_time_ms"] = appended.log_append_time_ms

@@ -210,9 +210,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._context.metrics is not None:
             self._arrived = _perf_counter()
         self._reader.received(nbytes)
-        if self._context.turns.are_taken:
+        turns = self._context.turns
+        if turns.must_wait:
             self._wait_for_turn()
+            self._take_frames()
+            return
+        began = turns.begin()
         self._take_frames()
+        turns.ended(began)
 
     def pause_writing(self) -> None:
         """See asyncio.BaseProtocol."""

@@ -26,11 +26,37 @@ class RequestTurns:
         self._clock = clock
         self._waiting: PartyQueues[Callable[[], None]] = PartyQueues()
         self._is_due = False
+        # Seconds that connections have taken in this iteration of the loop, without waiting.
+        self._taken_s = 0.0
 
     @property
     def are_taken(self) -> bool:
         """Tell whether connections wait, behind which new requests have to wait too."""
         return bool(self._waiting)
+
+    @property
+    def must_wait(self) -> bool:
+        """Tell whether a connection has to wait before it begins.
+
+        Others wait, or others have had what fits into one turn of the loop: many connections with
+        one dear request each would take as long as one connection with many.
+        """
+        return bool(self._waiting) or self._taken_s > _TURN_S
+
+    def begin(self) -> float:
+        """Begin the requests of a connection that need not wait; return what `ended` needs."""
+        return self._clock()
+
+    def ended(self, began: float) -> None:
+        """Take note that these requests have been handled."""
+        taken_s = self._clock() - began
+        if taken_s > 0.0:
+            if not self._taken_s:
+                self._loop.call_soon(self._next_iteration)
+            self._taken_s += taken_s
+
+    def _next_iteration(self) -> None:
+        self._taken_s = 0.0
 
     def end_of_turn(self) -> float:
         """Return when a connection that begins now has to pause, by the clock of `is_over`."""

@@ -16,7 +16,7 @@ from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.log import AppendResult, Log
 from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.control_records import EndMarker
-from broker_core.protocol.records import transactional_producer
+from broker_core.protocol.records import BatchHeader, transactional_producer
 
 
 class AppendWaiter(Protocol):
@@ -165,14 +165,23 @@ class Partition(ABC):
         """Return whether an append must reach other brokers before it is committed."""
 
     def append(
-        self, records: bytearray | memoryview, now_ms: int, *, verified: bool = True
+        self,
+        records: bytearray | memoryview,
+        now_ms: int,
+        *,
+        verified: bool = True,
+        headers: list[BatchHeader] | None = None,
     ) -> AppendResult:
         """Append batches; raises BrokerError for a mistake of the producer or a failing disk.
 
-        They can be read after `advance`. `verified`: see `Log.append`.
+        They can be read after `advance`. `verified` and `headers`: see `Log.append`.
         """
         result = self.log.append(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, verified=verified
+            records,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            verified=verified,
+            headers=headers,
         )
         self._appended_bytes += len(records)
         return result

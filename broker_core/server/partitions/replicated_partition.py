@@ -18,6 +18,7 @@ from broker_core.environment import FileSlice
 from broker_core.log.log import AppendResult, Log
 from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.control_records import EndMarker
+from broker_core.protocol.records import BatchHeader
 from broker_core.replication.follower import PartitionFollower
 from broker_core.replication.leader import IsrProposal, PartitionLeader
 from broker_core.server.partitions.partition import AppendWaiter, Partition
@@ -223,12 +224,17 @@ class ReplicatedPartition(Partition):
     # ------------------------------------------------------------------------------------- leading
 
     def append(
-        self, records: bytearray | memoryview, now_ms: int, *, verified: bool = True
+        self,
+        records: bytearray | memoryview,
+        now_ms: int,
+        *,
+        verified: bool = True,
+        headers: list[BatchHeader] | None = None,
     ) -> AppendResult:
         """See Partition."""
         self.check_is_led()
         try:
-            result = super().append(records, now_ms, verified=verified)
+            result = super().append(records, now_ms, verified=verified, headers=headers)
         except errors.KafkaStorageError as error:
             self._cannot_write(error)
             raise

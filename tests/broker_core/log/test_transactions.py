@@ -27,7 +27,9 @@ class Transactions:
         self.bench = bench
         self._sequences: dict[tuple[int, int], int] = {}
 
-    def write(self, producer_id: int, *keys: str, epoch: int = 0, **options: bool) -> AppendResult:
+    def write(
+        self, producer_id: int, *keys: str, epoch: int = 0, verified: bool = True
+    ) -> AppendResult:
         sequence = self._sequences.get((producer_id, epoch), 0)
         batch = build_batch(
             [(NOW, key.encode(), b"value of %d" % producer_id, ()) for key in keys],
@@ -36,7 +38,7 @@ class Transactions:
             base_sequence=sequence,
             is_transactional=True,
         )
-        result = self.bench.log.append(batch, leader_epoch=0, now_ms=NOW, **options)
+        result = self.bench.log.append(batch, leader_epoch=0, now_ms=NOW, verified=verified)
         self._sequences[(producer_id, epoch)] = sequence + len(keys)
         return result
 

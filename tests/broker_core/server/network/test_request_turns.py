@@ -100,3 +100,20 @@ async def test_one_that_fails_keeps_nobody_from_its_turn(
     await asyncio.sleep(0)
     assert served == ["b"]
     assert [type(each) for each in failures] == [LookupError]
+
+
+async def test_connections_share_what_fits_into_one_turn(
+    turns: RequestTurns, clock: ManualClock
+) -> None:
+    """A connection with one request that takes long makes the others of the iteration wait."""
+    for _ in range(3):
+        assert not turns.must_wait
+        began = turns.begin()
+        clock.now += 0.002
+        turns.ended(began)
+    assert turns.must_wait
+    assert not turns.are_taken
+    await asyncio.sleep(0)
+    assert not turns.must_wait
+    turns.wait("a", lambda: None)
+    assert turns.must_wait

@@ -1,0 +1,257 @@
+"""Batches that are expanded or compressed anew by a thread, while others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from broker_core import errors
+from broker_core.environment import (
+    Environment,
+    SystemClock,
+    SystemDisk,
+    SystemThreads,
+    ThreadWorker,
+)
+from broker_core.log.config import LogConfig
+from broker_core.protocol.compression import Compression
+from broker_core.protocol.definitions import API_VERSIONS, PRODUCE
+from broker_core.protocol.records import build_batch, iterate_records, scan_batches
+from broker_core.server.partitions.batch_opener import BatchOpener, Closed, Opened, Outcome
+from broker_core.server.partitions.topics import Topic
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient, produce_body
+from tests.broker_core.server.topics import create_topic
+from tests.hostile_peers import gzip_bomb
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
+
+
+class HeldWorker(ThreadWorker):
+    """A thread that works when it may."""
+
+    def __init__(self, name: str, may_work: threading.Event) -> None:
+        self._may_work = may_work
+        super().__init__(name)
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Run a task when the worker may work."""
+
+        def later() -> None:
+            self._may_work.wait(60)
+            work()
+
+        super().submit(later)
+
+
+class HeldThreads(SystemThreads):
+    """Threads, of which that for batches works when it may."""
+
+    def __init__(self) -> None:
+        self.may_open = threading.Event()
+
+    def worker(self, name: str) -> ThreadWorker:
+        """Return a thread."""
+        return HeldWorker(name, self.may_open) if name == "batches" else super().worker(name)
+
+
+@pytest.fixture
+def threads() -> Iterator[HeldThreads]:
+    threads = HeldThreads()
+    yield threads
+    threads.may_open.set()
+
+
+@pytest.fixture
+async def broker(start: Start, threads: HeldThreads) -> AsyncIterator[Broker]:
+    """A broker with a topic that has its own codec, one that is compacted, and a plain one."""
+    broker = await start(Environment(SystemClock(), SystemDisk(), threads))
+    create_topic(broker, "gzip", 2, {"compression.type": "gzip"})
+    create_topic(broker, "compacted", 1, {"cleanup.policy": "compact"})
+    create_topic(broker, "plain", 1, {})
+    yield broker
+    threads.may_open.set()
+
+
+def batch(value: bytes, codec: int = Compression.LZ4, key: bytes | None = b"k") -> bytes:
+    return bytes(build_batch([(SystemClock().now_ms(), key, value, ())], compression=codec))
+
+
+def stored(topic: Topic | None, index: int = 0) -> list[tuple[int, bytes | None]]:
+    """Return codec and value of each record."""
+    assert topic is not None
+    log = topic.partition(index).log
+    data = log.read(0, 1_000_000)
+    headers, _, _ = scan_batches(data)
+    return [
+        (header.compression, record[3])
+        for header, record in zip(headers, iterate_records(data), strict=True)
+    ]
+
+
+def code_of(answer: dict[str, Any]) -> int:
+    (topic,) = answer["responses"]
+    (part,) = topic["partition_responses"]
+    code: int = part["error_code"]
+    return code
+
+
+async def test_others_are_served_while_batches_are_opened_and_the_same_client_in_order(
+    broker: Broker, threads: HeldThreads, connect: Connect
+) -> None:
+    client, other = await connect(broker), await connect(broker)
+    client.send(PRODUCE, 8, produce_body("gzip", batch(b"1")))
+    client.send(PRODUCE, 8, produce_body("gzip", batch(b"2", Compression.GZIP)))
+    client.send(PRODUCE, 8, produce_body("plain", batch(b"3")))
+    answer = asyncio.create_task(client.receive(PRODUCE, 8))
+    assert (await other.call(API_VERSIONS, 0, {}))["error_code"] == errors.NONE
+    assert code_of(await other.call(PRODUCE, 8, produce_body("plain", batch(b"4")))) == 0
+    assert not answer.done()
+    threads.may_open.set()
+    assert code_of((await answer)[1]) == 0
+    assert [code_of((await client.receive(PRODUCE, 8))[1]) for _ in range(2)] == [0, 0]
+    gzip = Compression.GZIP
+    assert stored(broker.topics.get("gzip")) == [(gzip, b"1"), (gzip, b"2")]
+    assert [value for _, value in stored(broker.topics.get("plain"))] == [b"4", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "codec", "size", "waits"),
+    [
+        ("gzip", Compression.LZ4, 1, True),
+        ("gzip", Compression.NONE, 100_000, True),
+        ("gzip", Compression.NONE, 1, False),
+        ("gzip", Compression.GZIP, 100_000, False),
+        ("compacted", Compression.LZ4, 1, True),
+        ("compacted", Compression.NONE, 100_000, False),
+        ("plain", Compression.LZ4, 100_000, False),
+    ],
+)
+async def test_what_takes_long_waits_for_the_thread(
+    broker: Broker,
+    threads: HeldThreads,
+    connect: Connect,
+    topic: str,
+    codec: int,
+    size: int,
+    waits: bool,
+) -> None:
+    client = await connect(broker)
+    client.send(PRODUCE, 8, produce_body(topic, batch(b"x" * size, codec)))
+    answer = asyncio.create_task(client.receive(PRODUCE, 8))
+    done, _ = await asyncio.wait({answer}, timeout=0.1 if waits else 30)
+    assert bool(done) is not waits
+    threads.may_open.set()
+    assert code_of((await answer)[1]) == 0
+    (kept,) = stored(broker.topics.get(topic))
+    assert kept == (Compression.GZIP if topic == "gzip" else codec, b"x" * size)
+
+
+async def test_several_batches_of_which_the_first_is_as_it_should_be(
+    broker: Broker, threads: HeldThreads, connect: Connect
+) -> None:
+    threads.may_open.set()
+    client = await connect(broker)
+    both = batch(b"1", Compression.GZIP) + batch(b"2", Compression.ZSTD)
+    assert code_of(await client.call(PRODUCE, 8, produce_body("gzip", both))) == 0
+    gzip = Compression.GZIP
+    assert stored(broker.topics.get("gzip")) == [(gzip, b"1"), (gzip, b"2")]
+
+
+async def test_partitions_of_one_request_are_answered_each(
+    broker: Broker, threads: HeldThreads, connect: Connect
+) -> None:
+    client = await connect(broker)
+    parts = [
+        {"index": 0, "records": batch(b"dear")},
+        {"index": 1, "records": batch(b"cheap", Compression.NONE)},
+        {"index": 2, "records": batch(b"nowhere")},
+    ]
+    topics = [
+        {"name": "gzip", "partition_data": parts},
+        {"name": "plain", "partition_data": parts[:1]},
+        {"name": "compacted", "partition_data": [{"index": 0, "records": gzip_bomb(200)}]},
+    ]
+    client.send(PRODUCE, 8, {"acks": -1, "timeout_ms": 5000, "topic_data": topics})
+    # The buffer of the first request is used again by what others send.
+    other = await connect(broker)
+    assert code_of(await other.call(PRODUCE, 8, produce_body("plain", batch(b"y" * 5000)))) == 0
+    threads.may_open.set()
+    _, answer = await client.receive(PRODUCE, 8)
+    codes = [
+        [part["error_code"] for part in topic["partition_responses"]]
+        for topic in answer["responses"]
+    ]
+    unknown, large = errors.UnknownTopicOrPartition.code, errors.MessageTooLarge.code
+    assert codes == [[0, 0, unknown], [0], [large]]
+    gzip = broker.topics.get("gzip")
+    assert stored(gzip, 0) == [(Compression.GZIP, b"dear")]
+    assert stored(gzip, 1) == [(Compression.GZIP, b"cheap")]
+    assert [value for _, value in stored(broker.topics.get("plain"))] == [b"y" * 5000, b"dear"]
+
+
+async def test_records_without_keys_are_named_but_not_all_of_many(
+    broker: Broker, threads: HeldThreads, connect: Connect
+) -> None:
+    threads.may_open.set()
+    client = await connect(broker)
+    rows = [(SystemClock().now_ms(), None if n % 2 else b"k", b"", ()) for n in range(5_000)]
+    for codec in (Compression.LZ4, Compression.NONE):
+        data = bytes(build_batch(rows, compression=codec))
+        answer = await client.call(PRODUCE, 8, produce_body("compacted", data))
+        assert code_of(answer) == errors.InvalidRecord.code
+        named = answer["responses"][0]["partition_responses"][0]["record_errors"]
+        assert [each["batch_index"] for each in named] == list(range(1, 2_000, 2))
+
+
+async def test_a_request_without_acknowledgement_is_stored(
+    broker: Broker, threads: HeldThreads, connect: Connect
+) -> None:
+    client = await connect(broker)
+    client.send(PRODUCE, 8, produce_body("gzip", batch(b"1"), acks=0))
+    threads.may_open.set()
+    await client.call(API_VERSIONS, 0, {})
+    assert stored(broker.topics.get("gzip")) == [(Compression.GZIP, b"1")]
+
+
+class Steps:
+    """A Worker whose tasks the test runs, one by one."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Callable[[], None]] = []
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Keep a task."""
+        self.tasks.append(work)
+
+    def close(self) -> None:
+        """Run nothing more."""
+
+
+async def test_parties_have_their_batches_opened_in_turn() -> None:
+    worker = Steps()
+    opener = BatchOpener(worker)
+    order: list[str] = []
+    closed = [Closed(bytearray(batch(b"1")), LogConfig.from_properties({}), "t-0")]
+
+    def done(name: str) -> Callable[[list[Outcome]], None]:
+        def note(outcomes: list[Outcome]) -> None:
+            assert [type(each) for each in outcomes] == [Opened]
+            order.append(name)
+
+        return note
+
+    for name in ("a1", "a2", "a3", "b1"):
+        opener.open(name[0], closed, done(name))
+    while len(order) < 4:
+        (task,) = worker.tasks
+        worker.tasks.clear()
+        task()
+        await asyncio.sleep(0)
+    assert order.index("b1") < order.index("a3")
+    opener.close()
