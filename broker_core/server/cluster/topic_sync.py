@@ -125,13 +125,14 @@ class TopicSync:
             if topic.partition_count != len(described.partitions):
                 topic.partition_count = len(described.partitions)
                 self._topics.version += 1
+            has_to_wait = at_once <= 0 or self._has_to_wait(name)
             for index in sorted(indexes[name]):
                 replica = self._follow(topic, index, described.partitions[index])
                 if replica is None:
                     continue
                 if self._is_loading and self._directories.may_be_there(replica):
                     self._open(replica)
-                elif at_once > 0 and not self._has_to_wait(topic.name):
+                elif at_once > 0 and not has_to_wait:
                     at_once -= 1
                     self._open(replica)
                 else:

@@ -139,6 +139,9 @@ class ReplicaOpener:
             self._under_way = {replica.topic.name for replica in batch}
             deletions = self._owner.deletions(self._under_way)
             self._worker.submit(partial(self._open, batch, deletions))
+        else:
+            # Topics that were waited for may have been deleted.
+            self._check_waiters()
 
     def _next_batch(self) -> list[Replica]:
         batch: list[Replica] = []
@@ -215,5 +218,5 @@ class ReplicaOpener:
             self._loop.call_soon(self._take_over)
             return
         self._under_way = set()
-        self._check_waiters()
         self._begin()
+        self._check_waiters()

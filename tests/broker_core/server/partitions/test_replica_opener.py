@@ -196,6 +196,28 @@ async def test_nobody_waits_longer_than_he_wants(
     assert len(created.partitions) == 8
 
 
+async def test_who_waits_is_answered_when_the_topic_is_deleted(
+    busy: Broker, disk: SlowFolders, connect: Connect
+) -> None:
+    client = await connect(busy)
+    topic = {
+        "name": "u", "num_partitions": 50, "replication_factor": 1, "assignments": [],
+        "configs": [],
+    }  # fmt: skip
+    body = {"topics": [topic], "timeout_ms": 600_000, "validate_only": False}
+    client.send(CREATE_TOPICS, 5, body)
+    await until(lambda: busy.topics.get("u") is not None)
+    created = busy.topics.get("u")
+    assert created is not None
+    delete_topic(busy, created)
+    former = busy.topics.get("t")
+    assert former is not None
+    delete_topic(busy, former)
+    disk.may_go_on.set()
+    _, answer = await client.receive(CREATE_TOPICS, 5)
+    assert answer["topics"][0]["error_code"] == errors.NONE
+
+
 async def test_who_waits_is_answered_when_the_broker_stops(
     busy: Broker, disk: SlowFolders, connect: Connect
 ) -> None:
