@@ -149,13 +149,15 @@ async def test_many_topics_of_one_request_serve_when_they_are_open(
     await until(lambda: not list(broker.config.log_dir.glob("t*-*")))
 
 
+# Those that wait fit into one batch, or do not.
+@pytest.mark.parametrize("count", [60, 100])
 async def test_who_creates_a_topic_is_answered_when_it_is_open(
-    start: Start, disk: SlowFolders, connect: Connect
+    start: Start, disk: SlowFolders, connect: Connect, count: int
 ) -> None:
     broker = await start(Environment(SystemClock(), disk))
     client = await connect(broker)
     topic = {
-        "name": "t", "num_partitions": 100, "replication_factor": 1, "assignments": [],
+        "name": "t", "num_partitions": count, "replication_factor": 1, "assignments": [],
         "configs": [],
     }  # fmt: skip
     body = {"topics": [topic], "timeout_ms": 60_000, "validate_only": False}
@@ -172,11 +174,11 @@ async def test_who_creates_a_topic_is_answered_when_it_is_open(
     disk.may_go_on.set()
     _, created = await answer
     assert created["topics"][0]["error_code"] == errors.NONE
-    assert [await produce(client, "t", index) for index in range(100)] == [errors.NONE] * 100
+    assert [await produce(client, "t", index) for index in range(count)] == [errors.NONE] * count
     grow = {"topics": [{"name": "t", "count": 200, "assignments": None}], "timeout_ms": 60_000}
     created = await client.call(CREATE_PARTITIONS, 1, grow | {"validate_only": False})
     assert created["results"][0]["error_code"] == errors.NONE
-    assert [await produce(client, "t", index) for index in range(100, 200)] == [errors.NONE] * 100
+    assert [await produce(client, "t", index) for index in (count, 199)] == [errors.NONE] * 2
 
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 50])
