@@ -8,6 +8,7 @@ replace them by a virtual clock, a disk that loses, tears and refuses writes, an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import logging
 import os
@@ -130,6 +131,14 @@ class Worker(Protocol):
 
     def close(self) -> None:
         """Return when all submitted tasks are done."""
+
+
+def call_on_loop(
+    loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object
+) -> None:
+    """Call a function on the event loop's thread, from a Worker; the loop may have been closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *arguments)
 
 
 class Threads(Protocol):

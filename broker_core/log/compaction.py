@@ -184,8 +184,9 @@ class Compaction:
                             if key is not None:
                                 found[_digest(key)] = offset
                 except _Unreadable:
-                    found.clear()
-                newest.update(found)
+                    pass  # it stays, with all of its keys
+                else:
+                    newest.update(found)
                 end = header.next_offset
             end = segment.next_offset
         return end

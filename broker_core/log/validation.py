@@ -13,10 +13,10 @@ from broker_core.log.config import LogConfig
 from broker_core.protocol.compression import codec_named
 from broker_core.protocol.recompression import recompress
 from broker_core.protocol.records import (
-    HEADER_BYTES,
     BatchHeader,
     RecordReader,
     inspect_compressed,
+    scan_batches,
     validate_batches,
 )
 
@@ -27,9 +27,6 @@ _PRODUCERS_CHOICE: Final = "producer"
 _CHEAP_BYTES: Final = 16 * 1024
 #: Records without a key that an answer names.
 _TOLD_MAX: Final = 1_000
-_LENGTH_FIELD: Final = slice(8, 12)
-_AT_CODEC: Final = 22
-_CODEC_MASK: Final = 0x07
 
 Batches = bytearray | memoryview
 
@@ -41,17 +38,17 @@ def opens_batches(config: LogConfig) -> bool:
 
 def is_dear(batches: Batches, config: LogConfig) -> bool:
     """Tell whether opening these batches may take long: they are expanded or compressed anew."""
-    if len(batches) < HEADER_BYTES:
-        return False
-    codec = batches[_AT_CODEC] & _CODEC_MASK
-    if config.compacts and codec:
+    headers, _, _ = scan_batches(batches, check_crc=False)
+    if config.compacts and any(header.compression for header in headers):
         return True
     if config.compression_type == _PRODUCERS_CHOICE:
         return False
-    size = int.from_bytes(batches[_LENGTH_FIELD], "big", signed=True) + _LENGTH_FIELD.stop
-    are_several = size < len(batches)
-    is_other = codec != codec_named(config.compression_type)
-    return are_several or (is_other and (codec != 0 or len(batches) > _CHEAP_BYTES))
+    codec = codec_named(config.compression_type)
+    others = [header for header in headers if header.compression != codec]
+    return (
+        any(header.compression for header in others)
+        or sum(header.size for header in others) > _CHEAP_BYTES
+    )
 
 
 def open_batches(

@@ -521,7 +521,6 @@ cdef extern from "Python.h":
 #: Records that are encoded before other threads may run: some tenths of a millisecond.
 cdef int RECORDS_BETWEEN_SWITCHES = 500
 cdef tuple _NO_HEADERS = ()
-cdef list _NONE = []
 
 
 cdef void _let_others_run():
@@ -681,7 +680,7 @@ cdef unsigned char *_put_field(unsigned char *at, bytes field) noexcept:
     return at + len(field)
 
 
-cdef int64_t _record_size(int64_t delta, int64_t index, bytes key, bytes value, list headers) except -1:
+cdef int64_t _record_size(int64_t delta, int64_t index, bytes key, bytes value, headers) except -1:
     cdef int64_t size = 1 + varint_size(delta) + varint_size(index)
     size += _field_size(key) + _field_size(value) + varint_size(len(headers))
     for name, content in headers:
@@ -692,24 +691,26 @@ cdef int64_t _record_size(int64_t delta, int64_t index, bytes key, bytes value, 
 cdef bytearray _put_records(list records, list deltas, int64_t base_timestamp, int64_t start):
     """Encode records after `start` unused bytes. `deltas` are the offset deltas."""
     cdef list rows = []
-    cdef int since_switch = 0
     cdef int64_t total = start, size, delta, index
+    cdef Py_ssize_t number
     cdef bytearray data
     cdef unsigned char *at
-    for (timestamp, key, value, headers), offset_delta in zip(records, deltas):
-        if (len(rows) + 1) % RECORDS_BETWEEN_SWITCHES == 0:
+    for number, ((timestamp, key, value, headers), offset_delta) in enumerate(
+        zip(records, deltas), 1
+    ):
+        if number % RECORDS_BETWEEN_SWITCHES == 0:
             _let_others_run()
-        encoded = [(name.encode(), content) for name, content in headers] if headers else _NONE
+        encoded = (
+            [(name.encode(), content) for name, content in headers] if headers else _NO_HEADERS
+        )
         delta = timestamp - base_timestamp
         size = _record_size(delta, offset_delta, key, value, encoded)
         total += varint_size(size) + size
         rows.append((size, delta, offset_delta, key, value, encoded))
     data = bytearray(total)
     at = <unsigned char *>PyByteArray_AS_STRING(data) + start
-    for size, delta, index, key, value, encoded in rows:
-        since_switch += 1
-        if since_switch == RECORDS_BETWEEN_SWITCHES:
-            since_switch = 0
+    for number, (size, delta, index, key, value, encoded) in enumerate(rows, 1):
+        if number % RECORDS_BETWEEN_SWITCHES == 0:
             _let_others_run()
         at = put_varint(at, size)
         at[0] = 0

@@ -75,11 +75,8 @@ class PartitionFollower:
         if asked.leader_epoch != self.leader_epoch:
             return Outcome.NOTHING
         if asked.offset != log.log_end_offset:
-            if (
-                asked.offset < log.log_end_offset
-                and answer.diverging is None
-                and not (answer.error_code)
-            ):
+            is_fine = not answer.error_code and answer.diverging is None
+            if is_fine and asked.offset < log.log_end_offset:
                 # The leader, from whom this log has grown since, tells each watermark once.
                 self._follow(answer)
             return Outcome.NOTHING

@@ -66,13 +66,13 @@ _LISTS: Final[dict[int, _Lists]] = {
     api.key: lists
     for api, lists in (
         (CONSUMER_GROUP_DESCRIBE, _Lists("group_ids", "groups", 1)),
+        # Each piece is written to the log, here and where members leave.
         (DELETE_GROUPS, _Lists("groups_names", "results", 100)),
         (DESCRIBE_CONFIGS, _Lists("resources", "results", 2)),
         (DESCRIBE_GROUPS, _Lists("groups", "groups", 1)),
         (DESCRIBE_PRODUCERS, _Lists("topics", "topics", 1)),
         (DESCRIBE_TRANSACTIONS, _Lists("transactional_ids", "transaction_states", 20)),
         (FIND_COORDINATOR, _Lists("coordinator_keys", "coordinators", 20)),
-        # Each piece is written to the log.
         (LEAVE_GROUP, _Lists("members", "members", 100)),
         (METADATA, _Lists("topics", "topics", 4)),
         (OFFSET_FETCH, _Lists("groups", "groups", 1)),

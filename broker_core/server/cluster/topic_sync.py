@@ -68,7 +68,6 @@ class TopicSync:
         self._tell_failed = failed
         self._node_id = node_id
         self._inventory = inventory
-        self._is_loading = False
         self._image = ClusterImage()
         self._directories = ReplicaDirectories(topics, environment, inventory, is_alone=is_alone)
         worker = environment.threads.worker("opener")
@@ -76,10 +75,8 @@ class TopicSync:
 
     def load(self, image: ClusterImage) -> None:
         """Open the replicas that the first image places here; raises KafkaStorageError."""
-        self._is_loading = True
         with self._directories.loading():
             self.apply(image, ImageChanges(everything=True))
-        self._is_loading = False
         self._inventory.retain(
             self._topics.directory(topic.name, index).name
             for topic in self._topics
@@ -130,7 +127,7 @@ class TopicSync:
                 replica = self._follow(topic, index, described.partitions[index])
                 if replica is None:
                     continue
-                if self._is_loading and self._directories.may_be_there(replica):
+                if self._directories.may_be_there(replica):
                     self._open(replica)
                 elif at_once > 0 and not has_to_wait:
                     at_once -= 1

@@ -170,8 +170,7 @@ class Producing:
     ) -> Iterator[tuple[ProduceRequestPartitionData, Closed]]:
         topics = self._broker.topics
         for each in request.body["topic_data"]:
-            name = each.get("name")
-            topic = topics.get(name) if name else topics.by_id(each["topic_id"])
+            topic = _named(topics, each, request.version)
             if topic is None or topic.is_internal or not opens_batches(topic.config):
                 continue
             for part in each["partition_data"]:
@@ -214,6 +213,12 @@ class Producing:
         request.sink.hold()
         party = client_party(request.principal, request.host)
         self._broker.batch_opener.open(party, [closed for _, closed in dear], done)
+
+
+def _named(topics: TopicRegistry, each: ProduceRequestTopicData, version: int) -> Topic | None:
+    if version >= _TOPIC_IDS_FROM:
+        return topics.by_id(each["topic_id"])
+    return topics.get(each["name"])
 
 
 class _RefusalLog:
@@ -331,14 +336,11 @@ class _Produce:
         acks, broker = self._acks, self._broker
         if acks not in {_ACKS_ALL, _ACKS_NONE, 1}:
             return errors.InvalidRequiredAcks(f"acks={acks}")
-        if self._request.version >= _TOPIC_IDS_FROM:
-            topic = broker.topics.by_id(each["topic_id"])
-            if topic is None:
-                return errors.UnknownTopicId()
-        else:
-            topic = broker.topics.get(each["name"])
-            if topic is None:
-                return errors.UnknownTopicOrPartition()
+        version = self._request.version
+        topic = _named(broker.topics, each, version)
+        if topic is None:
+            by_id = version >= _TOPIC_IDS_FROM
+            return errors.UnknownTopicId() if by_id else errors.UnknownTopicOrPartition()
         if topic.is_internal:
             return errors.InvalidTopic(f"{topic.name} is written by the broker alone")
         return topic
@@ -360,7 +362,7 @@ class _Produce:
         records = part["records"]
         if not records:
             raise errors.InvalidRecord("a produce request without records")
-        batches = Opened(records, []) if opened is None else opened
+        batches = Opened(records, None) if opened is None else opened
         producer = transactional_producer(batches.batches)
         if producer is None or partition.log.producers.is_in_transaction(producer[0]):
             self._append(partition, batches, result)
@@ -435,7 +437,7 @@ class _Produce:
             batches.batches,
             broker.clock.now_ms(),
             verified=verified,
-            headers=batches.headers or None,
+            headers=batches.headers,
         )
         result["error_code"] = errors.NONE
         result["base_offset"] = appended.base_offset

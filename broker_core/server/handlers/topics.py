@@ -12,7 +12,7 @@ from broker_core.server.handlers.administration import Administered, answer_each
 from broker_core.server.handlers.config_entries import ConfigSources, describe_topic
 from broker_core.server.network.request import Request
 from broker_core.server.partitions.topics import INTERNAL_TOPICS, TopicRegistry
-from broker_core.server.settings.admin_operations import AdminOperations
+from broker_core.server.settings.admin_operations import AdminOperations, Done
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -80,14 +80,27 @@ def handle_create(
                     }
                 )
 
-    def reply() -> None:
-        request.reply({"topics": results})
+    broker.cluster.administer(
+        create,
+        _answer_when_open(
+            broker, body["timeout_ms"], lambda: request.reply({"topics": results}), results
+        ),
+    )
+
+
+def _answer_when_open(
+    broker: GrowingParts,
+    timeout_ms: int,
+    reply: Callable[[], None],
+    results: list[CreateTopicsResponseTopic] | list[CreatePartitionsResponseResult],
+) -> Done:
+    """Return a callback that answers when new partitions are durable and open."""
 
     def decided() -> None:
         names = [each["name"] for each in results if not each["error_code"]]
-        broker.when_open(names, body["timeout_ms"], reply)
+        broker.when_open(names, timeout_ms, reply)
 
-    broker.cluster.administer(create, answer_each(decided, results))
+    return answer_each(decided, results)
 
 
 def _create(
@@ -221,14 +234,12 @@ def handle_create_partitions(
                 result["error_code"] = error.code
                 result["error_message"] = str(error)
 
-    def reply() -> None:
-        request.reply({"results": results})
-
-    def decided() -> None:
-        names = [each["name"] for each in results if not each["error_code"]]
-        broker.when_open(names, body["timeout_ms"], reply)
-
-    broker.cluster.administer(grow, answer_each(decided, results))
+    broker.cluster.administer(
+        grow,
+        _answer_when_open(
+            broker, body["timeout_ms"], lambda: request.reply({"results": results}), results
+        ),
+    )
 
 
 def _grow(

@@ -211,13 +211,13 @@ class Connection(asyncio.BufferedProtocol):
             self._arrived = _perf_counter()
         self._reader.received(nbytes)
         turns = self._context.turns
+        end = turns.end_of_turn()
         if turns.must_wait:
             self._wait_for_turn()
-            self._take_frames()
-            return
-        began = turns.begin()
-        self._take_frames()
-        turns.ended(began)
+            self._take_frames(end)
+        else:
+            self._take_frames(end)
+            turns.ended(end)
 
     def pause_writing(self) -> None:
         """See asyncio.BaseProtocol."""
@@ -234,10 +234,10 @@ class Connection(asyncio.BufferedProtocol):
 
     # ----------------------------------------------------------------------------------- requests
 
-    def _take_frames(self) -> None:
+    def _take_frames(self, end: float) -> None:
+        """Handle requests until the turn is over."""
         reader = self._reader
         turns = self._context.turns
-        end = turns.end_of_turn()
         problem: str | None = None
         self._taking = True
         try:
@@ -283,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waits = False
         if self._may_read:
             self._read_on()
-            self._take_frames()
+            self._take_frames(self._context.turns.end_of_turn())
 
     def _reserve(self, size: int) -> None:
         more, self._reserved = size - self._reserved, size

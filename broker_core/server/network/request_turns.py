@@ -41,15 +41,11 @@ class RequestTurns:
         Others wait, or others have had what fits into one turn of the loop: many connections with
         one dear request each would take as long as one connection with many.
         """
-        return bool(self._waiting) or self._taken_s > _TURN_S
+        return self.are_taken or self._taken_s > _TURN_S
 
-    def begin(self) -> float:
-        """Begin the requests of a connection that need not wait; return what `ended` needs."""
-        return self._clock()
-
-    def ended(self, began: float) -> None:
-        """Take note that these requests have been handled."""
-        taken_s = self._clock() - began
+    def ended(self, end: float) -> None:
+        """Take note that a connection has had a turn without waiting, which was to end at `end`."""
+        taken_s = self._clock() - (end - _CONNECTION_S)
         if taken_s > 0.0:
             if not self._taken_s:
                 self._loop.call_soon(self._next_iteration)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from broker_core import errors
-from broker_core.environment import Worker
+from broker_core.environment import Worker, call_on_loop
 from broker_core.log.config import LogConfig
 from broker_core.log.validation import Batches, open_batches
 from broker_core.protocol.records import BatchHeader
@@ -29,10 +28,10 @@ class Closed(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """Batches in the form to be stored, and their headers."""
+    """Batches; with headers, in the form to be stored, without, as the log can open them itself."""
 
     batches: Batches
-    headers: list[BatchHeader]
+    headers: list[BatchHeader] | None
 
 
 Outcome = Opened | errors.BrokerError
@@ -75,9 +74,7 @@ class BatchOpener:
 
     def _open(self, job: _Job) -> None:
         outcomes = [_outcome(each) for each in job.closed]
-        # The event loop may have been closed in the meantime.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._opened, job.done, outcomes)
+        call_on_loop(self._loop, self._opened, job.done, outcomes)
 
     def _opened(self, done: _Done, outcomes: list[Outcome]) -> None:
         self._is_busy = False

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from broker_core.environment import Worker
+from broker_core.environment import Worker, call_on_loop
 from broker_core.errors import BrokerError, KafkaStorageError
 from broker_core.server.network.request_metrics import Times
 from broker_core.server.partitions.partition import AppendWaiter, Partition
@@ -84,9 +83,7 @@ class Flusher:
             except Exception as error:
                 logger.exception("the flush of %s failed", partition)
                 outcome.append((partition, KafkaStorageError(f"{partition}: {error}")))
-        # The event loop may have been closed in the meantime.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._finish_round, outcome)
+        call_on_loop(self._loop, self._finish_round, outcome)
 
     def _finish_round(self, outcome: _Outcome) -> None:
         if self._dirty:

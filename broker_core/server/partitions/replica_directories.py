@@ -91,9 +91,9 @@ class ReplicaDirectories:
         self._is_loading, self._strays, self._there = False, {}, frozenset()
 
     def may_be_there(self, replica: Replica) -> bool:
-        """Tell, while loading, whether a log may have records here."""
+        """Tell whether a log may have records here; False unless this is asked while loading."""
         name, _ = replica.in_inventory
-        return (
+        return self._is_loading and (
             name in self._there
             or name in self._strays
             or self._inventory.topic_id(name) is not None

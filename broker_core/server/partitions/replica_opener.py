@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -14,7 +13,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from broker_core import errors
-from broker_core.environment import Worker
+from broker_core.environment import Worker, call_on_loop
 from broker_core.server.partitions.inventory import PartitionInventory
 from broker_core.server.partitions.replica_directories import (
     OpenedLog,
@@ -162,7 +161,8 @@ class ReplicaOpener:
     def _open(self, batch: list[Replica], deletions: list[Future[None]]) -> None:
         for deletion in deletions:
             deletion.exception()  # it has been logged
-        self._call(self._add_to_inventory, [(each, self._outcome(each)) for each in batch])
+        opened = [(each, self._outcome(each)) for each in batch]
+        call_on_loop(self._loop, self._add_to_inventory, opened)
 
     def _outcome(self, replica: Replica) -> Outcome:
         try:
@@ -179,12 +179,7 @@ class ReplicaOpener:
             self._inventory.save()
         except OSError as error:
             failure = error
-        self._call(self._saved, opened, failure)
-
-    def _call(self, function: Callable[..., None], *arguments: object) -> None:
-        # The event loop may have been closed in the meantime.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(function, *arguments)
+        call_on_loop(self._loop, self._saved, opened, failure)
 
     # ------------------------------------------------------------------------- on the event loop
 

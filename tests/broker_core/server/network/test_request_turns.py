@@ -108,9 +108,9 @@ async def test_connections_share_what_fits_into_one_turn(
     """A connection with one request that takes long makes the others of the iteration wait."""
     for _ in range(3):
         assert not turns.must_wait
-        began = turns.begin()
+        end = turns.end_of_turn()
         clock.now += 0.002
-        turns.ended(began)
+        turns.ended(end)
     assert turns.must_wait
     assert not turns.are_taken
     await asyncio.sleep(0)
