@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import reserved_ports
 from tests.waylog.supervision.test_reserved_ports import address_of, listening, needs_ipv6
 from waylog.config import Endpoint
 from waylog.network.free_ports import FreePorts, PortTaken
@@ -81,8 +82,9 @@ def test_connections_that_are_over_do_not_take_a_port() -> None:
 
 @needs_ipv6
 def test_the_same_port_is_free_for_ipv6_where_ipv4_has_it() -> None:
-    with socket.create_server(("0.0.0.0", 0)) as other:
-        beside = Endpoint("::", other.getsockname()[1])
+    [port] = reserved_ports(1)  # others may have that of an outgoing connection for IPv6
+    with socket.create_server(("0.0.0.0", port)):
+        beside = Endpoint("::", port)
         assert FreePorts().settle(beside) == beside
 
 

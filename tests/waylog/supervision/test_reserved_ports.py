@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.strangers import STRANGER, Squatter, needs_root
+from tests.ports import reserved_ports
 from waylog.config import Endpoint
 from waylog.network.free_ports import FreePorts, PortTaken
 from waylog.supervision.reserved_ports import ReservedPorts, is_held
@@ -153,8 +154,9 @@ def test_a_name_is_held_at_all_of_its_addresses_or_at_none(tmp_path: Path) -> No
         "        try: ports.settle(Endpoint('twice', port))\n"
         "        except PortTaken: print(*(is_free(host, port) for host in hosts))\n"
     )
-    setup = f"mount --bind '{tmp_path / 'hosts'}' /etc/hosts"
-    output, errors = in_namespaces("--mount", setup, program)
+    # In the machine's own network another program could have the same port at one address.
+    setup = f"ip link set lo up && mount --bind '{tmp_path / 'hosts'}' /etc/hosts"
+    output, errors = in_namespaces("--net --mount", setup, program)
     assert errors == ""
     assert output.splitlines() == ["False False", "False True", "True False"]
 
@@ -247,8 +249,11 @@ def taken_by_a_stranger(endpoint: Endpoint) -> list[str]:
 def test_where_localhost_leads_to_another_program_is_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
-        port = other.getsockname()[1]
-        with caplog.at_level(logging.WARNING), ReservedPorts() as ports:
-            ports.settle(Endpoint("127.0.0.1", port))
+    [port] = reserved_ports(1)  # others may have that of an outgoing connection for IPv4
+    with (
+        socket.create_server(("::1", port), family=socket.AF_INET6),
+        caplog.at_level(logging.WARNING),
+        ReservedPorts() as ports,
+    ):
+        ports.settle(Endpoint("127.0.0.1", port))
     assert f"[::1]:{port} is in use" in caplog.text
