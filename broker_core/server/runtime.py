@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from broker_core import errors
@@ -229,6 +229,12 @@ class Broker:
         # What is decided is applied in this iteration of the event loop.
         wait = self._image_sync.when_open
         asyncio.get_running_loop().call_soon(wait, names, timeout_ms / 1000, then)
+
+    def when_known(
+        self, counts: Mapping[str, int], timeout_ms: int, then: Callable[[], None]
+    ) -> None:
+        """See ClientRequests."""
+        self._image_sync.when_known(counts, timeout_ms / 1000, then)
 
     def _open_left_out(self) -> None:
         """Open the replicas that had no room on the disk."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from broker_core.cluster.image import (
@@ -18,6 +18,7 @@ from broker_core.environment import Environment
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.quotas import ClientQuotas
+from broker_core.server.cluster.expected_topics import ExpectedTopics
 from broker_core.server.cluster.topic_sync import TopicSync
 from broker_core.server.network.network import Network
 from broker_core.server.partitions.identity import check_cluster_id
@@ -71,6 +72,7 @@ class BrokerImageSync:
             failed,
             is_alone=config.is_alone,
         )
+        self._expected = ExpectedTopics(broker.topics)
         self._is_loaded = False
 
     @property
@@ -83,6 +85,7 @@ class BrokerImageSync:
         self._apply_settings(image, changes)
         if self._is_loaded:
             self._topics.apply(image, changes)
+            self._expected.image_applied()
             return
         config = self._broker.config
         assert image.cluster_id is not None  # the first entry of the metadata log has it
@@ -101,8 +104,17 @@ class BrokerImageSync:
         """See TopicSync."""
         self._topics.when_open(names, timeout_s, then)
 
+    def when_known(
+        self, counts: Mapping[str, int], timeout_s: float, then: Callable[[], None]
+    ) -> None:
+        """Call `then` when this many partitions of topics are known and open, or after a while."""
+        self._expected.when_known(
+            counts, timeout_s, lambda left_s: self._topics.when_open(counts, left_s, then)
+        )
+
     async def close(self) -> None:
         """Open no more replicas; return when none is being opened."""
+        self._expected.close()
         await self._topics.close()
 
     def _apply_settings(self, image: ClusterImage, changes: ImageChanges) -> None:

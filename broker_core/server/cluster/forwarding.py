@@ -1,7 +1,8 @@
 """Forwards to the active controller the requests that only it can answer (KIP-590).
 
-A client may ask any broker. The request is forwarded unchanged, with the client's principal; the
-controller checks what that principal may do.
+A client may ask any broker. The request is forwarded with the client's principal; the controller
+checks what that principal may do. It answers when it has decided: all clients of a broker share the
+connection, whose answers come in order. Whoever wants to wait for new partitions waits here.
 """
 
 from __future__ import annotations
@@ -52,11 +53,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Calls the last argument when topics have this many partitions here, and they are open, or after
+#: so many milliseconds.
+WhenKnown = Callable[[Mapping[str, int], int, Callable[[], None]], None]
+
 _LENGTH_BYTES: Final = 4
 _TIMEOUT_S: Final = 20.0
 #: Requests that the controller has at a time.
 _UNDER_WAY_MAX: Final = 16
 
+#: Requests that add partitions, with a time for which their clients wait.
+_GROWING: Final = frozenset({CREATE_TOPICS.key, CREATE_PARTITIONS.key})
 FORWARDED: Final = frozenset(
     api.key
     for api in (
@@ -110,8 +117,9 @@ class Forwarding:
     neither this broker's heartbeats waiting nor for long those of another client.
     """
 
-    def __init__(self, channel: ControllerChannel) -> None:
+    def __init__(self, channel: ControllerChannel, when_known: WhenKnown) -> None:
         self._channel = channel
+        self._when_known = when_known
         self._loop = asyncio.get_running_loop()
         self._waiting: PartyQueues[_Forwarded] = PartyQueues()
         self._under_way = 0
@@ -125,11 +133,13 @@ class Forwarding:
     def forward(self, request: AnyRequest) -> None:
         """Have the active controller answer; disconnect a client that gets no answer in time."""
         header = request.header
+        waits = header.api.key in _GROWING and not request.body["validate_only"]
 
         def encode() -> bytes:
             client_id = request.client_id.encode()
+            body = {**request.body, "timeout_ms": 0} if waits else request.body
             return encode_request(
-                header.api, header.version, header.correlation_id, client_id, request.body
+                header.api, header.version, header.correlation_id, client_id, body
             )
 
         def answered(answer: EnvelopeResponse | None) -> None:
@@ -139,8 +149,15 @@ class Forwarding:
                 request.disconnect()
                 return
             data = bytes(answer["response_data"] or b"")
-            request.reply_encoded([len(data).to_bytes(_LENGTH_BYTES, "big") + data])
-            request.sink.release()
+
+            def reply() -> None:
+                request.reply_encoded([len(data).to_bytes(_LENGTH_BYTES, "big") + data])
+                request.sink.release()
+
+            if waits:
+                self._when_known(_partitions(request, data), request.body["timeout_ms"], reply)
+            else:
+                reply()
 
         # What a client sends behind it stays with the client: a connection has one such request.
         request.sink.hold()
@@ -233,6 +250,19 @@ class Forwarding:
             logger.warning("%s: no controller answers%s", api, before)
 
 
+def _partitions(request: AnyRequest, data: bytes) -> dict[str, int]:
+    """Return the topics that the controller has created or enlarged, and their partitions."""
+    header = request.header
+    answer = decode_response(header.api, header.version, memoryview(data))
+    if header.api.key == CREATE_TOPICS.key:
+        counts = {each["name"]: max(each.get("num_partitions", 1), 1) for each in answer["topics"]}
+        results = answer["topics"]
+    else:
+        counts = {each["name"]: each["count"] for each in request.body["topics"]}
+        results = answer["results"]
+    return {each["name"]: counts[each["name"]] for each in results if not each["error_code"]}
+
+
 def _packed(host: str) -> bytes:
     try:
         return ipaddress.ip_address(host).packed
@@ -306,6 +336,14 @@ class ClientRequests(Protocol):
 
     def handle(self, request: AnyRequest) -> None:
         """Answer a request, now or later."""
+
+    def when_known(
+        self, counts: Mapping[str, int], timeout_ms: int, then: Callable[[], None]
+    ) -> None:
+        """Call `then` when topics have this many partitions here that are open, or after a while.
+
+        Such partitions have been decided on, but this broker may not have heard of them yet.
+        """
 
 
 def open_envelope(

@@ -100,7 +100,7 @@ class Cluster:
         self.channel = ControllerChannel(self._shell, self._service, config, envelopes)
         # Clients' requests do not stand before this broker's heartbeats.
         self._forwarding = Forwarding(
-            ControllerChannel(self._shell, self._service, config, envelopes)
+            ControllerChannel(self._shell, self._service, config, envelopes), clients.when_known
         )
         self.lifecycle = BrokerLifecycle(
             config, self.channel, lambda: self._shell.image, environment

@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from broker_core.configuration.config import BrokerConfig
+from broker_core.environment import Environment
 from broker_core.server.runtime import Broker, start_broker
 from tests.ports import reserved_ports
 
@@ -24,8 +25,11 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 class Trio:
     """Three brokers by node id."""
 
-    def __init__(self, folder: Path, **properties: str) -> None:
+    def __init__(
+        self, folder: Path, environment: Environment | None = None, /, **properties: str
+    ) -> None:
         self._folder = folder
+        self._environment = environment
         ports = reserved_ports(6)
         self.ports = dict(zip((1, 2, 3), ports[:3], strict=True))
         self._controllers = dict(zip((1, 2, 3), ports[3:], strict=True))
@@ -57,7 +61,9 @@ class Trio:
         async with asyncio.timeout(TIMEOUT_S):
             started = await asyncio.gather(
                 *(
-                    start_broker(BrokerConfig.from_properties(self.properties(node_id)))
+                    start_broker(
+                        BrokerConfig.from_properties(self.properties(node_id)), self._environment
+                    )
                     for node_id in wanted
                 )
             )
@@ -89,11 +95,11 @@ StartTrio = Callable[..., Awaitable[Trio]]
 
 @pytest.fixture
 async def start_trio(tmp_path: Path) -> AsyncIterator[StartTrio]:
-    """Start three brokers with the given properties; stop them after the test."""
+    """Start three brokers in an environment, with properties; stop them after the test."""
     trios: list[Trio] = []
 
-    async def start(**properties: str) -> Trio:
-        trio = Trio(tmp_path, **properties)
+    async def start(environment: Environment | None = None, /, **properties: str) -> Trio:
+        trio = Trio(tmp_path, environment, **properties)
         trios.append(trio)
         await trio.start()
         return trio

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from broker_core import errors
+from broker_core.environment import Environment, SystemClock
 from broker_core.protocol.definitions import CREATE_PARTITIONS, CREATE_TOPICS
 from broker_core.server.network.request import Request
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.cluster.conftest import Trio
+from tests.broker_core.server.cluster.conftest import StartTrio, Trio
+from tests.broker_core.server.partitions.test_replica_opener import SlowFolders, until
 from tests.broker_core.server.raw_client import RawClient
 from waylog.config import Endpoint
 
@@ -24,15 +26,29 @@ _CONNECTIONS = 5
 _REQUESTS = 400
 
 
-def _body(topic: str) -> dict[str, Any]:
+#: Milliseconds; a test that waits for so long fails.
+_FOR_EVER = 1_000_000
+
+
+def _body(topic: str, partitions: int = 1, factor: int = 1) -> dict[str, Any]:
     one = {
         "name": topic,
-        "num_partitions": 1,
-        "replication_factor": 1,
+        "num_partitions": partitions,
+        "replication_factor": factor,
         "assignments": [],
         "configs": [],
     }
     return {"topics": [one], "timeout_ms": 1_000, "validate_only": False}
+
+
+def _grown(topic: str, count: int) -> dict[str, Any]:
+    one = {"name": topic, "count": count, "assignments": None}
+    return {"topics": [one], "timeout_ms": _FOR_EVER, "validate_only": False}
+
+
+def _open_partitions(broker: Broker, name: str) -> int:
+    topic = broker.topics.get(name)
+    return 0 if topic is None else len(topic.partitions)
 
 
 async def client_at(address: str, endpoint: Endpoint) -> RawClient:
@@ -128,3 +144,62 @@ async def test_requests_that_no_controller_answers_are_told_together(
         client.send(CREATE_PARTITIONS, 3, body)
     assert await asyncio.gather(*(client.is_closed_by_peer() for client in clients)) == [True] * 20
     assert len([each for each in caplog.messages if "no controller answers" in each]) == 1
+
+
+@pytest.mark.parametrize("version", [4, 5, 7])
+async def test_new_partitions_serve_where_they_were_asked_for(trio: Trio, version: int) -> None:
+    asked = next(node for node in trio.brokers if node != trio.active)
+    broker = trio.brokers[asked]
+    client = await client_at("127.0.0.1", broker.endpoint)
+    for number in range(10):
+        name = f"t{number}"
+        body = {**_body(name, 20, 3), "timeout_ms": _FOR_EVER}
+        answer = await client.call(CREATE_TOPICS, version, body)
+        assert answer["topics"][0]["error_code"] == errors.NONE
+        assert _open_partitions(broker, name) == 20
+        answer = await client.call(CREATE_PARTITIONS, 3, _grown(name, 40))
+        assert answer["results"][0]["error_code"] == errors.NONE
+        assert _open_partitions(broker, name) == 40
+    await client.close()
+
+
+async def test_who_gets_no_new_partitions_does_not_wait_for_them(trio: Trio) -> None:
+    asked = next(node for node in trio.brokers if node != trio.active)
+    client = await client_at("127.0.0.1", trio.brokers[asked].endpoint)
+    planned = {**_body("t"), "timeout_ms": _FOR_EVER, "validate_only": True}
+    refused = {**_body("no name"), "timeout_ms": _FOR_EVER}
+    for body, code in ((planned, errors.NONE), (refused, errors.InvalidTopic.code)):
+        answer = await client.call(CREATE_TOPICS, 5, body)
+        assert answer["topics"][0]["error_code"] == code
+    answer = await client.call(CREATE_PARTITIONS, 3, _grown("t", 4))
+    assert answer["results"][0]["error_code"] == errors.UnknownTopicOrPartition.code
+    await client.close()
+
+
+async def test_who_waits_for_new_partitions_keeps_no_other_client_waiting(
+    start_trio: StartTrio,
+) -> None:
+    disk = SlowFolders()
+    trio = await start_trio(Environment(SystemClock(), disk))
+    asked = next(node for node in trio.brokers if node != trio.active)
+    broker = trio.brokers[asked]
+    greedy, other, hasty = [await client_at("127.0.0.1", broker.endpoint) for _ in range(3)]
+    try:
+        greedy.send(CREATE_TOPICS, 5, {**_body("large", 50, 3), "timeout_ms": _FOR_EVER})
+        waiting = asyncio.create_task(greedy.receive(CREATE_TOPICS, 5))
+        await until(disk.waits.is_set)
+        answer = await other.call(CREATE_TOPICS, 5, _body("small"))
+        assert answer["topics"][0]["error_code"] == errors.NONE
+        # Nobody waits longer than he wants.
+        for timeout_ms in (-1, 0, 50):
+            body = {**_body(f"u{timeout_ms}", 50, 3), "timeout_ms": timeout_ms}
+            answer = await hasty.call(CREATE_TOPICS, 5, body)
+            assert answer["topics"][0]["error_code"] == errors.NONE
+        assert not waiting.done()
+    finally:
+        disk.may_go_on.set()
+    _, answer = await waiting
+    assert answer["topics"][0]["error_code"] == errors.NONE
+    assert _open_partitions(broker, "large") == 50
+    for client in (greedy, other, hasty):
+        await client.close()
