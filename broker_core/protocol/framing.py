@@ -94,7 +94,19 @@ class FrameReader:
             self._capacity = len(self._shared)
             self._start = self._end = 0
         elif not self._own or self._start:
-            self._move(self._wanted())
+            # Whole frames that the owner does not take yet: it receives no more meanwhile.
+            self._move(self.buffered if self._has_whole_frame() else self._wanted())
+
+    def _has_whole_frame(self) -> bool:
+        size = self._size()
+        return size is not None and size + LENGTH_BYTES <= self.buffered
+
+    def _size(self) -> int | None:
+        """Return the size of the next frame, None if it is not known or not possible."""
+        try:
+            return self._announced()
+        except FrameTooLarge:
+            return None  # `next_frame` raises it when it is asked for that frame
 
     def _announced(self) -> int | None:
         start = self._start
@@ -111,7 +123,7 @@ class FrameReader:
         """Return the capacity for the buffered bytes and those that should follow."""
         buffered = self._end - self._start
         capacity = max(_OWN_BYTES_MIN, buffered * _GROWTH)
-        size = self._announced()
+        size = self._size()
         if size is not None and size + LENGTH_BYTES > buffered:
             # Not beyond the end of this frame: the next one begins in the shared buffer.
             capacity = min(capacity, size + LENGTH_BYTES)

@@ -163,7 +163,7 @@ class _Collector:
         yield GaugeMetricFamily(
             _PREFIX + "incomplete_request_bytes",
             "Memory of requests that have not arrived completely.",
-            value=limits.request_bytes,
+            value=limits.incomplete.bytes,
         )
 
     def _replicas(self) -> Iterator[Metric]:

@@ -14,8 +14,10 @@ from broker_core.protocol.definitions.messages import RequestHeader, decode_requ
 from broker_core.protocol.framing import FrameReader
 from broker_core.protocol.parts import Buffer, Part
 from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.security.principal import ANONYMOUS
 from broker_core.server.network.connection_context import ConnectionContext
 from broker_core.server.network.file_sender import FileSender, PieceSender
+from broker_core.server.network.incomplete_requests import IncompleteRequests
 from broker_core.server.network.request import AnyRequest, Request
 from broker_core.server.network.session import ClientSession
 from waylog.network.connection_ends import reset
@@ -50,8 +52,9 @@ class ConnectionOwner(Protocol):
     def party_of(self, connection: Connection, transport: asyncio.BaseTransport) -> str:
         """Return whose connection this is: an account of this machine, or else an address."""
 
-    def reserve(self, more: int) -> None:
-        """Count `more` bytes of incomplete requests."""
+    @property
+    def incomplete(self) -> IncompleteRequests:
+        """What requests occupy that have not arrived completely, of all listeners."""
 
     def say_ending(self, connection: Connection, level: int, reason: str) -> None:
         """Log why a connection ends."""
@@ -77,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reader",
         "_reading",
         "_reserved",
+        "_reserved_for",
         "_sender",
         "_sending",
         "_taking",
@@ -124,8 +128,9 @@ class Connection(asyncio.BufferedProtocol):
         # Sends the response that has been begun, if that contains parts of files.
         self._sender: FileSender | PieceSender | None = None
         self._is_encrypted = False
-        # Bytes of buffer that an incomplete request occupies.
+        # Bytes of buffer that an incomplete request occupies, and the party they count for.
         self._reserved = 0
+        self._reserved_for = ""
         self.last_active = 0.0
         self.opened_at = 0.0
         #: Time since which a request is incomplete; None if there is none.
@@ -258,8 +263,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send_answers()
         if problem is not None:
             # As in Kafka, no response: a peer that speaks another protocol could not read it.
-            self._listener.say_ending(self, logging.WARNING, f"disconnected: {problem}")
-            self.give_up()
+            self.drop(problem)
             return
         reader.settle()
         if reader.buffered:
@@ -274,10 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._waits and self._transport is not None:
             self._waits = True
             self._stop_reading()
-            # Not `pool_party`, which is known only if the pool is half full.
-            if self._party is None:
-                self._party = self._listener.party_of(self, self._transport)
-            self._context.turns.wait(self._party, self._take_turn)
+            self._context.turns.wait(self._address_party(self._transport), self._take_turn)
 
     def _take_turn(self) -> None:
         self._waits = False
@@ -285,9 +286,22 @@ class Connection(asyncio.BufferedProtocol):
             self._read_on()
             self._take_frames(self._context.turns.end_of_turn())
 
+    def _address_party(self, transport: asyncio.Transport) -> str:
+        # Not `pool_party`, which is known only if the pool is half full.
+        if self._party is None:
+            self._party = self._listener.party_of(self, transport)
+        return self._party
+
     def _reserve(self, size: int) -> None:
-        more, self._reserved = size - self._reserved, size
-        self._listener.reserve(more)
+        former, self._reserved = self._reserved, size
+        if size == former:
+            return
+        if not former and self._transport is not None:
+            principal = self.session.principal
+            self._reserved_for = (
+                self._address_party(self._transport) if principal == ANONYMOUS else str(principal)
+            )
+        self._listener.incomplete.resize(self._reserved_for, self, former, size)
 
     def _take(self, frame: memoryview) -> None:
         session = self.session
@@ -509,8 +523,12 @@ class Connection(asyncio.BufferedProtocol):
         if not self.waiting:
             self.close()
 
-    def give_up(self) -> None:
-        """Close at once, and release the memory of the incomplete request."""
+    def drop(self, reason: str) -> None:
+        """Close at once, release the memory of the incomplete request, and log the reason."""
+        self._listener.say_ending(self, logging.WARNING, f"disconnected: {reason}")
+        self._give_up()
+
+    def _give_up(self) -> None:
         self.frame_since = None
         self._reader = FrameReader(self._context.shared_buffer, frame_bytes_max=0)
         self._reserve(0)

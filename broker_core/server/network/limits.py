@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from broker_core.server.network.incomplete_requests import IncompleteRequests
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import party_of
 
@@ -39,12 +40,11 @@ class ConnectionLimits:
         self.per_ip_overrides = per_ip_overrides or {}
         #: New connections a second, of all clients.
         self.creation_rate_max = creation_rate_max
-        #: Bytes of incomplete requests, in all connections.
-        self.request_bytes_max = request_bytes_max
+        #: What requests that have not arrived completely occupy, in all connections.
+        self.incomplete = IncompleteRequests(request_bytes_max)
         #: Returns the new connections a second that one address may open, None for no limit.
         self.creation_rate_of = creation_rate_of
         self.refused = 0
-        self.request_bytes = 0
         self._by_ip: Counter[str] = Counter()
         self._next_creation_s = 0.0
         self._next_of_ip_s: dict[str, float] = {}

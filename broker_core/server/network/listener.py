@@ -14,6 +14,7 @@ from broker_core.protocol.definitions import APIS
 from broker_core.protocol.schema import AnyApi
 from broker_core.server.network.connection import Connection
 from broker_core.server.network.connection_context import ConnectionContext, Handle
+from broker_core.server.network.incomplete_requests import IncompleteRequests
 from broker_core.server.network.limits import ConnectionLimits, ConnectionRefused
 from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.network.request_turns import RequestTurns
@@ -141,6 +142,11 @@ class Listener:
         """Return whose connection this is: an account of this machine, or else an address."""
         return self.limits.party_of(connection.peer_host, transport)
 
+    @property
+    def incomplete(self) -> IncompleteRequests:
+        """What requests occupy that have not arrived completely, of all listeners."""
+        return self.limits.incomplete
+
     def opened(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
         """Admit or refuse a new connection; a TLS handshake has not been answered yet."""
         admitted = self._guard is None or self._guard.admits(transport)
@@ -206,26 +212,6 @@ class Listener:
         if connection in self._connections:
             self._connections.remove(connection)
             self.limits.leave(connection.peer_host, connection.pool_party)
-
-    def reserve(self, more: int) -> None:
-        """Count `more` bytes of incomplete requests; above the limit drop the oldest requests."""
-        limits = self.limits
-        limits.request_bytes += more
-        if more <= 0:
-            return
-        while limits.request_bytes > limits.request_bytes_max:
-            oldest = min(
-                (each for each in self._connections if each.frame_since is not None),
-                key=lambda each: each.frame_since or 0.0,
-                default=None,
-            )
-            if oldest is None:
-                return
-            reason = f"queued.max.request.bytes={limits.request_bytes_max}"
-            self.say_ending(
-                oldest, logging.WARNING, f"disconnected: {reason}, and its request is the oldest"
-            )
-            oldest.give_up()
 
     def _sweep(self) -> None:
         now = self.now()

@@ -97,3 +97,27 @@ def test_memory_follows_the_bytes_that_came_not_the_length_announced() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 200_000
+
+
+def test_frames_that_nobody_takes_yet_occupy_what_they_have() -> None:
+    stream = frame(b"first") + frame(bytes(30_000))
+    reader = FrameReader(memoryview(bytearray(256 * 1024)), frame_bytes_max=100_000)
+    reader.get_buffer()[: len(stream)] = stream
+    reader.received(len(stream))
+    assert bytes(reader.next_frame() or b"") == b"first"
+    reader.settle()
+    assert reader.reserved == 30_004
+    # There is room for more as soon as the owner receives again.
+    assert read_in_steps(reader, frame(b"third"), 9, per_turn=5) == [bytes(30_000), b"third"]
+
+
+def test_an_impossible_length_behind_a_frame_is_refused_in_its_turn() -> None:
+    stream = frame(b"first") + b"\xff" * 10
+    reader = FrameReader(memoryview(bytearray(1024)), frame_bytes_max=100)
+    reader.get_buffer()[: len(stream)] = stream
+    reader.received(len(stream))
+    assert bytes(reader.next_frame() or b"") == b"first"
+    reader.settle()
+    assert len(reader.get_buffer()) > 0
+    with pytest.raises(FrameTooLarge):
+        reader.next_frame()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -216,13 +217,63 @@ async def test_incomplete_requests_together_are_bounded(start: Start, connect: C
     assert await clients[0].is_closed_by_peer()
     limits = broker.network.limits
     async with asyncio.timeout(60):
-        while limits.request_bytes > limits.request_bytes_max:
+        while limits.incomplete.bytes > limits.incomplete.bytes_max:
             await asyncio.sleep(0.01)
     for client in clients:
         await client.close()
     async with asyncio.timeout(60):
-        while limits.request_bytes:
+        while limits.incomplete.bytes:
             await asyncio.sleep(0.01)
+
+
+async def test_who_occupies_most_with_incomplete_requests_loses_them(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(
+        queued_max_request_bytes=str(4 * 1024 * 1024),
+        listeners="PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:0",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+    )
+
+    async def client_at(listener: str, address: str) -> RawClient:
+        endpoint = broker.network.endpoints[listener]
+        at = endpoint.host, endpoint.port
+        connection = socket.create_connection(at, source_address=(address, 0))
+        connection.setblocking(False)
+        return RawClient(*await asyncio.open_connection(sock=connection))
+
+    small = await client_at("PLAINTEXT", "127.0.0.2")
+    frame = request_frame(API_VERSIONS, 0, {})
+    small.writer.write(frame[:-1])  # the oldest of all
+    incomplete = broker.network.limits.incomplete
+    async with asyncio.timeout(60):
+        while not incomplete.bytes:
+            await asyncio.sleep(0.001)
+
+    async def greedy() -> list[RawClient]:
+        """Return clients of which the oldest ones are cut."""
+        many = [await client_at("PLAINTEXT", "127.0.0.1") for _ in range(8)]
+        for client in many:
+            client.writer.write((50 * 1024 * 1024).to_bytes(4, "big") + bytes(900 * 1024))
+        assert await many[0].is_closed_by_peer()
+        return many
+
+    many = await greedy()
+    large = await client_at("OTHER", "127.0.0.2")
+    body = produce_body("t", bytes(build_batch([(1, None, bytes(900 * 1024), ())])))
+    rest = request_frame(PRODUCE, 8, body)
+    large.writer.write(rest[:-1])
+    await large.writer.drain()
+    many += await greedy()
+    small.writer.write(frame[-1:])
+    assert (await small.receive(API_VERSIONS, 0))[1]["error_code"] == 0
+    large.writer.write(rest[-1:])
+    await large.receive(PRODUCE, 8)
+    for client in (small, large, *many):
+        await client.close()
+    async with asyncio.timeout(60):
+        while incomplete.bytes:
+            await asyncio.sleep(0.001)
 
 
 def test_the_rate_of_an_address_is_its_own() -> None:

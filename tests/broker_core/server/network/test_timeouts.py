@@ -96,10 +96,10 @@ async def test_each_of_several_requests_has_its_own_time_to_arrive(
     limits = broker.network.limits
     for each in (client, late):
         await each.call(API_VERSIONS, 0, {})
-        before = limits.request_bytes
+        before = limits.incomplete.bytes
         # Without a whole length the broker receives the next request together with this one.
         each.writer.write(_FRAME[:2])
-        await until(lambda before=before: limits.request_bytes > before)  # type: ignore[misc]
+        await until(lambda before=before: limits.incomplete.bytes > before)  # type: ignore[misc]
     clock.add(0.8)
     client.writer.write(_FRAME[2:] + _FRAME[:2])
     await client.receive(API_VERSIONS, 0)
