@@ -46,6 +46,7 @@ from broker_core.server.metrics import renderer
 from broker_core.server.metrics_http import MetricsServer
 from broker_core.server.network.network import Network
 from broker_core.server.network.request import AnyRequest
+from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.network.throttling import Throttling
 from broker_core.server.partitions.batch_opener import BatchOpener
 from broker_core.server.partitions.fetch_sessions import FetchSessions
@@ -169,6 +170,7 @@ class Broker:
         )
         self.dynamic_config.set_cleaner_backoff = self._housekeeping.set_cleaner_backoff
         self._subscribe()
+        self.fetch_turns = RequestTurns(asyncio.get_running_loop(), environment.clock.monotonic)
         self._long_requests = LongRequests(self.network.turns, self.topics, self._handle_one)
         self._handlers = handlers(
             record_apis(self),

@@ -15,7 +15,8 @@ from broker_core.security.authorizer import Authorizer
 from broker_core.server.authorization import may_read
 from broker_core.server.cluster.replication import Replication
 from broker_core.server.cluster.view import ClusterView
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import Request, client_party
+from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.partitions.fetch_sessions import FetchSession, FetchSessions
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.replica_sessions import ReplicaSessions
@@ -55,6 +56,8 @@ class FetchParts(Protocol):
     replica_sessions: ReplicaSessions
     replication: Replication
     view: ClusterView
+    #: Turns in which fetches go on that have waited: thousands may wait for the same partition.
+    fetch_turns: RequestTurns
 
 
 def handle(broker: FetchParts, request: Request[FetchRequest, FetchResponse]) -> None:
@@ -118,7 +121,10 @@ class _Fetch:
     __slots__ = (
         "_broker",
         "_bytes_max",
+        "_has_left",
+        "_has_turn",
         "_is_incremental",
+        "_is_late",
         "_loop",
         "_missing",
         "_partitions",
@@ -127,6 +133,7 @@ class _Fetch:
         "_session",
         "_timer",
         "_topics",
+        "_waits_at",
         "_waking",
         "_wanted",
     )
@@ -152,10 +159,16 @@ class _Fetch:
         self._topics = broker.topics
         self._bytes_max = min(request.body["max_bytes"], broker.config.fetch_max_bytes)
         self._partitions: list[Partition] = []
+        # Those at which it waits; a later read may find others.
+        self._waits_at: list[Partition] = []
         self._places: list[tuple[FetchRequestTopic, Topic | None, list[_Place]]] = []
         self._missing = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._waking: asyncio.Handle | None = None
+        self._waking: asyncio.TimerHandle | None = None
+        # True while a turn comes; when it is answered then, whatever there is; and afterwards.
+        self._has_turn = False
+        self._is_late = False
+        self._has_left = False
 
     def read(self) -> tuple[FetchResponse, int, bool]:
         """Return (response, bytes of its records, whether it must be sent without waiting)."""
@@ -289,32 +302,24 @@ class _Fetch:
         """Wait until there are `missing` more bytes, or the client's time is up."""
         self._missing = missing
         if missing <= 0:
-            self._waking = self._loop.call_at(self._due, self._wake)
-        for partition in self._partitions:
+            self._waking = self._loop.call_at(self._due, self._go_on)
+        self._waits_at = self._partitions
+        for partition in self._waits_at:
             partition.fetches.add(self)
         self._request.on_close = self._leave
-        self._timer = self._loop.call_later(self._request.body["max_wait_ms"] / 1000, self._finish)
+        wait_s = self._request.body["max_wait_ms"] / 1000
+        self._timer = self._loop.call_later(wait_s, self._finish)
 
     def grew(self, size: int) -> None:
         """See FetchWaiter."""
         self._missing -= size
-        if self._missing <= 0 and self._waking is None:
+        if self._missing <= 0 and self._waking is None and not self._has_turn:
             # One flush makes records of several partitions visible, which go into one response.
             # Where records keep coming, those of a short while are gathered too.
             if self._loop.time() < self._due:
-                self._waking = self._loop.call_at(self._due, self._wake)
+                self._waking = self._loop.call_at(self._due, self._go_on)
             else:
-                self._waking = self._loop.call_soon(self._wake)
-
-    def _wake(self) -> None:
-        self._waking = None
-        response, total, final = self.read()
-        wanted = self._request.body["min_bytes"]
-        if final or total >= wanted:
-            self._leave()
-            self.answer(response)
-        else:
-            self._missing = wanted - total
+                self._go_on()
 
     def gone(self) -> None:
         """See FetchWaiter."""
@@ -322,15 +327,35 @@ class _Fetch:
         self._finish()
 
     def _finish(self) -> None:
-        self._leave()
-        self.answer(self.read()[0])
+        self._is_late = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._waking = None
+        if not self._has_turn:
+            self._has_turn = True
+            party = client_party(self._request.principal, self._request.host)
+            self._broker.fetch_turns.wait(party, self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._has_turn = False
+        if self._has_left:
+            return
+        response, total, final = self.read()
+        wanted = self._request.body["min_bytes"]
+        if final or self._is_late or total >= wanted:
+            self._leave()
+            self.answer(response)
+        else:
+            self._missing = wanted - total
 
     def _leave(self) -> None:
+        self._has_left = True
         if self._timer is not None:
             self._timer.cancel()
         if self._waking is not None:
             self._waking.cancel()
-        for partition in self._partitions:
+        for partition in self._waits_at:
             partition.fetches.discard(self)
 
 

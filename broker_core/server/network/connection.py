@@ -115,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held = False
         # True while it waits for its turn with what it has received.
         self._waits = False
-        # Party whose turn that is; None before it has waited.
+        # Its account or address, when it has been looked up.
         self._party: str | None = None
         self._mute_timer: asyncio.TimerHandle | None = None
         # Time at which the bytes that are being decoded arrived, if there are metrics.
@@ -278,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._waits and self._transport is not None:
             self._waits = True
             self._stop_reading()
-            self._context.turns.wait(self._address_party(self._transport), self._take_turn)
+            self._context.turns.wait(self._turn_party(self._transport), self._take_turn)
 
     def _take_turn(self) -> None:
         self._waits = False
@@ -286,7 +286,11 @@ class Connection(asyncio.BufferedProtocol):
             self._read_on()
             self._take_frames(self._context.turns.end_of_turn())
 
-    def _address_party(self, transport: asyncio.Transport) -> str:
+    def _turn_party(self, transport: asyncio.Transport) -> str:
+        """Return whose requests these are: a user's, or else those of an account or address."""
+        principal = self.session.principal
+        if principal != ANONYMOUS:
+            return str(principal)
         # Not `pool_party`, which is known only if the pool is half full.
         if self._party is None:
             self._party = self._listener.party_of(self, transport)
@@ -297,10 +301,7 @@ class Connection(asyncio.BufferedProtocol):
         if size == former:
             return
         if not former and self._transport is not None:
-            principal = self.session.principal
-            self._reserved_for = (
-                self._address_party(self._transport) if principal == ANONYMOUS else str(principal)
-            )
+            self._reserved_for = self._turn_party(self._transport)
         self._listener.incomplete.resize(self._reserved_for, self, former, size)
 
     def _take(self, frame: memoryview) -> None:

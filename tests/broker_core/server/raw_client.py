@@ -82,6 +82,14 @@ class RawClient:
             return
 
 
+async def client_at(address: str, endpoint: Endpoint) -> RawClient:
+    """Connect to a broker from an address of this machine."""
+    at = endpoint.host, endpoint.port
+    connection = socket.create_connection(at, source_address=(address, 0))
+    connection.setblocking(False)
+    return RawClient(*await asyncio.open_connection(sock=connection))
+
+
 def produce_body(
     topic: str, records: bytes, *, acks: int = -1, partition: int = 0
 ) -> dict[str, Any]:

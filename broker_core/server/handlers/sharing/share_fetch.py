@@ -22,7 +22,8 @@ from broker_core.server.handlers.sharing.share_acknowledge import (
     lock_ms,
     member_of,
 )
-from broker_core.server.network.request import Request
+from broker_core.server.network.request import Request, client_party
+from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.sharing.share_sessions import CLOSES, Place, ShareSession, is_opening
 
@@ -52,6 +53,8 @@ class ShareFetchParts(AcknowledgeParts, Protocol):
     """The parts of a broker that serve records to members of share groups."""
 
     node_id: int
+    #: Turns in which fetches go on that have waited.
+    fetch_turns: RequestTurns
 
 
 def _has_acknowledgements(body: ShareFetchRequest) -> bool:
@@ -108,8 +111,11 @@ class _ShareFetch:
         self._partitions: dict[Place, Partition] = {}
         self._is_acknowledged = False
         self._is_over = False
+        self._has_left = False
         self._timer: asyncio.TimerHandle | None = None
-        self._waking: asyncio.Handle | None = None
+        # True while a turn comes; when it is answered then, whatever there is.
+        self._has_turn = False
+        self._is_late = False
 
     @property
     def _wants_records(self) -> bool:
@@ -143,9 +149,7 @@ class _ShareFetch:
                 SharePartitionKey(self._session.group_id, *place), self
             )
         self._request.on_close = self._leave
-        self._timer = asyncio.get_running_loop().call_later(
-            body["max_wait_ms"] / 1000, self._finish
-        )
+        self._timer = asyncio.get_running_loop().call_later(body["max_wait_ms"] / 1000, self.gone)
 
     def grew(self, size: int) -> None:
         """See FetchWaiter."""
@@ -153,17 +157,22 @@ class _ShareFetch:
 
     def available(self) -> None:
         """See AvailabilityWaiter."""
-        if self._waking is None:
-            self._waking = asyncio.get_running_loop().call_soon(self._wake)
-
-    def _wake(self) -> None:
-        self._waking = None
-        if self._acquire() or self._results:
-            self._finish()
+        if not self._has_turn:
+            self._has_turn = True
+            party = client_party(self._request.principal, self._request.host)
+            self._broker.fetch_turns.wait(party, self._take_turn)
 
     def gone(self) -> None:
-        """See FetchWaiter."""
-        self._finish()
+        """See FetchWaiter; the same when the client's time is up."""
+        self._is_late = True
+        self.available()
+
+    def _take_turn(self) -> None:
+        self._has_turn = False
+        if self._has_left:
+            return
+        if self._is_late or self._acquire() or self._results:
+            self._finish()
 
     def _finish(self) -> None:
         self._leave()
@@ -171,11 +180,9 @@ class _ShareFetch:
         self._answer_if_over()
 
     def _leave(self) -> None:
+        self._has_left = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._waking is not None:
-            self._waking.cancel()
-            self._waking = None
         for place, partition in self._partitions.items():
             partition.fetches.discard(self)
             self._broker.share_partitions.stop_waiting(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,8 +16,7 @@ from broker_core.server.network.request import Request
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.cluster.conftest import StartTrio, Trio
 from tests.broker_core.server.partitions.test_replica_opener import SlowFolders, until
-from tests.broker_core.server.raw_client import RawClient
-from waylog.config import Endpoint
+from tests.broker_core.server.raw_client import RawClient, client_at
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 
@@ -49,13 +47,6 @@ def _grown(topic: str, count: int) -> dict[str, Any]:
 def _open_partitions(broker: Broker, name: str) -> int:
     topic = broker.topics.get(name)
     return 0 if topic is None else len(topic.partitions)
-
-
-async def client_at(address: str, endpoint: Endpoint) -> RawClient:
-    at = endpoint.host, endpoint.port
-    connection = socket.create_connection(at, source_address=(address, 0))
-    connection.setblocking(False)
-    return RawClient(*await asyncio.open_connection(sock=connection))
 
 
 async def test_thousands_of_requests_keep_those_of_another_address_waiting_for_a_few_only(

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
+from broker_core.protocol.definitions import FETCH
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.partitions.test_fetch_sessions import Reader, append
-from tests.broker_core.server.raw_client import RawClient
-from tests.broker_core.server.topics import create_topic
+from tests.broker_core.server.raw_client import RawClient, client_at, fetch_body
+from tests.broker_core.server.topics import create_topic, delete_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 
@@ -33,3 +36,36 @@ async def test_records_that_come_one_by_one_are_told_together(
         answers += 1
     # At most one answer in two milliseconds, however fast records arrive.
     assert answers <= (loop.time() - began) / 0.002 + 2
+
+
+@pytest.mark.parametrize("end", ["records", "deleted"])
+async def test_thousands_that_wait_for_a_partition_are_answered_in_turns(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("broker_core.server.network.request_turns._TURN_S", -1.0)
+    topic = create_topic(broker, "t", 1, {})
+    waiting = topic.partition(0).fetches
+    greedy = await client_at("127.0.0.2", broker.endpoint)
+    other = await client_at("127.0.0.1", broker.endpoint)
+    body = {**fetch_body("t", 0), "max_wait_ms": 60_000, "min_bytes": 1}
+    for _ in range(300):
+        greedy.send(FETCH, 8, body)
+    async with asyncio.timeout(60):
+        while len(waiting) < 300:
+            await asyncio.sleep(0)
+    other.send(FETCH, 8, body)
+    async with asyncio.timeout(60):
+        while len(waiting) < 301:
+            await asyncio.sleep(0)
+    if end == "records":
+        append(broker, 0)
+    else:
+        delete_topic(broker, topic)
+    await other.receive(FETCH, 8)
+    # One has a turn in an iteration of the event loop: nobody's are answered all at once.
+    assert len(waiting) > 200
+    for _ in range(300):
+        await greedy.receive(FETCH, 8)
+    assert not waiting
+    for client in (greedy, other):
+        await client.close()

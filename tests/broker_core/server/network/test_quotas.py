@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,7 +20,13 @@ from broker_core.protocol.definitions import (
 from broker_core.protocol.records import build_batch
 from broker_core.server.network.limits import ConnectionLimits
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body, request_frame
+from tests.broker_core.server.raw_client import (
+    RawClient,
+    client_at,
+    fetch_body,
+    produce_body,
+    request_frame,
+)
 from tests.broker_core.server.topics import create_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -235,14 +240,8 @@ async def test_who_occupies_most_with_incomplete_requests_loses_them(
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
     )
 
-    async def client_at(listener: str, address: str) -> RawClient:
-        endpoint = broker.network.endpoints[listener]
-        at = endpoint.host, endpoint.port
-        connection = socket.create_connection(at, source_address=(address, 0))
-        connection.setblocking(False)
-        return RawClient(*await asyncio.open_connection(sock=connection))
-
-    small = await client_at("PLAINTEXT", "127.0.0.2")
+    endpoints = broker.network.endpoints
+    small = await client_at("127.0.0.2", endpoints["PLAINTEXT"])
     frame = request_frame(API_VERSIONS, 0, {})
     small.writer.write(frame[:-1])  # the oldest of all
     incomplete = broker.network.limits.incomplete
@@ -252,14 +251,14 @@ async def test_who_occupies_most_with_incomplete_requests_loses_them(
 
     async def greedy() -> list[RawClient]:
         """Return clients of which the oldest ones are cut."""
-        many = [await client_at("PLAINTEXT", "127.0.0.1") for _ in range(8)]
+        many = [await client_at("127.0.0.1", endpoints["PLAINTEXT"]) for _ in range(8)]
         for client in many:
             client.writer.write((50 * 1024 * 1024).to_bytes(4, "big") + bytes(900 * 1024))
         assert await many[0].is_closed_by_peer()
         return many
 
     many = await greedy()
-    large = await client_at("OTHER", "127.0.0.2")
+    large = await client_at("127.0.0.2", endpoints["OTHER"])
     body = produce_body("t", bytes(build_batch([(1, None, bytes(900 * 1024), ())])))
     rest = request_frame(PRODUCE, 8, body)
     large.writer.write(rest[:-1])
