@@ -10,34 +10,43 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.protocol.definitions import (
-    CONSUMER_GROUP_DESCRIBE,
-    DELETE_GROUPS,
-    DELETE_RECORDS,
-    DESCRIBE_CONFIGS,
-    DESCRIBE_GROUPS,
-    DESCRIBE_PRODUCERS,
+    CREATE_TOPICS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
     DESCRIBE_TOPIC_PARTITIONS,
-    DESCRIBE_TRANSACTIONS,
-    FIND_COORDINATOR,
-    LEAVE_GROUP,
-    LIST_OFFSETS,
     METADATA,
-    OFFSET_COMMIT,
-    OFFSET_FETCH,
-    OFFSET_FOR_LEADER_EPOCH,
-    SHARE_GROUP_DESCRIBE,
-    TXN_OFFSET_COMMIT,
 )
 from broker_core.protocol.schema import AnyApi
+from broker_core.server.cluster.new_partitions import (
+    WhenKnown,
+    new_partitions,
+    waits_for_partitions,
+    wanted_partitions,
+    without_waiting,
+)
 from broker_core.server.name_counts import count_of_names, may_be_named
 from broker_core.server.network.request import AnyRequest, Request, client_party
 from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.partitions.topics import TopicRegistry
+from broker_core.server.request_pieces import (
+    CHANGES,
+    LISTS,
+    OF_GROUPS,
+    OF_PARTITIONS,
+    PARTITIONS_EACH,
+    PARTITIONS_OF_TOPICS,
+    Changes,
+    Lists,
+    different,
+    groups_of_few_topics,
+    partition_pieces,
+)
+from broker_core.server.settings.admin_operations import NEW_PARTITIONS_MAX, too_many_partitions
 from waylog.process.log_throttle import LogThrottle
 
 if TYPE_CHECKING:
@@ -52,67 +61,34 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class _Lists(NamedTuple):
-    """What an API asks for, and how it is answered."""
-
-    #: Names of the lists in the request and in the response.
-    asked: str
-    answered: str
-    #: Elements of a piece. One may have an answer of a megabyte, as a group of many members.
-    size: int
-
-
-_LISTS: Final[dict[int, _Lists]] = {
-    api.key: lists
-    for api, lists in (
-        (CONSUMER_GROUP_DESCRIBE, _Lists("group_ids", "groups", 1)),
-        # Each piece is written to the log, here and where members leave.
-        (DELETE_GROUPS, _Lists("groups_names", "results", 100)),
-        (DESCRIBE_CONFIGS, _Lists("resources", "results", 2)),
-        (DESCRIBE_GROUPS, _Lists("groups", "groups", 1)),
-        (DESCRIBE_PRODUCERS, _Lists("topics", "topics", 1)),
-        (DESCRIBE_TRANSACTIONS, _Lists("transactional_ids", "transaction_states", 20)),
-        (FIND_COORDINATOR, _Lists("coordinator_keys", "coordinators", 20)),
-        (LEAVE_GROUP, _Lists("members", "members", 100)),
-        (METADATA, _Lists("topics", "topics", 4)),
-        (OFFSET_FETCH, _Lists("groups", "groups", 1)),
-        (SHARE_GROUP_DESCRIBE, _Lists("group_ids", "groups", 1)),
-    )
-}
-#: APIs whose `topics` and their `partitions` are answered by the same lists.
-_OF_PARTITIONS: Final = frozenset(
-    api.key
-    for api in (
-        DELETE_RECORDS,
-        LIST_OFFSETS,
-        OFFSET_COMMIT,
-        OFFSET_FOR_LEADER_EPOCH,
-        TXN_OFFSET_COMMIT,
-    )
-)
-#: Partitions of a piece. Pieces of commits are written to the log.
-_PARTITIONS: Final = 200
 #: Topics that do not exist, above which a Metadata request is refused.
 _MISSING_MAX: Final = 20_000
-_PARTITIONS_OF_TOPICS: Final = _Lists("topics", "topics", 10)
 
 
 class LongRequests:
     """Answers long requests. `handle` answers a request that is not, now or later."""
 
     def __init__(
-        self, turns: RequestTurns, topics: TopicRegistry, handle: Callable[[AnyRequest], None]
+        self,
+        turns: RequestTurns,
+        topics: TopicRegistry,
+        handle: Callable[[AnyRequest], None],
+        when_known: WhenKnown,
+        default_partitions: int,
     ) -> None:
+        """`default_partitions`: those of a new topic for which no number is asked."""
         self._turns = turns
         self._topics = topics
         self._handle = handle
+        self._when_known = when_known
+        self._default_partitions = default_partitions
         self._refusals = LogThrottle()
 
     def takes(self, request: AnyRequest) -> bool:
         """Tell whether a request is long, and answer it in that case."""
         api: AnyApi = request.header.api
         if api.key == DESCRIBE_TOPIC_PARTITIONS.key:
-            if len(request.body["topics"]) <= _PARTITIONS_OF_TOPICS.size:
+            if len(request.body["topics"]) <= PARTITIONS_OF_TOPICS.size:
                 return False
             if topics := _topics_from_cursor(request.body):
                 _LongTopicPartitions(self._turns, self._handle, request, topics).go_on()
@@ -125,10 +101,18 @@ class LongRequests:
                     request, f"names {named:,} things in {api.name}, more than there can be"
                 )
                 return True
-            if named > _PARTITIONS and api.key in _OF_PARTITIONS:
+            if named > PARTITIONS_EACH and api.key in OF_PARTITIONS:
                 _LongPartitions(self._turns, self._handle, request).go_on()
                 return True
-        lists = _LISTS.get(api.key)
+        changes = CHANGES.get(api.key)
+        if changes is not None:
+            return self._takes_change(request, changes)
+        if api.key == DESCRIBE_SHARE_GROUP_OFFSETS.key:
+            groups = groups_of_few_topics(request.body["groups"])
+            if len(groups) > 1:
+                _LongGroups(self._turns, self._handle, request, OF_GROUPS, groups).go_on()
+            return len(groups) > 1
+        lists = LISTS.get(api.key)
         if lists is None:
             return False
         entries = request.body.get(lists.asked)
@@ -137,12 +121,31 @@ class LongRequests:
         if api.key == METADATA.key and self._are_too_many_missing(entries):
             self._refuse(request, "asks for too many topics that do not exist")
             return True
-        different = _different(entries)
-        if len(different) <= lists.size:
-            request.body[lists.asked] = different
+        few = different(entries)
+        if len(few) <= lists.size:
+            request.body[lists.asked] = few
             return False
-        _LongRequest(self._turns, self._handle, request, lists, different).go_on()
+        _LongRequest(self._turns, self._handle, request, lists, few).go_on()
         return True
+
+    def _takes_change(self, request: AnyRequest, changes: Changes) -> bool:
+        key, body = request.header.api.key, request.body
+        size_of, default = self._topics.partition_count, self._default_partitions
+        if wanted_partitions(key, body, default, size_of) > NEW_PARTITIONS_MAX:
+            # It adds none of them: nobody goes through all that it names.
+            if key != CREATE_TOPICS.key:
+                return False
+            error = too_many_partitions()
+            refused = {"configs": None, "error_code": error.code, "error_message": str(error)}
+            names = dict.fromkeys(each["name"] for each in body["topics"])
+            request.reply({"topics": [{"name": name, **refused} for name in names]})
+            return True
+        pieces = changes.pieces(body)
+        if len(pieces) > 1:
+            _LongChange(
+                self._turns, self._handle, request, changes, pieces, self._when_known
+            ).go_on()
+        return len(pieces) > 1
 
     def _are_too_many_missing(self, asked: Sequence[MetadataRequestTopic]) -> bool:
         if len(asked) <= _MISSING_MAX:
@@ -182,6 +185,11 @@ class _Piece(Request[Any, Any]):
         """See Request."""
         self._whole.throttle(milliseconds)
 
+    def hold(self) -> None:
+        """See Request; the whole request holds the client."""
+
+    release = hold
+
 
 class _LongRequest:
     """A request of which a piece is handled at a time."""
@@ -191,7 +199,7 @@ class _LongRequest:
         turns: RequestTurns,
         handle: Callable[[AnyRequest], None],
         request: AnyRequest,
-        lists: _Lists,
+        lists: Lists,
         entries: Sequence[Any],
     ) -> None:
         self._turns = turns
@@ -203,6 +211,8 @@ class _LongRequest:
         self._results: list[Any] = []
         self._piece: _Piece | None = None
         self._is_going = self._is_over = False
+        # The longest of the pieces' times.
+        self._throttle_ms = 0
         self._party = client_party(request.principal, request.host)
         request.on_close = self._closed
         # What a client sends behind it stays with the client: such requests hold much memory.
@@ -213,7 +223,7 @@ class _LongRequest:
         end = self._turns.end_of_turn()
         self._is_going = True
         try:
-            while self._piece is None and not self._is_over:
+            while self._piece is None and not self._is_over and self._next < len(self._entries):
                 if self._turns.is_over(end):
                     self._turns.wait(self._party, self._take_turn)
                     return
@@ -244,6 +254,7 @@ class _LongRequest:
         self._piece = None
         if self._is_over:
             return
+        self._throttle_ms = max(self._throttle_ms, response.get("throttle_time_ms", 0))
         self._add(response.get(self._lists.answered, ()))
         if response.get("error_code", errors.NONE) != errors.NONE:
             self._reply(response)
@@ -259,6 +270,7 @@ class _LongRequest:
         return self._next >= len(self._entries)
 
     def _reply(self, response: dict[str, Any]) -> None:
+        response["throttle_time_ms"] = self._throttle_ms
         self._end()
         self._request.reply(response)
         self._request.sink.release()
@@ -287,7 +299,7 @@ class _LongTopicPartitions(_LongRequest):
         request: Request[DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse],
         entries: list[DescribeTopicPartitionsRequestTopic],
     ) -> None:
-        super().__init__(turns, handle, request, _PARTITIONS_OF_TOPICS, entries)
+        super().__init__(turns, handle, request, PARTITIONS_OF_TOPICS, entries)
         self._left = max(request.body["response_partition_limit"], 1)
 
     def _body(self, piece: Sequence[Any]) -> dict[str, Any]:
@@ -311,8 +323,8 @@ class _LongPartitions(_LongRequest):
     def __init__(
         self, turns: RequestTurns, handle: Callable[[AnyRequest], None], request: AnyRequest
     ) -> None:
-        lists = _Lists("topics", "topics", 1)
-        super().__init__(turns, handle, request, lists, _pieces(request.body["topics"]))
+        lists = Lists("topics", "topics", 1)
+        super().__init__(turns, handle, request, lists, partition_pieces(request.body["topics"]))
         # What has been answered of each topic.
         self._answers: dict[object, list[Any]] = {}
 
@@ -330,36 +342,51 @@ class _LongPartitions(_LongRequest):
             answers += each["partitions"]
 
 
-def _pieces(topics: Sequence[Any]) -> list[list[Any]]:
-    """Distribute topics with their partitions among pieces."""
-    pieces: list[list[Any]] = []
-    room = 0
-    for topic in topics:
-        partitions = _different(topic["partitions"])
-        first = 0
-        while first < len(partitions):
-            if not room:
-                pieces.append([])
-                room = _PARTITIONS
-            some = partitions[first : first + room]
-            pieces[-1].append({**topic, "partitions": some})
-            first += len(some)
-            room -= len(some)
-    return pieces
+class _LongGroups(_LongRequest):
+    """A request about groups, some of them with many topics; a piece has a few of one group."""
+
+    def _add(self, results: Sequence[Any]) -> None:
+        for each in results:
+            last = self._results[-1] if self._results else None
+            if last is not None and last["group_id"] == each["group_id"]:
+                last["topics"] = [*last.get("topics", ()), *each.get("topics", ())]
+            else:
+                self._results.append(each)
 
 
-def _different(entries: Sequence[Any]) -> list[Any]:
-    """Return elements without repetitions: a name of ten bytes may have an answer of kilobytes."""
-    return list({_identity(each): each for each in entries}.values())
+class _LongChange(_LongRequest):
+    """A request that changes many things; each piece is decided on and stored for itself."""
 
+    def __init__(
+        self,
+        turns: RequestTurns,
+        handle: Callable[[AnyRequest], None],
+        request: AnyRequest,
+        changes: Changes,
+        pieces: Sequence[list[Any]],
+        when_known: WhenKnown,
+    ) -> None:
+        self._asked = changes.asked_in(request.body)
+        super().__init__(turns, handle, request, Lists(self._asked, changes.answered, 1), pieces)
+        self._when_known = when_known
+        self._waits = waits_for_partitions(request)
 
-def _identity(entry: Any) -> Hashable:
-    if isinstance(entry, dict):
-        return tuple(map(_identity, entry.values()))
-    if isinstance(entry, list | tuple):
-        return tuple(dict.fromkeys(map(_identity, entry)))
-    hashable: Hashable = entry
-    return hashable
+    def _body(self, piece: Sequence[Any]) -> dict[str, Any]:
+        (entries,) = piece
+        body = super()._body(entries)
+        return without_waiting(body) if self._waits else body
+
+    def _reply(self, response: dict[str, Any]) -> None:
+        if self._waits:
+            body, key = self._request.body, self._request.header.api.key
+            made = new_partitions(key, body, response)
+            self._when_known(made, body["timeout_ms"], partial(self._waited, response))
+        else:
+            super()._reply(response)
+
+    def _waited(self, response: dict[str, Any]) -> None:
+        if not self._is_over:
+            super()._reply(response)
 
 
 def _topics_from_cursor(

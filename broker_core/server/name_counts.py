@@ -9,14 +9,23 @@ from typing import Any, Final
 
 from broker_core.protocol.definitions import (
     ADD_PARTITIONS_TO_TXN,
+    ALTER_CLIENT_QUOTAS,
+    ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
+    ALTER_USER_SCRAM_CREDENTIALS,
     CONSUMER_GROUP_HEARTBEAT,
+    CREATE_ACLS,
+    CREATE_PARTITIONS,
+    DELETE_ACLS,
     DELETE_RECORDS,
     DELETE_TOPICS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
     ELECT_LEADERS,
     FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
     JOIN_GROUP,
     LEAVE_GROUP,
     LIST_OFFSETS,
@@ -29,6 +38,7 @@ from broker_core.protocol.definitions import (
     SHARE_FETCH,
     SHARE_GROUP_HEARTBEAT,
     TXN_OFFSET_COMMIT,
+    WRITE_TXN_MARKERS,
 )
 from broker_core.server.network.request import AnyRequest
 from broker_core.server.partitions.topics import TopicRegistry
@@ -42,6 +52,7 @@ _LISTS: Final[dict[int, tuple[str, str]]] = {
         (DELETE_RECORDS, ("topics", "partitions")),
         (DESCRIBE_LOG_DIRS, ("topics", "partitions")),
         (DESCRIBE_PRODUCERS, ("topics", "partition_indexes")),
+        (DESCRIBE_SHARE_GROUP_OFFSETS, ("topics", "partitions")),
         (ELECT_LEADERS, ("topic_partitions", "partitions")),
         (FETCH, ("topics", "partitions")),
         (LIST_OFFSETS, ("topics", "partitions")),
@@ -57,11 +68,20 @@ _LISTS: Final[dict[int, tuple[str, str]]] = {
 }
 #: The names of other lists; there are more partitions than topics, or than members at work.
 _FLAT: Final[dict[int, tuple[str, ...]]] = {
+    ALTER_CLIENT_QUOTAS.key: ("entries",),
+    ALTER_USER_SCRAM_CREDENTIALS.key: ("deletions", "upsertions"),
+    ALTER_CONFIGS.key: ("resources",),
+    CREATE_PARTITIONS.key: ("topics",),
+    INCREMENTAL_ALTER_CONFIGS.key: ("resources",),
     CONSUMER_GROUP_HEARTBEAT.key: ("subscribed_topic_names", "topic_partitions"),
+    CREATE_ACLS.key: ("creations",),
+    DELETE_ACLS.key: ("filters",),
     DELETE_TOPICS.key: ("topic_names", "topics"),
+    DESCRIBE_USER_SCRAM_CREDENTIALS.key: ("users",),
     JOIN_GROUP.key: ("protocols",),
     LEAVE_GROUP.key: ("members",),
     SHARE_GROUP_HEARTBEAT.key: ("subscribed_topic_names",),
+    WRITE_TXN_MARKERS.key: ("markers",),
 }
 #: What a request may always name.
 _ALWAYS: Final = 2_000
@@ -78,7 +98,9 @@ def count_of_names(request: AnyRequest) -> int:
     # Of groups, each is answered for itself.
     parts: list[dict[str, Any]] = request.body.get("groups") or [request.body]
     return max(
-        sum(len(each[partitions] or ()) for each in part.get(topics) or ()) for part in parts
+        # A topic counts, whether or not any of its partitions is named.
+        sum(max(len(each[partitions] or ()), 1) for each in part.get(topics) or ())
+        for part in parts
     )
 
 

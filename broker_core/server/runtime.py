@@ -171,7 +171,13 @@ class Broker:
         self.dynamic_config.set_cleaner_backoff = self._housekeeping.set_cleaner_backoff
         self._subscribe()
         self.fetch_turns = RequestTurns(asyncio.get_running_loop(), environment.clock.monotonic)
-        self._long_requests = LongRequests(self.network.turns, self.topics, self._handle_one)
+        self._long_requests = LongRequests(
+            self.network.turns,
+            self.topics,
+            self._handle_one,
+            self.when_known,
+            config.num_partitions,
+        )
         self._handlers = handlers(
             record_apis(self),
             group_apis(self),
@@ -358,11 +364,12 @@ class Broker:
 
     def handle(self, request: AnyRequest) -> None:
         """Answer a request, now or later."""
-        if self.cluster.forwards(request) or self._long_requests.takes(request):
-            return
-        self._handle_one(request)
+        if not self._long_requests.takes(request):
+            self._handle_one(request)
 
     def _handle_one(self, request: AnyRequest) -> None:
+        if self.cluster.forwards(request):
+            return
         if self.authorizer is not None and not authorize(self, request):
             return
         if not is_coordinated_here(self, request):

@@ -36,6 +36,12 @@ from broker_core.protocol.definitions.messages import decode_request
 from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.security.principal import Principal
 from broker_core.server.cluster.channel import ControllerChannel
+from broker_core.server.cluster.new_partitions import (
+    WhenKnown,
+    new_partitions,
+    waits_for_partitions,
+    without_waiting,
+)
 from broker_core.server.network.network import Network
 from broker_core.server.network.peer import decode_response, encode_request
 from broker_core.server.network.request import AnyRequest, Request, client_party
@@ -53,17 +59,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Calls the last argument when topics have this many partitions here, and they are open, or after
-#: so many milliseconds.
-WhenKnown = Callable[[Mapping[str, int], int, Callable[[], None]], None]
-
 _LENGTH_BYTES: Final = 4
 _TIMEOUT_S: Final = 20.0
 #: Requests that the controller has at a time.
 _UNDER_WAY_MAX: Final = 16
 
-#: Requests that add partitions, with a time for which their clients wait.
-_GROWING: Final = frozenset({CREATE_TOPICS.key, CREATE_PARTITIONS.key})
 FORWARDED: Final = frozenset(
     api.key
     for api in (
@@ -133,11 +133,11 @@ class Forwarding:
     def forward(self, request: AnyRequest) -> None:
         """Have the active controller answer; disconnect a client that gets no answer in time."""
         header = request.header
-        waits = header.api.key in _GROWING and not request.body["validate_only"]
+        waits = waits_for_partitions(request)
 
         def encode() -> bytes:
             client_id = request.client_id.encode()
-            body = {**request.body, "timeout_ms": 0} if waits else request.body
+            body = without_waiting(request.body) if waits else request.body
             return encode_request(
                 header.api, header.version, header.correlation_id, client_id, body
             )
@@ -148,19 +148,21 @@ class Forwarding:
                 self._warn(header.api.name)
                 request.disconnect()
                 return
-            data = bytes(answer["response_data"] or b"")
+            data = memoryview(bytes(answer["response_data"] or b""))
+            response = decode_response(header.api, header.version, data)
 
             def reply() -> None:
-                request.reply_encoded([len(data).to_bytes(_LENGTH_BYTES, "big") + data])
-                request.sink.release()
+                request.reply(response)
+                request.release()
 
             if waits:
-                self._when_known(_partitions(request, data), request.body["timeout_ms"], reply)
+                made = new_partitions(header.api.key, request.body, response)
+                self._when_known(made, request.body["timeout_ms"], reply)
             else:
                 reply()
 
         # What a client sends behind it stays with the client: a connection has one such request.
-        request.sink.hold()
+        request.hold()
         request.on_close = self._pass(encode, request.principal, request.host, answered).give_up
 
     def create_topic(
@@ -248,19 +250,6 @@ class Forwarding:
         if unsaid is not None:
             before = f" ({unsaid} more requests before)" if unsaid else ""
             logger.warning("%s: no controller answers%s", api, before)
-
-
-def _partitions(request: AnyRequest, data: bytes) -> dict[str, int]:
-    """Return the topics that the controller has created or enlarged, and their partitions."""
-    header = request.header
-    answer = decode_response(header.api, header.version, memoryview(data))
-    if header.api.key == CREATE_TOPICS.key:
-        counts = {each["name"]: max(each.get("num_partitions", 1), 1) for each in answer["topics"]}
-        results = answer["topics"]
-    else:
-        counts = {each["name"]: each["count"] for each in request.body["topics"]}
-        results = answer["results"]
-    return {each["name"]: counts[each["name"]] for each in results if not each["error_code"]}
 
 
 def _packed(host: str) -> bytes:

@@ -190,6 +190,14 @@ class Request(Generic[RequestBody, ResponseBody]):
         """Send no response, as the client asked (acks=0)."""
         self.reply_encoded([])
 
+    def hold(self) -> None:
+        """Read no further requests from the client before `release`."""
+        self._sink.hold()
+
+    def release(self) -> None:
+        """Read requests from the client again."""
+        self._sink.release()
+
     def throttle(self, milliseconds: int) -> None:
         """Tell the client to wait, and read no requests from it until then (KIP-219)."""
         if milliseconds > self.throttle_ms:

@@ -41,7 +41,13 @@ if TYPE_CHECKING:
 
 #: Most partitions that one request may create, as in Kafka: all are placed in one turn of the event
 #: loop.
-_NEW_PARTITIONS_MAX: Final = 10_000
+NEW_PARTITIONS_MAX: Final = 10_000
+
+
+def too_many_partitions() -> errors.PolicyViolation:
+    """Return the reason why a request for more than that adds none."""
+    return errors.PolicyViolation("Excessively large number of partitions per request.")
+
 
 #: Called with None when a change is durable, or with the reason why it will not be.
 Done = Callable[[errors.BrokerError | None], None]
@@ -118,8 +124,8 @@ class AdminOperations:
         self._announced = sum(max(count, 0) for count in counts)
 
     def _check_announced(self) -> None:
-        if self._announced > _NEW_PARTITIONS_MAX:
-            raise errors.PolicyViolation("Excessively large number of partitions per request.")
+        if self._announced > NEW_PARTITIONS_MAX:
+            raise too_many_partitions()
 
     def create_topic(
         self,

@@ -54,6 +54,18 @@ def _ask_partitions(names: list[str]) -> dict[str, Any]:
     }
 
 
+def _topics(names: list[str]) -> dict[str, Any]:
+    more = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    return {"topics": [{"name": each, **more} for each in names], "timeout_ms": 60_000}
+
+
+def _settings(names: list[str], *, operation: bool = True) -> dict[str, Any]:
+    setting = {"name": "retention.ms", "value": "1000"}
+    configs = [setting | {"config_operation": 0} if operation else setting]
+    resources = [{"resource_type": 2, "resource_name": each, "configs": configs} for each in names]
+    return {"resources": resources, "validate_only": True}
+
+
 ASKED: list[tuple[AnyApi, int, str, Callable[[list[str]], dict[str, Any]]]] = [
     (api.METADATA, 12, "topics", lambda names: {"topics": [{"name": each} for each in names]}),
     (api.METADATA, 1, "topics", lambda names: {"topics": [{"name": each} for each in names]}),
@@ -81,6 +93,25 @@ ASKED: list[tuple[AnyApi, int, str, Callable[[list[str]], dict[str, Any]]]] = [
         "groups",
         lambda names: {"groups": [{"group_id": each, "topics": None} for each in names]},
     ),
+    (
+        api.DESCRIBE_SHARE_GROUP_OFFSETS,
+        0,
+        "groups",
+        lambda names: {"groups": [{"group_id": each, "topics": None} for each in names]},
+    ),
+    (api.CREATE_TOPICS, 5, "topics", lambda names: _topics(names) | {"validate_only": True}),
+    (
+        api.CREATE_PARTITIONS,
+        3,
+        "results",
+        lambda names: {
+            "topics": [{"name": each, "count": 2, "assignments": None} for each in names],
+            "timeout_ms": 1000,
+            "validate_only": True,
+        },
+    ),
+    (api.ALTER_CONFIGS, 2, "responses", lambda names: _settings(names, operation=False)),
+    (api.INCREMENTAL_ALTER_CONFIGS, 1, "responses", _settings),
 ]
 
 
@@ -175,6 +206,59 @@ async def test_a_cursor_behind_all_topics_leaves_none(client: RawClient) -> None
     }
     answer = await client.call(api.DESCRIBE_TOPIC_PARTITIONS, 0, body)
     assert (answer["topics"], answer["next_cursor"]) == ([], None)
+
+
+async def test_topics_of_a_long_request_are_there_and_open_when_it_is_answered(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    names = [f"new{number}" for number in range(120)]
+    # Whatever is named twice is refused, also where hundreds of others stand between.
+    body = _topics([*names, "new7"]) | {"validate_only": False}
+    answer = await client.call(api.CREATE_TOPICS, 5, body)
+    codes = {each["name"]: each["error_code"] for each in answer["topics"]}
+    assert codes == dict.fromkeys(names, errors.NONE) | {"new7": errors.InvalidRequest.code}
+    assert {each.name for each in broker.topics} == set(names) - {"new7"}
+    assert all(len(each.partitions) == 1 for each in broker.topics)
+    body = {"topic_names": names, "timeout_ms": 1000}
+    answer = await client.call(api.DELETE_TOPICS, 4, body)
+    assert [each["name"] for each in answer["responses"]] == names
+    assert {each["error_code"] for each in answer["responses"]} == {
+        errors.NONE, errors.UnknownTopicOrPartition.code,
+    }  # fmt: skip
+    assert not list(broker.topics)
+
+
+async def test_a_setting_that_is_asked_for_twice_is_refused_in_a_long_request_too(
+    client: RawClient,
+) -> None:
+    answer = await client.call(api.INCREMENTAL_ALTER_CONFIGS, 1, _settings([*_NAMES, "t0", "t0"]))
+    refused = [
+        each["resource_name"]
+        for each in answer["responses"]
+        if each["error_code"] == errors.InvalidRequest.code
+    ]
+    assert refused == ["t0", "t0"]
+
+
+@pytest.mark.parametrize("count", [51, 250])
+async def test_a_group_with_many_topics_is_described_once(client: RawClient, count: int) -> None:
+    topics = [{"topic_name": f"t{number}", "partitions": [0]} for number in range(count)]
+    groups = [{"group_id": each, "topics": topics} for each in ("a", "b")]
+    for each in groups:
+        member = {"member_id": "AAAAAAAAAAAAAAAAAAAAAA", "member_epoch": 0, "rack_id": None}
+        joins = {**member, "group_id": each["group_id"], "subscribed_topic_names": ["t0"]}
+        answer = await client.call(api.SHARE_GROUP_HEARTBEAT, 1, joins)
+        assert answer["error_code"] == errors.NONE
+    short = []
+    for topic in topics:
+        body = {"groups": [{"group_id": "a", "topics": [topic]}]}
+        answer = await client.call(api.DESCRIBE_SHARE_GROUP_OFFSETS, 0, body)
+        short += answer["groups"][0]["topics"]
+    answer = await client.call(api.DESCRIBE_SHARE_GROUP_OFFSETS, 0, {"groups": groups})
+    assert [each["group_id"] for each in answer["groups"]] == ["a", "b"]
+    assert [each["topics"] for each in answer["groups"]] == [short, short]
+    assert len(short) == count
 
 
 async def test_others_are_answered_before_a_long_request(broker: Broker, connect: Connect) -> None:
@@ -407,6 +491,55 @@ _NAMES_ASKED: list[tuple[AnyApi, int, str, Callable[[str], object], dict[str, An
         "members",
         lambda name: {"member_id": name, "group_instance_id": None},
         {"group_id": "g"},
+    ),
+    (
+        api.CREATE_PARTITIONS,
+        3,
+        "topics",
+        lambda name: {"name": name, "count": 2, "assignments": None},
+        {"timeout_ms": 1000, "validate_only": True},
+    ),
+    (
+        api.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        "resources",
+        lambda name: {"resource_type": 2, "resource_name": name, "configs": []},
+        {"validate_only": True},
+    ),
+    (
+        api.ALTER_CONFIGS,
+        2,
+        "resources",
+        lambda name: {"resource_type": 2, "resource_name": name, "configs": []},
+        {"validate_only": True},
+    ),
+    (api.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, "users", lambda name: {"name": name}, {}),
+    (
+        api.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        "deletions",
+        lambda name: {"name": name, "mechanism": 1},
+        {"upsertions": []},
+    ),
+    (
+        api.CREATE_ACLS,
+        2,
+        "creations",
+        lambda name: {
+            "resource_type": 2, "resource_name": name, "resource_pattern_type": 3,
+            "principal": "User:u", "host": "*", "operation": 3, "permission_type": 3,
+        },
+        {},
+    ),
+    (
+        api.WRITE_TXN_MARKERS,
+        1,
+        "markers",
+        lambda name: {
+            "producer_id": 1, "producer_epoch": 0, "transaction_result": True, "topics": [],
+            "coordinator_epoch": 0,
+        },
+        {},
     ),
 ]  # fmt: skip
 

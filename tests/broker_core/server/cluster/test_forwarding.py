@@ -194,3 +194,23 @@ async def test_who_waits_for_new_partitions_keeps_no_other_client_waiting(
     assert _open_partitions(broker, "large") == 50
     for client in (greedy, other, hasty):
         await client.close()
+
+
+async def test_many_topics_serve_where_they_were_asked_for(trio: Trio) -> None:
+    asked = next(node for node in trio.brokers if node != trio.active)
+    broker = trio.brokers[asked]
+    client = await client_at("127.0.0.1", broker.endpoint)
+    names = [f"t{number}" for number in range(120)]
+    body = {
+        **_body("t"),
+        "topics": [_body(name, 3, 3)["topics"][0] for name in names],
+        "timeout_ms": _FOR_EVER,
+    }
+    answer = await client.call(CREATE_TOPICS, 5, body)
+    assert [each["name"] for each in answer["topics"]] == names
+    assert {each["error_code"] for each in answer["topics"]} == {errors.NONE}
+    assert {_open_partitions(broker, name) for name in names} == {3}
+    # What comes behind it is read again.
+    answer = await client.call(CREATE_TOPICS, 5, _body("one"))
+    assert answer["topics"][0]["error_code"] == errors.NONE
+    await client.close()
