@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from broker_core.protocol.compression import Compression
 from broker_core.protocol.definitions import (
     ALTER_USER_SCRAM_CREDENTIALS,
     CREATE_TOPICS,
     METADATA,
     PRODUCE,
 )
-from broker_core.protocol.records import build_batch
+from broker_core.protocol.records import build_batch, crc32c
 from broker_core.protocol.schema import AnyApi
 from broker_core.server.network.request import Request
 from broker_core.server.runtime import Broker
@@ -24,6 +25,10 @@ from tests.broker_core.server.topics import create_topic
 Connect = Callable[[Broker], Awaitable[RawClient]]
 
 _RECORDS = bytes(build_batch([(1000, b"k", b"v" * 1000, ())]))
+_WITHOUT_KEY = bytes(build_batch([(1000, None, b"v" * 1000, ())], compression=Compression.LZ4))
+_DAMAGED = bytearray(_WITHOUT_KEY)
+_DAMAGED[-8:] = b"\xff" * 8
+_DAMAGED[17:21] = crc32c(_DAMAGED[21:]).to_bytes(4, "big")
 _BAD_TOPIC = {
     "name": "bad name",
     "num_partitions": 1,
@@ -54,6 +59,8 @@ def requests() -> int:
         (PRODUCE, 8, produce_body("t", _RECORDS, acks=5)),
         (PRODUCE, 8, produce_body("t", _RECORDS, partition=9)),
         (PRODUCE, 8, produce_body("t", _RECORDS[:-1] + b"x")),
+        (PRODUCE, 8, produce_body("compacted", _WITHOUT_KEY)),
+        (PRODUCE, 8, produce_body("compacted", bytes(_DAMAGED))),
         (CREATE_TOPICS, 5, {"topics": [_BAD_TOPIC], "timeout_ms": 1, "validate_only": False}),
         (
             ALTER_USER_SCRAM_CREDENTIALS,
@@ -61,7 +68,16 @@ def requests() -> int:
             {"deletions": [{"name": "u", "mechanism": 9}], "upsertions": []},
         ),
     ],
-    ids=["unknown topic", "acks", "unknown partition", "checksum", "topic name", "mechanism"],
+    ids=[
+        "unknown topic",
+        "acks",
+        "unknown partition",
+        "checksum",
+        "no key",
+        "damaged",
+        "topic name",
+        "mechanism",
+    ],
 )
 async def test_a_refused_request_is_given_back(
     broker: Broker,
@@ -72,6 +88,7 @@ async def test_a_refused_request_is_given_back(
     body: dict[str, Any],
 ) -> None:
     create_topic(broker, "t", 1, {})
+    create_topic(broker, "compacted", 1, {"cleanup.policy": "compact"})
     client = await connect(broker)
     before = requests()
     for _ in range(20):

@@ -103,6 +103,13 @@ def test_each_line_of_code_has_its_own_room(log: Log, logger: logging.Logger) ->
     assert len(log.records) == 2 * BURST
 
 
+def test_lines_of_two_files_have_their_own_room(log: Log, logger: logging.Logger) -> None:
+    for file in ("one.py", "two.py"):
+        code = compile(f"for _ in range({BURST}): logger.info('again')", file, "exec")
+        exec(code, {"logger": logger})
+    assert len(log.records) == 2 * BURST
+
+
 def test_threads_share_the_room(log: Log, logger: logging.Logger) -> None:
     def say() -> None:
         for _ in range(BURST):

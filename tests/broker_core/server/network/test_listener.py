@@ -341,6 +341,34 @@ async def test_many_connections_of_one_address_do_not_keep_another_waiting(
         assert 0 < sum(map(has_answer, greedy)) < len(greedy) // 2
 
 
+async def test_one_dear_request_of_each_of_many_connections_keeps_nobody_waiting(
+    broker: Broker,
+) -> None:
+    address = broker.endpoint.host, broker.endpoint.port
+    frame = request_frame(FETCH, 11, fetch_body("nothing", 0))
+    body = fetch_body("nothing", 0)
+    body["topics"][0]["partitions"] *= 1_900
+    dear = request_frame(FETCH, 11, body)
+    loop = asyncio.get_running_loop()
+    with ExitStack() as stack:
+        greedy = [
+            stack.enter_context(socket.create_connection(address, source_address=("127.0.0.2", 0)))
+            for _ in range(40)
+        ]
+        client = stack.enter_context(socket.create_connection(address))
+        for each in (*greedy, client):
+            each.setblocking(False)
+            await loop.sock_sendall(each, frame)
+            await loop.sock_recv(each, 1 << 20)
+        # All of this has come before the broker reads again.
+        for each in greedy:
+            assert each.send(dear) == len(dear)
+        client.send(frame)
+        async with asyncio.timeout(60):
+            await loop.sock_recv(client, 1 << 20)
+        assert sum(map(has_answer, greedy)) < len(greedy) // 2
+
+
 async def test_a_connection_that_closes_leaves_nothing_behind(
     broker: Broker, connect: Connect
 ) -> None:

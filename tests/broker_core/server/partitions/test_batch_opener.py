@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -254,4 +254,25 @@ async def test_parties_have_their_batches_opened_in_turn() -> None:
         task()
         await asyncio.sleep(0)
     assert order.index("b1") < order.index("a3")
+    opener.close()
+
+
+async def test_what_fails_unexpectedly_keeps_nobody_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    worker = Steps()
+    opener = BatchOpener(worker)
+    config = LogConfig.from_properties({})
+    fine = Closed(bytearray(batch(b"1")), config, "t-0")
+    bad = Closed(cast("bytearray", "no batches at all"), config, "t-1")
+    told: list[list[type[Outcome]]] = []
+    for closed in ([fine, bad], [fine]):
+        opener.open("a", closed, lambda outcomes: told.append([type(each) for each in outcomes]))
+    while len(told) < 2:
+        (task,) = worker.tasks
+        worker.tasks.clear()
+        task()
+        await asyncio.sleep(0)
+    assert told == [[Opened, errors.UnknownServerError], [Opened]]
+    assert "batches for t-1 could not be opened" in caplog.text
     opener.close()

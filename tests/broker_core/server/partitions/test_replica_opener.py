@@ -198,6 +198,24 @@ async def test_nobody_waits_longer_than_he_wants(
     assert len(created.partitions) == 8
 
 
+async def test_the_time_of_who_was_answered_ends_without_effect(
+    start: Start, disk: SlowFolders, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await start(Environment(SystemClock(), disk))
+    client = await connect(broker)
+    # The second one has the same time, and is answered when it ends.
+    for name, count in (("t", 30), ("u", 60)):
+        topic = {
+            "name": name, "num_partitions": count, "replication_factor": 1, "assignments": [],
+            "configs": [],
+        }  # fmt: skip
+        body = {"topics": [topic], "timeout_ms": 1_000, "validate_only": False}
+        answer = await client.call(CREATE_TOPICS, 5, body)
+        assert answer["topics"][0]["error_code"] == errors.NONE
+    disk.may_go_on.set()
+    assert "Exception in callback" not in caplog.text
+
+
 async def test_who_waits_is_answered_when_the_topic_is_deleted(
     busy: Broker, disk: SlowFolders, connect: Connect
 ) -> None:
