@@ -29,6 +29,7 @@ from broker_core.protocol.definitions import (
     JOIN_GROUP,
     LEAVE_GROUP,
     LIST_OFFSETS,
+    LIST_PARTITION_REASSIGNMENTS,
     OFFSET_COMMIT,
     OFFSET_DELETE,
     OFFSET_FETCH,
@@ -56,6 +57,7 @@ _LISTS: Final[dict[int, tuple[str, str]]] = {
         (ELECT_LEADERS, ("topic_partitions", "partitions")),
         (FETCH, ("topics", "partitions")),
         (LIST_OFFSETS, ("topics", "partitions")),
+        (LIST_PARTITION_REASSIGNMENTS, ("topics", "partition_indexes")),
         (OFFSET_COMMIT, ("topics", "partitions")),
         (OFFSET_DELETE, ("topics", "partitions")),
         (OFFSET_FETCH, ("topics", "partition_indexes")),
@@ -94,6 +96,13 @@ def count_of_names(request: AnyRequest) -> int:
     if lists is None:
         flat = _FLAT.get(key, ())
         return max((len(request.body.get(each) or ()) for each in flat), default=0)
+    if key == ADD_PARTITIONS_TO_TXN.key and request.body["transactions"]:
+        # From version 4 on, which is for brokers: they are answered all at once.
+        return sum(
+            len(topic["partitions"])
+            for each in request.body["transactions"]
+            for topic in each["topics"]
+        )
     topics, partitions = lists
     # Of groups, each is answered for itself.
     parts: list[dict[str, Any]] = request.body.get("groups") or [request.body]

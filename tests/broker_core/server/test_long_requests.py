@@ -563,6 +563,102 @@ async def test_who_names_more_than_there_can_be_is_disconnected(
     assert await greedy.is_closed_by_peer()
 
 
+def _of_topic(
+    topics: str = "topics", name: str = "name", partitions: str = "partitions"
+) -> Callable[[list[int]], dict[str, Any]]:
+    """Return a function that makes a request about partitions that are named by numbers alone."""
+    return lambda indexes: {topics: [{name: "t0", partitions: indexes}]}
+
+
+def _shared(indexes: list[int]) -> dict[str, Any]:
+    partitions = [{"partition_index": each, "acknowledgement_batches": []} for each in indexes]
+    return {
+        "group_id": "s", "member_id": "AAAAAAAAAAAAAAAAAAAAAA", "share_session_epoch": 0,
+        "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1, "max_records": 1, "batch_size": 1,
+        "topics": [{"topic_id": bytes(16), "partitions": partitions}],
+        "forgotten_topics_data": [],
+    }  # fmt: skip
+
+
+def _owned(indexes: list[int]) -> dict[str, Any]:
+    return {
+        "group_id": "g", "member_id": "m", "member_epoch": 0, "instance_id": None,
+        "rack_id": None, "rebalance_timeout_ms": 30_000, "server_assignor": None,
+        "subscribed_topic_names": [],
+        "topic_partitions": [
+            {"topic_id": each.to_bytes(16, "big"), "partitions": []} for each in indexes
+        ],
+    }  # fmt: skip
+
+
+def _in_batches(indexes: list[int]) -> dict[str, Any]:
+    return {
+        "transactions": [
+            {
+                "transactional_id": f"t{parity}", "producer_id": 9, "producer_epoch": 0,
+                "verify_only": True, "topics": [{"name": "t0", "partitions": indexes[parity::2]}],
+            }
+            for parity in range(2)
+        ],
+    }  # fmt: skip
+
+
+def _moved(indexes: list[int]) -> dict[str, Any]:
+    partitions = [{"partition_index": each, "replicas": None} for each in indexes]
+    return {"timeout_ms": 1000, "topics": [{"name": "t0", "partitions": partitions}]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "version", "body", "fields"),
+    [
+        (
+            api.ADD_PARTITIONS_TO_TXN,
+            3,
+            _of_topic("v3_and_below_topics"),
+            {
+                "v3_and_below_transactional_id": "t0",
+                "v3_and_below_producer_id": 9,
+                "v3_and_below_producer_epoch": 0,
+            },
+        ),
+        (api.ADD_PARTITIONS_TO_TXN, 5, _in_batches, {}),
+        (api.ALTER_PARTITION_REASSIGNMENTS, 0, _moved, {}),
+        (api.CONSUMER_GROUP_HEARTBEAT, 0, _owned, {}),
+        (api.DESCRIBE_LOG_DIRS, 1, _of_topic(name="topic"), {}),
+        (api.DESCRIBE_PRODUCERS, 0, _of_topic(partitions="partition_indexes"), {}),
+        (
+            api.ELECT_LEADERS,
+            2,
+            _of_topic("topic_partitions", "topic"),
+            {"election_type": 0, "timeout_ms": 1000},
+        ),
+        (
+            api.LIST_PARTITION_REASSIGNMENTS,
+            0,
+            _of_topic(partitions="partition_indexes"),
+            {"timeout_ms": 1000},
+        ),
+        (api.SHARE_ACKNOWLEDGE, 1, _shared, {}),
+        (api.SHARE_FETCH, 1, _shared, {}),
+    ],
+)
+async def test_other_requests_name_no_more_partitions_than_there_can_be(
+    broker: Broker,
+    connect: Connect,
+    asked: AnyApi,
+    version: int,
+    body: Callable[[list[int]], dict[str, Any]],
+    fields: dict[str, Any],
+) -> None:
+    create_topic(broker, "t0", 3, {})
+    client = await connect(broker)
+    most = 2_000 + 2 * sum(topic.partition_count for topic in broker.topics)
+    await client.call(asked, version, body(list(range(most))) | fields)
+    greedy = await connect(broker)
+    greedy.send(asked, version, body(list(range(most + 1))) | fields)
+    assert await greedy.is_closed_by_peer()
+
+
 async def test_members_that_leave_together_are_answered_in_their_order(client: RawClient) -> None:
     members = [{"member_id": f"m{number}", "group_instance_id": None} for number in range(450)]
     answer = await client.call(api.LEAVE_GROUP, 4, {"group_id": "t0", "members": members})
