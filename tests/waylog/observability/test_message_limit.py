@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from tests.manual_clock import ManualClock
+from waylog.observability.log_lines import LineFormatter
 from waylog.observability.message_limit import BURST, PER_SECOND, MessageLimit
 
 SCRIPT = """
@@ -79,6 +80,20 @@ def test_what_was_left_out_is_told_when_there_is_room_again(
     assert told == [0] * BURST + [7] + [0] * 19
     clock.now += 10_000.0
     assert say(BURST + 1) == BURST
+
+
+def test_a_line_says_how_many_were_left_out_before_it(
+    log: Log, logger: logging.Logger, clock: ManualClock
+) -> None:
+    for pause_s in (0.0,) * (BURST + 3) + (0.06,) * 2:
+        clock.now += pause_s
+        logger.info("%s again", "member")
+    formatter = LineFormatter("%(message)s")
+    assert [formatter.format(each) for each in log.records[BURST - 1 :]] == [
+        "member again",
+        "member again (3 more like it before)",
+        "member again",
+    ]
 
 
 def test_a_traceback_takes_the_room_of_ten(log: Log, logger: logging.Logger) -> None:

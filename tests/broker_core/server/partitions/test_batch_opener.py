@@ -152,6 +152,40 @@ async def test_what_takes_long_waits_for_the_thread(
     assert kept == (Compression.GZIP if topic == "gzip" else codec, b"x" * size)
 
 
+@pytest.mark.parametrize(
+    ("topic", "codecs", "size"),
+    [
+        ("gzip", [Compression.NONE, Compression.LZ4], 1),
+        ("gzip", [Compression.NONE] * 20, 1_000),
+        ("compacted", [Compression.NONE, Compression.LZ4], 1),
+    ],
+    ids=["compressed", "large together", "compacted"],
+)
+async def test_what_takes_long_because_of_one_batch_or_of_all_together_waits_for_the_thread(
+    broker: Broker,
+    threads: HeldThreads,
+    connect: Connect,
+    topic: str,
+    codecs: list[int],
+    size: int,
+) -> None:
+    client, other = await connect(broker), await connect(broker)
+    data = b"".join(batch(b"x" * size, codec) for codec in codecs)
+    client.send(PRODUCE, 8, produce_body(topic, data))
+    # What comes later, and does not take long, is stored before.
+    await other.call(API_VERSIONS, 0, {})
+    assert (
+        code_of(
+            await other.call(PRODUCE, 8, produce_body(topic, batch(b"first", Compression.NONE)))
+        )
+        == 0
+    )
+    threads.may_open.set()
+    assert code_of((await client.receive(PRODUCE, 8))[1]) == 0
+    values = [value for _, value in stored(broker.topics.get(topic))]
+    assert values == [b"first", *[b"x" * size] * len(codecs)]
+
+
 async def test_several_batches_of_which_the_first_is_as_it_should_be(
     broker: Broker, threads: HeldThreads, connect: Connect
 ) -> None:
@@ -161,6 +195,21 @@ async def test_several_batches_of_which_the_first_is_as_it_should_be(
     assert code_of(await client.call(PRODUCE, 8, produce_body("gzip", both))) == 0
     gzip = Compression.GZIP
     assert stored(broker.topics.get("gzip")) == [(gzip, b"1"), (gzip, b"2")]
+
+
+async def test_a_batch_that_becomes_too_large_is_refused(
+    broker: Broker, threads: HeldThreads, connect: Connect
+) -> None:
+    threads.may_open.set()
+    small = {"compression.type": "uncompressed", "max.message.bytes": "1000"}
+    create_topic(broker, "small", 1, small)
+    client = await connect(broker)
+    codes = [
+        code_of(await client.call(PRODUCE, 8, produce_body("small", batch(b"x" * size))))
+        for size in (500, 5_000)
+    ]
+    assert codes == [errors.NONE, errors.MessageTooLarge.code]
+    assert stored(broker.topics.get("small")) == [(Compression.NONE, b"x" * 500)]
 
 
 async def test_partitions_of_one_request_are_answered_each(
@@ -200,13 +249,13 @@ async def test_records_without_keys_are_named_but_not_all_of_many(
 ) -> None:
     threads.may_open.set()
     client = await connect(broker)
-    rows = [(SystemClock().now_ms(), None if n % 2 else b"k", b"", ()) for n in range(5_000)]
+    rows = [(SystemClock().now_ms(), None if n % 3 else b"k", b"", ()) for n in range(5_000)]
     for codec in (Compression.LZ4, Compression.NONE):
         data = bytes(build_batch(rows, compression=codec))
         answer = await client.call(PRODUCE, 8, produce_body("compacted", data))
         assert code_of(answer) == errors.InvalidRecord.code
         named = answer["responses"][0]["partition_responses"][0]["record_errors"]
-        assert [each["batch_index"] for each in named] == list(range(1, 2_000, 2))
+        assert [each["batch_index"] for each in named] == [n for n in range(1_500) if n % 3]
 
 
 async def test_a_request_without_acknowledgement_is_stored(
