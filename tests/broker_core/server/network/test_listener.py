@@ -365,8 +365,11 @@ async def test_one_dear_request_of_each_of_many_connections_keeps_nobody_waiting
             assert each.send(dear) == len(dear)
         client.send(frame)
         async with asyncio.timeout(60):
-            await loop.sock_recv(client, 1 << 20)
+            assert await loop.sock_recv(client, 1 << 20)
         assert sum(map(has_answer, greedy)) < len(greedy) // 2
+        # They wait with what they have sent, of which nothing is lost.
+        async with asyncio.timeout(60):
+            assert all([await loop.sock_recv(each, 1) for each in greedy])
 
 
 async def test_a_connection_that_closes_leaves_nothing_behind(
