@@ -38,7 +38,7 @@ class SlowFolders(SystemDisk):
         self._first = first
         self.may_go_on = threading.Event()
         self.waits = threading.Event()
-        self.error: OSError | None = None
+        self.error: Exception | None = None
 
     def make_directory(self, directory: Path) -> None:
         """Create a directory, perhaps later, or fail."""
@@ -345,10 +345,15 @@ async def test_replicas_that_the_disk_has_no_room_for_are_there_when_it_has(
     assert not busy.failed.done()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.EIO, "Input/output error"), RuntimeError("Input/output error")],
+    ids=["expected", "unexpected"],
+)
 async def test_a_disk_that_fails_ends_the_broker(
-    busy: Broker, disk: SlowFolders, caplog: pytest.LogCaptureFixture
+    busy: Broker, disk: SlowFolders, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    disk.error = OSError(errno.EIO, "Input/output error")
+    disk.error = error
     disk.may_go_on.set()
     await until(busy.failed.done)
     assert isinstance(busy.failed.exception(), errors.KafkaStorageError)
