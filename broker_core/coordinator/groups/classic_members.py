@@ -64,7 +64,7 @@ def join(
         client_id=request.client_id,
         client_host=request.client_host,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        topic_names=subscription.topics,
+        topic_names=group.shared(subscription.topics),
         topic_regex=None,
         assignor=None,
         classic=classic,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -55,6 +55,10 @@ class ConsumerGroupSettings(NamedTuple):
     size_max: int = 2**31 - 1
 
 
+#: The topics that a member names, and those for which its regular expression stands.
+_Names = tuple[frozenset[str], frozenset[str]]
+
+
 class _Matches(NamedTuple):
     """The topics for which a regular expression stands, as of these versions of topics and ACLs."""
 
@@ -81,8 +85,12 @@ class ConsumerGroup(GroupOffsets):
         self._static_members: dict[str, str] = {}
         self._owners: dict[TopicPartition, str] = {}
         # Partition counts of the subscribed topics, by topic id, for a version of the topic view.
-        self._shape: dict[bytes, int] | None = None
+        self._shape: Mapping[bytes, int] | None = None
         self._topics_version = -1
+        # The topics that members subscribe to, as of that version. Members with the same topics
+        # share one set of names and one of ids: to compare these takes no time.
+        self._names: dict[frozenset[str], frozenset[str]] = {}
+        self._topic_ids: dict[_Names, frozenset[bytes]] = {}
         # The topics for which a regular expression stands, by it and the key of a client's rights;
         # a restart forgets them.
         self._matches: dict[tuple[str, Hashable], _Matches] = {}
@@ -251,7 +259,7 @@ class ConsumerGroup(GroupOffsets):
                 else asked.rebalance_timeout_ms
             ),
             topic_names=(
-                member.topic_names if asked.topic_names is None else frozenset(asked.topic_names)
+                member.topic_names if asked.topic_names is None else self.shared(asked.topic_names)
             ),
             topic_regex=member.topic_regex if asked.topic_regex is None else asked.topic_regex,
             assignor=member.assignor if asked.assignor is None else asked.assignor,
@@ -287,25 +295,24 @@ class ConsumerGroup(GroupOffsets):
 
     def _assign(self, records: list[StoredRecord], *, is_resubscribed: bool) -> None:
         """Compute the target assignment if the members or their topics have changed."""
-        is_outdated = is_resubscribed
-        if is_resubscribed or self._topics_version != self.topics.version:
-            shape = self._subscribed_shape()
+        is_outdated = is_resubscribed or self._topics_version != self.topics.version
+        if not is_outdated and self.epoch == self.target_epoch:
+            return
+        subscriptions = self._subscriptions()
+        shape = subscriptions.partitions
+        if not is_resubscribed:
             if self._shape is None:
                 # After a restart: compare with what the stored target assignment covers.
                 targeted = {place for places in self.target.values() for place in places}
-                is_outdated |= targeted != _places(shape)
+                is_outdated &= targeted != _places(shape)
             else:
-                is_outdated |= shape != self._shape
-            self._shape = shape
-            self._topics_version = self.topics.version
+                is_outdated &= shape != self._shape
+        self._shape = shape
+        self._topics_version = self.topics.version
         if is_outdated:
             self._bump(records)
         if self.epoch == self.target_epoch:
             return
-        subscriptions = Subscriptions(
-            {each.member_id: self._topic_ids(each) for each in self.members.values()},
-            self._subscribed_shape(),
-        )
         target = ASSIGNORS[self.assignor](subscriptions, self.target)
         records += [
             stored.target_record(self.group_id, member_id, places)
@@ -351,19 +358,33 @@ class ConsumerGroup(GroupOffsets):
         targeted = {topic_id for topic_id, _ in self.target.get(member.member_id, NO_PLACES)}
         return frozenset(filter(None, map(self.topics.name_of, targeted))) - member.topic_names
 
-    def _topics_of(self, member: ConsumerMember) -> Iterable[tuple[bytes, int]]:
-        names = member.topic_names | self._matching(member)
-        return (found for name in names if (found := self.topics.find(name)) is not None)
+    def shared(self, names: Iterable[str]) -> frozenset[str]:
+        """Return a set of topics; members with the same topics have one set."""
+        found = frozenset(names)
+        return self._names.setdefault(found, found)
 
-    def _topic_ids(self, member: ConsumerMember) -> frozenset[bytes]:
-        return frozenset(topic_id for topic_id, _ in self._topics_of(member))
-
-    def _subscribed_shape(self) -> dict[bytes, int]:
-        return {
-            topic_id: count
-            for member in self.members.values()
-            for topic_id, count in self._topics_of(member)
-        }
+    def _subscriptions(self) -> Subscriptions:
+        """Return who subscribes to which topics; what members have in common is looked up once."""
+        has_changed = self._topics_version != self.topics.version
+        known = {} if has_changed else self._topic_ids
+        counts = {} if has_changed or self._shape is None else dict(self._shape)
+        ids: dict[_Names, frozenset[bytes]] = {}
+        same: dict[frozenset[bytes], frozenset[bytes]] = {}
+        topics: dict[str, frozenset[bytes]] = {}
+        for member_id, member in self.members.items():
+            names = member.topic_names, self._matching(member)
+            if names not in ids:
+                found = known.get(names)
+                if found is None:
+                    all_found = dict(filter(None, map(self.topics.find, names[0] | names[1])))
+                    counts.update(all_found)
+                    found = frozenset(all_found)
+                ids[names] = same.setdefault(found, found)
+            topics[member_id] = ids[names]
+        self._names = {each: each for each, _ in ids}
+        self._topic_ids = ids
+        subscribed: set[bytes] = set().union(*same)
+        return Subscriptions(topics, {each: counts[each] for each in subscribed})
 
     def reconcile(
         self,
@@ -485,7 +506,8 @@ class ConsumerGroup(GroupOffsets):
             self.members.pop(member_id, None)
         elif key.kind == stored.MEMBER:
             member = self.members.get(member_id) or ConsumerMember(member_id)
-            self.members[member_id] = stored.member_with_metadata(member, fields)
+            after = stored.member_with_metadata(member, fields)
+            self.members[member_id] = replace(after, topic_names=self.shared(after.topic_names))
         elif key.kind == stored.CURRENT and value is not None:
             member = self.members.get(member_id) or ConsumerMember(member_id)
             self.members[member_id] = stored.member_with_assignment(member, fields)
@@ -519,5 +541,5 @@ def left(asked: ConsumerHeartbeat) -> ConsumerGroupHeartbeatResponse:
     }
 
 
-def _places(shape: dict[bytes, int]) -> set[TopicPartition]:
+def _places(shape: Mapping[bytes, int]) -> set[TopicPartition]:
     return {(topic_id, each) for topic_id, count in shape.items() for each in range(count)}

@@ -100,7 +100,8 @@ class ConsumerMember:
         if given_up and _owns_any(owned, given_up):
             return self._changed(epoch, MemberState.UNREVOKED_PARTITIONS, kept, given_up)
         wanted = target - kept
-        taken = frozenset(place for place in wanted if is_free(place) or place in self.holds)
+        holds = self.holds
+        taken = frozenset(place for place in wanted if is_free(place) or place in holds)
         state = MemberState.STABLE if taken == wanted else MemberState.UNRELEASED_PARTITIONS
         return self._changed(target_epoch, state, kept | taken, NO_PLACES)
 

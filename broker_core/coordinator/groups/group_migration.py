@@ -63,7 +63,7 @@ def upgrade(classic: Group, new: ConsumerGroup, now: Moment) -> list[StoredRecor
             client_id=member.client_id,
             client_host=member.client_host,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
-            topic_names=subscriptions[member_id].topics,
+            topic_names=new.shared(subscriptions[member_id].topics),
             epoch=classic.generation,
             previous_epoch=classic.generation,
             assigned=assigned[member_id],

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 from broker_core import errors
-from broker_core.coordinator.groups.assignors import Assignment, TopicPartition
+from broker_core.coordinator.groups.assignors import Assignment, Subscriptions, TopicPartition
 from broker_core.coordinator.groups.consumer_member import LEAVES, NO_PLACES, Places
 from broker_core.coordinator.groups.states import GroupState
 from broker_core.coordinator.groups.topic_view import TopicView
@@ -93,7 +94,7 @@ class ShareGroup:
         self.target: Assignment = {}
         self._topics = topics
         self._topics_version = -1
-        self._shape: dict[bytes, int] = {}
+        self._shape: Mapping[bytes, int] = {}
 
     @property
     def state(self) -> GroupState:
@@ -122,7 +123,10 @@ class ShareGroup:
         if is_new or topic_names != member.topic_names:
             member.topic_names = topic_names
             self._assign()
-        elif self._topics_version != self._topics.version and self._subscribed() != self._shape:
+        elif (
+            self._topics_version != self._topics.version
+            and self._subscriptions().partitions != self._shape
+        ):
             self._assign()
         self._topics_version = self._topics.version
         if member.epoch != self.epoch:
@@ -162,24 +166,26 @@ class ShareGroup:
             )
         return member
 
-    def _subscribed(self) -> dict[bytes, int]:
-        names = {name for member in self.members.values() for name in member.topic_names}
-        return dict(found for name in names if (found := self._topics.find(name)) is not None)
+    def _subscriptions(self) -> Subscriptions:
+        """Return who subscribes to which topics; what members have in common is looked up once."""
+        found = {
+            names: dict(filter(None, map(self._topics.find, names)))
+            for names in {member.topic_names for member in self.members.values()}
+        }
+        ids = {names: frozenset(counts) for names, counts in found.items()}
+        partitions: dict[bytes, int] = {}
+        for counts in found.values():
+            partitions |= counts
+        return Subscriptions(
+            {member_id: ids[member.topic_names] for member_id, member in self.members.items()},
+            partitions,
+        )
 
     def _assign(self) -> None:
         self.epoch += 1
-        self._shape = self._subscribed()
-        self.target = assign_simply(
-            {
-                member_id: frozenset(
-                    found[0]
-                    for name in member.topic_names
-                    if (found := self._topics.find(name)) is not None
-                )
-                for member_id, member in self.members.items()
-            },
-            self._shape,
-        )
+        subscriptions = self._subscriptions()
+        self._shape = subscriptions.partitions
+        self.target = assign_simply(subscriptions)
         logger.info(
             "share group %s: epoch %d, %d members", self.group_id, self.epoch, len(self.members)
         )
@@ -203,18 +209,15 @@ class ShareGroup:
             self._remove(member.member_id)
 
 
-def assign_simply(
-    topics: Mapping[str, frozenset[bytes]], partitions: Mapping[bytes, int]
-) -> Assignment:
+def assign_simply(subscriptions: Subscriptions) -> Assignment:
     """Assign each partition to at least one member, and each member at least one partition.
 
     The latter holds for each topic to which a member subscribes.
     """
-    assigned: dict[str, set[TopicPartition]] = {member: set() for member in topics}
-    for topic_id, count in sorted(partitions.items()):
-        members = sorted(member for member, chosen in topics.items() if topic_id in chosen)
-        if not members or not count:
-            continue
-        for turn in range(max(count, len(members))):
+    assigned: dict[str, set[TopicPartition]] = {member: set() for member in subscriptions.topics}
+    for topic_id, alike in subscriptions.subscribers().items():
+        count = subscriptions.partitions.get(topic_id, 0)
+        members = alike[0] if len(alike) == 1 else sorted(chain.from_iterable(alike))
+        for turn in range(max(count, len(members)) if count else 0):
             assigned[members[turn % len(members)]].add((topic_id, turn % count))
     return {member: frozenset(places) for member, places in assigned.items()}

@@ -19,6 +19,8 @@ class Topics:
     def __init__(self) -> None:
         self.version = 0
         self._partitions: dict[str, int] = {}
+        #: How often a topic was looked up.
+        self.found = 0
 
     def create(self, name: str, partitions: int) -> None:
         """Create a topic or change its number of partitions."""
@@ -36,6 +38,7 @@ class Topics:
 
     def find(self, name: str) -> tuple[bytes, int] | None:
         """See TopicView."""
+        self.found += 1
         count = self._partitions.get(name)
         return None if count is None else (self.id_of(name), count)
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker_core import errors
+from broker_core.coordinator.groups.assignors import TopicPartition
 from broker_core.coordinator.groups.consumer_group import ConsumerGroup
 from broker_core.coordinator.groups.consumer_group_records import read_places
 from broker_core.coordinator.groups.consumer_heartbeat import ConsumerHeartbeat, check_heartbeat
+from broker_core.coordinator.groups.consumer_member import ConsumerMember, MemberState
 from broker_core.coordinator.groups.states import GroupState
 from broker_core.coordinator.groups.topic_view import ALL_TOPICS, TopicRights
 from tests.broker_core.coordinator.groups.driver import Driver
@@ -286,6 +288,40 @@ def test_a_group_goes_on_after_a_restart_as_if_there_was_none(bench: Bench) -> N
         bench.poll("b")
     assert bench.counts() == [3, 3]
     assert bench.group.epoch == before[0]
+
+
+def test_topics_that_members_have_in_common_are_looked_up_once(bench: Bench) -> None:
+    topics = [f"t{each}" for each in range(30)]
+    for name in topics:
+        bench.driver.topics.create(name, 1)
+    for member_id in "abcdefghij":
+        bench.join(member_id, topics=topics)
+    assert bench.driver.topics.found == len(topics)
+    bench.driver.topics.create("t0", 2)
+    bench.poll("a")
+    assert bench.driver.topics.found == 2 * len(topics)
+    # What was stored is held once as well.
+    bench.driver.restart()
+    assert len({id(each.topic_names) for each in bench.group.members.values()}) == 1
+    bench.settle()
+    assert sum(bench.counts()) == 31
+
+
+def test_to_wait_for_many_partitions_takes_no_more_than_to_get_them() -> None:
+    class Counted(frozenset[TopicPartition]):
+        """Counts how often its elements are copied."""
+
+        copies = 0
+
+        def __or__(self, other: Any) -> frozenset[Any]:
+            Counted.copies += 1
+            return super().__or__(other)
+
+    target = frozenset((b"t" * 16, each) for each in range(100))
+    member = ConsumerMember("m", assigned=Counted())
+    after = member.reconcile(target, 1, (), lambda _: False)
+    assert after.state is MemberState.UNRELEASED_PARTITIONS
+    assert Counted.copies < 10
 
 
 def test_offsets_are_those_of_the_members_of_today(bench: Bench) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_core import errors
+from broker_core.coordinator.groups.assignors import Subscriptions
 from broker_core.coordinator.groups.states import GroupState
 from broker_core.coordinator.sharing.share_group import (
     ShareAnswer,
@@ -105,7 +106,7 @@ def test_strangers_and_members_of_another_time_are_refused() -> None:
 def test_every_partition_has_a_reader_and_nobody_idles(
     topics: dict[str, frozenset[bytes]], partitions: dict[bytes, int]
 ) -> None:
-    assigned = assign_simply(topics, partitions)
+    assigned = assign_simply(Subscriptions(topics, partitions))
     assert assigned.keys() == topics.keys()
     for topic_id, count in partitions.items():
         readers = {member for member, chosen in topics.items() if topic_id in chosen}
