@@ -336,10 +336,10 @@ class Group(GroupOffsets):
         # Other members get it with their SyncGroup, or are removed when their sessions time out.
         self._sync_deadline = None
 
-    def cannot_stabilise(self, generation: int, now: Moment) -> None:
-        """Start a rebalance because the assignment could not be stored."""
+    def cannot_stabilise(self, generation: int, code: int, now: Moment) -> None:
+        """Start a rebalance because the assignment could not be stored; answer with `code`."""
         if self.state is GroupState.COMPLETING_REBALANCE and generation == self.generation:
-            self._cancel_sync(errors.NotCoordinator.code)
+            self._cancel_sync(code)
             self._rebalance(now)
 
     def _hand_out(self, member: Member, now: Moment) -> None:

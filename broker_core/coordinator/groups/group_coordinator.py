@@ -296,7 +296,7 @@ class GroupCoordinator(OffsetCoordinator):
             self._effects.append(Respond(token, _failed(response, code)))
         group = self.groups.get(append.group_id)
         if isinstance(group, Group) and append.stabilises is not None:
-            group.cannot_stabilise(append.stabilises, now)
+            group.cannot_stabilise(append.stabilises, code, now)
             self._schedule(group)
 
     # --------------------------------------------------------------------------------------- time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 #: Token of a `Respond` effect: called with the response.
 Answer = Callable[[Any], None]
+
+
+_TOO_LARGE: Final = frozenset({errors.MessageTooLarge.code, errors.RecordListTooLarge.code})
 
 
 class _AppendWait:
@@ -55,6 +58,9 @@ def coordinator_error(code: int) -> int:
     """Return a client's error code for a coordinator's append that failed with `code`."""
     if code == errors.NotLeaderOrFollower.code:
         return errors.NotCoordinator.code
+    if code in _TOO_LARGE:
+        # Another attempt would fail as well, here and at any other coordinator.
+        return errors.UnknownServerError.code
     return errors.CoordinatorNotAvailable.code
 
 

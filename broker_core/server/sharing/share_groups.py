@@ -113,13 +113,8 @@ class ShareGroups:
             if is_new:
                 del self.groups[asked.group_id]
             raise
-        self._keep(group)
         self._watch()
-        waiting = self._waiting.get(asked.group_id)
-        if waiting is None:
-            answer(errors.NONE, told)
-        else:
-            waiting.append(lambda code: answer(code, told))
+        self._keep(group, lambda code: answer(code, told))
 
     def _group(self, group_id: str) -> ShareGroup:
         group = self.groups.get(group_id)
@@ -127,8 +122,8 @@ class ShareGroups:
             group = self.groups[group_id] = ShareGroup(group_id, self._view)
         return group
 
-    def _keep(self, group: ShareGroup) -> None:
-        """Store what the group's next coordinator has to know."""
+    def _keep(self, group: ShareGroup, kept: Stored) -> None:
+        """Store what the group's next coordinator has to know, unless it is stored."""
         known = self._stored.get(group.group_id, StoredGroup(-1, frozenset()))
         stored = StoredGroup(
             group.epoch,
@@ -138,13 +133,26 @@ class ShareGroups:
         )
         if stored != known:
             self._stored[group.group_id] = stored
-            self._write(group.group_id, stored)
 
-    def _write(self, group_id: str, stored: StoredGroup | None) -> None:
+            def written(code: int) -> None:
+                if code and self._stored.get(group.group_id) is stored:
+                    # The next heartbeat tries again.
+                    self._stored[group.group_id] = known
+                kept(code)
+
+            self._write(group.group_id, stored, written)
+        elif (waiting := self._waiting.get(group.group_id)) is not None:
+            waiting.append(kept)
+        else:
+            kept(errors.NONE)
+
+    def _write(self, group_id: str, stored: StoredGroup | None, kept: Stored | None = None) -> None:
         topic_ids = {each for each, _ in stored.places} if stored is not None else set()
         names = {each: self._view.name_of(each) or "" for each in topic_ids}
         # All waiting callbacks get the result of the newest write, which is appended last.
         waiting = self._waiting[group_id] = self._waiting.get(group_id, [])
+        if kept is not None:
+            waiting.append(kept)
         self._writes[group_id] = write = self._writes.get(group_id, 0) + 1
 
         def written(code: int) -> None:
