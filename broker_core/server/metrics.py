@@ -3,15 +3,20 @@
 Events that happen thousands of times a second only increment plain numbers. Labels come from
 topics, groups and APIs; at most `LABELS_MAX` topics and groups are named, the others share the
 label `other`.
+
+A broker has thousands of partitions and commits. They are looked at some at a time, beside its
+other work, so each value is a true one of some moment of the scrape.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Protocol
 
+from broker_core.coordinator.offsets import CommittedOffset
 from broker_core.security.failures import LoginFailures
 from broker_core.server.cluster.membership import Cluster
 from broker_core.server.cluster.replication import Replication
@@ -19,7 +24,8 @@ from broker_core.server.coordination.groups import Groups
 from broker_core.server.network.network import Network
 from broker_core.server.network.request_metrics import BUCKETS_S, RequestMetrics
 from broker_core.server.partitions.flusher import Flusher
-from broker_core.server.partitions.topics import Topic, TopicRegistry
+from broker_core.server.partitions.topics import TopicRegistry
+from broker_core.server.pieces import in_pieces
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -48,44 +54,65 @@ class MeasuredParts(Protocol):
         """Return what keeps the broker from serving, by part."""
 
 
-def renderer(broker: MeasuredParts) -> Callable[[], tuple[str, bytes]]:
+def renderer(broker: MeasuredParts) -> Callable[[], Coroutine[None, None, tuple[str, bytes]]]:
     """Return a function that renders the broker's metrics in Prometheus' text format."""
     from prometheus_client import CollectorRegistry, ProcessCollector
     from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(broker))
-    ProcessCollector(registry=registry)
-    return lambda: (CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
+    collection = _Collection(broker)
+
+    async def render() -> tuple[str, bytes]:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Collected([each async for each in collection.collect()]))
+        ProcessCollector(registry=registry)
+        return CONTENT_TYPE_PLAIN_0_0_4, await asyncio.to_thread(generate_latest, registry)
+
+    return render
 
 
-class _Collector:
-    def __init__(self, broker: MeasuredParts) -> None:
-        self._broker = broker
+class _Collected:
+    """A collector of metrics that are there already."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
-    def collect(self) -> Iterator[Metric]:
-        yield from self._topics()
-        yield from self._cluster()
-        yield from self._groups()
-        yield from self._connections()
-        yield from self._flushes()
-        yield from self._replicas()
-        if self._broker.network.metrics is not None:
-            yield from _requests(self._broker.network.metrics)
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
-    def _topics(self) -> Iterator[Metric]:
+
+class _Collection:
+    def __init__(self, broker: MeasuredParts) -> None:
+        self._broker = broker
+
+    async def collect(self) -> AsyncIterator[Metric]:
+        for of_many in (self._topics(), self._cluster(), self._groups(), self._replicas()):
+            async for metric in of_many:
+                yield metric
+                await asyncio.sleep(0)
+        for metric in (*self._connections(), *self._flushes()):
+            yield metric
+        if self._broker.network.metrics is not None:
+            for metric in _requests(self._broker.network.metrics):
+                yield metric
+
+    async def _topics(self) -> AsyncIterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        of_topic: dict[str, list[int]] = {}
-        partitions = 0
-        for number, topic in enumerate(self._broker.topics):
-            partitions += len(topic.partitions)
-            sums = of_topic.setdefault(_label(topic.name, number), [0] * 4)
-            for index, amount in enumerate(_amounts(topic)):
-                sums[index] += amount
+        topics = [
+            (_label(topic.name, number), topic) for number, topic in enumerate(self._broker.topics)
+        ]
+        of_topic = {label: [0] * 4 for label, _ in topics}
+        partitions = [(label, each) for label, topic in topics for each in topic.partitions]
+        async for piece in in_pieces(partitions):
+            for label, partition in piece:
+                sums = of_topic[label]
+                sums[0] += partition.messages_in
+                sums[1] += partition.bytes_in
+                sums[2] += partition.bytes_out
+                sums[3] += partition.log.size_bytes
         for index, (name, text, family) in enumerate(
             (
                 ("topic_messages_in", "Records appended since the start.", CounterMetricFamily),
@@ -98,23 +125,24 @@ class _Collector:
             for label, sums in of_topic.items():
                 metric.add_metric([label], sums[index])
             yield metric
-        yield GaugeMetricFamily(_PREFIX + "partitions", "Partitions here.", value=partitions)
+        yield GaugeMetricFamily(_PREFIX + "partitions", "Partitions here.", value=len(partitions))
 
-    def _groups(self) -> Iterator[Metric]:
+    async def _groups(self) -> AsyncIterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
         lags: dict[tuple[str, str], int] = {}
         members: dict[str, int] = {}
-        groups = self._broker.groups.coordinator.groups
-        for number, (group_id, group) in enumerate(groups.items()):
-            label = _label(group_id, number)
-            members[label] = members.get(label, 0) + len(group.members)
-            for (topic, index), committed in group.offsets.items():
-                partition = self._broker.topics.partition(topic, index)
-                if partition is not None:
-                    key = label, topic if len(lags) < LABELS_MAX else _OTHER
-                    lag = max(partition.high_watermark - committed.offset, 0)
-                    lags[key] = lags.get(key, 0) + lag
+        groups = [
+            (_label(group_id, number), group)
+            for number, (group_id, group) in enumerate(
+                self._broker.groups.coordinator.groups.items()
+            )
+        ]
+        async for some in in_pieces(groups):
+            for label, group in some:
+                members[label] = members.get(label, 0) + len(group.members)
+                async for piece in in_pieces(list(group.offsets.items())):
+                    self._add_lags(label, piece, lags)
         lag_metric = GaugeMetricFamily(
             _PREFIX + "group_lag",
             "Records that a group has not committed.",
@@ -129,6 +157,19 @@ class _Collector:
         for label, count in members.items():
             member_metric.add_metric([label], count)
         yield member_metric
+
+    def _add_lags(
+        self,
+        label: str,
+        offsets: Iterable[tuple[tuple[str, int], CommittedOffset]],
+        lags: dict[tuple[str, str], int],
+    ) -> None:
+        for (topic, index), committed in offsets:
+            partition = self._broker.topics.partition(topic, index)
+            if partition is not None:
+                key = label, topic if len(lags) < LABELS_MAX else _OTHER
+                lag = max(partition.high_watermark - committed.offset, 0)
+                lags[key] = lags.get(key, 0) + lag
 
     def _connections(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -166,34 +207,41 @@ class _Collector:
             value=limits.incomplete.bytes,
         )
 
-    def _replicas(self) -> Iterator[Metric]:
+    async def _replicas(self) -> AsyncIterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
-        replicas = self._broker.replication.replicas
+        led = self._broker.replication.replicas.led
+        under_replicated = under_min_isr = 0
+        async for piece in in_pieces(led):
+            under_replicated += sum(each.image.is_under_replicated for each in piece)
+            under_min_isr += sum(each.is_under_min_isr for each in piece)
         # Without contact to the controller this broker does not know which replicas are in sync.
         is_known = "controller" not in self._broker.problems()
         for name, text, value in (
-            ("led_partitions", "Partitions that this broker leads.", replicas.led),
+            ("led_partitions", "Partitions that this broker leads.", len(led)),
             (
                 "under_replicated_partitions",
                 "Led partitions with a replica that is not in sync.",
-                replicas.under_replicated if is_known else math.nan,
+                under_replicated if is_known else math.nan,
             ),
             (
                 "under_min_isr_partitions",
                 "Led partitions with too few replicas in sync to take records with acks=all.",
-                replicas.under_min_isr if is_known else math.nan,
+                under_min_isr if is_known else math.nan,
             ),
         ):
             yield GaugeMetricFamily(_PREFIX + name, text, value=value)
 
-    def _cluster(self) -> Iterator[Metric]:
+    async def _cluster(self) -> AsyncIterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
         cluster = self._broker.cluster
         image = cluster.image
-        partitions = [partition for _, _, partition in image.partitions()]
-        led = [each for each in partitions if image.is_active(each.leader)]
+        offline = not_preferred = 0
+        async for piece in in_pieces([partition for _, _, partition in image.partitions()]):
+            led = [each for each in piece if image.is_active(each.leader)]
+            offline += len(piece) - len(led)
+            not_preferred += sum(each.leader != each.replicas[0] for each in led)
         for name, text, value in (
             ("active_controller", "Whether this node's controller is active.", cluster.is_active),
             (
@@ -204,12 +252,12 @@ class _Collector:
             (
                 "offline_partitions",
                 "Partitions of the cluster that nobody leads.",
-                len(partitions) - len(led),
+                offline,
             ),
             (
                 "not_preferred_leaders",
                 "Partitions of the cluster that another leads than the preferred replica.",
-                sum(each.leader != each.replicas[0] for each in led),
+                not_preferred,
             ),
             ("metadata_offset", "Entries of the metadata log that hold here.", image.offset),
             (
@@ -250,16 +298,6 @@ class _Collector:
 
 def _label(name: str, number: int) -> str:
     return name if number < LABELS_MAX else _OTHER
-
-
-def _amounts(topic: Topic) -> tuple[int, int, int, int]:
-    partitions = topic.partitions
-    return (
-        sum(partition.messages_in for partition in partitions),
-        sum(partition.bytes_in for partition in partitions),
-        sum(partition.bytes_out for partition in partitions),
-        sum(partition.log.size_bytes for partition in partitions),
-    )
 
 
 def _cumulative(counts: Sequence[int]) -> list[tuple[str, float]]:

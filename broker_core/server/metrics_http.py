@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Final, Generic, TypeVar
 
 from waylog.config import Endpoint
 from waylog.network.acceptor import Acceptor
@@ -32,9 +32,38 @@ _PLAIN: Final = "text/plain; charset=utf-8"
 _HTML: Final = "text/html; charset=utf-8"
 
 
+_Result = TypeVar("_Result")
+_Compute = Callable[[], Coroutine[None, None, _Result]]
+
+
+class _Shared(Generic[_Result]):
+    """Computes something once for all who ask for it meanwhile."""
+
+    def __init__(self, compute: _Compute[_Result]) -> None:
+        self._compute = compute
+        self._running: asyncio.Task[_Result] | None = None
+
+    async def get(self) -> _Result:
+        """Return the result of what is under way, or of a new computation."""
+        if self._running is None:
+            self._running = asyncio.create_task(self._compute())
+            self._running.add_done_callback(self._ended)
+        # Whoever stops waiting does not take the result from the others.
+        return await asyncio.shield(self._running)
+
+    def close(self) -> None:
+        """End what is under way; those who wait are cancelled."""
+        if self._running is not None:
+            self._running.cancel()
+
+    def _ended(self, _task: asyncio.Task[_Result]) -> None:
+        self._running = None
+
+
 class MetricsServer:
     """Serves the result of `render`: (content type, body), and of `page`, if given: HTML.
 
+    Each is computed once at a time; who asks meanwhile gets the same answer.
     `problems` returns what keeps the broker from serving, by part. Clients may use an address, the
     machine's name, or one of `hosts`. `token` is required except by probes; None requires none.
     `connections` bounds all connections of the process.
@@ -42,9 +71,9 @@ class MetricsServer:
 
     def __init__(
         self,
-        render: Callable[[], tuple[str, bytes]],
+        render: _Compute[tuple[str, bytes]],
         problems: Callable[[], Mapping[str, str]],
-        page: Callable[[], bytes] | None = None,
+        page: _Compute[bytes] | None = None,
         hosts: tuple[str, ...] = (),
         token: str | None = None,
         *,
@@ -52,9 +81,9 @@ class MetricsServer:
     ) -> None:
         self._token = token
         self._pool = (connections or ConnectionPool(_CLIENTS_MAX)).part(_CLIENTS_MAX, "metrics")
-        self._render = render
+        self._metrics = _Shared(render)
         self._problems = problems
-        self._page = page
+        self._page = None if page is None else _Shared(page)
         self._names = hosts
         self._hosts = ServedHosts()
         self._acceptor: Acceptor | None = None
@@ -76,6 +105,9 @@ class MetricsServer:
             await acceptor.close()
         for writer in list(self._clients):
             writer.transport.abort()
+        self._metrics.close()
+        if self._page is not None:
+            self._page.close()
 
     def _protocol(self) -> asyncio.StreamReaderProtocol:
         reader = asyncio.StreamReader(limit=_REQUEST_BYTES_MAX)
@@ -94,7 +126,7 @@ class MetricsServer:
         try:
             async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._answer(head))
+                writer.write(await self._answer(head))
                 await writer.drain()
             writer.close()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -112,7 +144,7 @@ class MetricsServer:
             for value in _values_of(b"authorization", fields)
         )
 
-    def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> bytes:
         first, *fields = head.split(b"\r\n")
         words = first.split(b" ")
         more = ""
@@ -132,10 +164,10 @@ class MetricsServer:
             status, kind = "401 Unauthorized", _PLAIN
             body = b"the token of the metrics is needed (metrics.token.file)\n"
         elif path == b"/metrics":
-            kind, body = self._render()
+            kind, body = await self._metrics.get()
             status = "200 OK"
         elif path == b"/" and self._page is not None:
-            status, kind, body = "200 OK", _HTML, self._page()
+            status, kind, body = "200 OK", _HTML, await self._page.get()
         else:
             status, kind, body = "404 Not Found", _PLAIN, b"/metrics and /healthz are here\n"
         header = (

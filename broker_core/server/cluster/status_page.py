@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from html import escape
 from typing import Final
 
 from broker_core.cluster.image import ClusterImage, PartitionImage
 from broker_core.server.cluster.membership import Cluster
+from broker_core.server.pieces import in_pieces
 
 #: Partitions that are listed; more are only counted.
 _ROWS_MAX: Final = 200
@@ -20,34 +22,40 @@ _STYLE: Final = (
 )
 
 
-def status_page(cluster: Cluster, node_id: int) -> bytes:
-    """Return the page as HTML."""
+async def status_page(cluster: Cluster, node_id: int) -> bytes:
+    """Return the page as HTML; the partitions are looked at beside the broker's other work."""
     image = cluster.image
     leader = cluster.controller_id
     partitions = list(image.partitions())
-    behind = [
-        (topic.name, index, partition)
-        for topic, index, partition in partitions
-        if partition.is_under_replicated or not image.is_active(partition.leader)
-    ]
-    offline = sum(not image.is_active(partition.leader) for _, _, partition in behind)
+    behind: list[tuple[str, int, PartitionImage]] = []
+    behind_count = offline = 0
+    led: Counter[int] = Counter()
+    async for piece in in_pieces(partitions):
+        led.update(partition.leader for _, _, partition in piece)
+        for topic, index, partition in piece:
+            is_offline = not image.is_active(partition.leader)
+            offline += is_offline
+            if is_offline or partition.is_under_replicated:
+                behind_count += 1
+                if behind_count <= _ROWS_MAX:
+                    behind.append((topic.name, index, partition))
     body = [
         f"<h1>Cluster {escape(image.cluster_id or 'unknown')}</h1>",
         *_trouble(cluster),
         f"<p>As broker {node_id} knows it: {len(partitions)} partitions, "
-        f"{len(behind) - offline} under-replicated, {offline} without a leader.</p>",
+        f"{behind_count - offline} under-replicated, {offline} without a leader.</p>",
         "<h2>Brokers</h2>",
-        _table(("broker", "address", "rack", "state", "leads"), _brokers(image)),
+        _table(("broker", "address", "rack", "state", "leads"), _brokers(image, led)),
         f"<h2>Metadata quorum</h2><p>Epoch {cluster.quorum.node.replica.epoch}, led by "
         f"{f'node {leader}' if leader >= 0 else 'nobody'}; {image.offset} entries hold here.</p>",
         _quorum(cluster),
         "<h2>Partitions with replicas behind</h2>",
-        _table(("partition", "leader", "replicas", "in sync"), map(_partition, behind[:_ROWS_MAX]))
+        _table(("partition", "leader", "replicas", "in sync"), map(_partition, behind))
         if behind
         else "<p>None.</p>",
     ]
-    if len(behind) > _ROWS_MAX:
-        body.append(f"<p>And {len(behind) - _ROWS_MAX} more.</p>")
+    if behind_count > _ROWS_MAX:
+        body.append(f"<p>And {behind_count - _ROWS_MAX} more.</p>")
     title = "<!doctype html><meta charset=utf-8><title>Waylog cluster</title>"
     head = f"{title}<style>{_STYLE}</style>"
     return (head + "\n".join(body) + "\n").encode()
@@ -67,8 +75,7 @@ def _table(names: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
 
 
-def _brokers(image: ClusterImage) -> Iterable[tuple[object, ...]]:
-    led = [partition.leader for _, _, partition in image.partitions()]
+def _brokers(image: ClusterImage, led: Counter[int]) -> Iterable[tuple[object, ...]]:
     for broker in sorted(image.brokers.values(), key=lambda each: each.id):
         state = "fenced" if broker.fenced else "serves" if broker.is_active else "is stopping"
         address = broker.listeners[0] if broker.listeners else None
@@ -77,7 +84,7 @@ def _brokers(image: ClusterImage) -> Iterable[tuple[object, ...]]:
             "" if address is None else f"{address.host}:{address.port}",
             broker.rack or "",
             state,
-            led.count(broker.id),
+            led[broker.id],
         )
 
 

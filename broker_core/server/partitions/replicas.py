@@ -348,16 +348,6 @@ class Replicas:
     # ---------------------------------------------------------------------------------- for metrics
 
     @property
-    def under_replicated(self) -> int:
-        """Number of led partitions with a replica that is not in sync."""
-        return sum(partition.image.is_under_replicated for partition in self._led)
-
-    @property
-    def under_min_isr(self) -> int:
-        """Number of led partitions that accept no records with acks=all."""
-        return sum(partition.is_under_min_isr for partition in self._led)
-
-    @property
-    def led(self) -> int:
-        """Number of partitions that this broker leads."""
-        return len(self._led)
+    def led(self) -> list[ReplicatedPartition]:
+        """The partitions that this broker leads."""
+        return list(self._led)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,7 +16,7 @@ from broker_core.protocol.definitions import FETCH, OFFSET_COMMIT, PRODUCE
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
-from tests.broker_core.server.topics import create_topic, start_coordinators
+from tests.broker_core.server.topics import all_open, create_topic, start_coordinators
 from tests.late_client import TURNS, check_disconnected
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -105,6 +107,33 @@ async def test_the_lag_of_a_group_is_known(broker: Broker, connect: Connect) -> 
     await client.call(OFFSET_COMMIT, 5, body)
     found = await values(broker)
     assert found["group_lag", "g", "t"] == 3
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/"])
+async def test_many_partitions_are_looked_at_beside_other_work(start: Start, path: str) -> None:
+    broker = await start(metrics_listener="127.0.0.1:0", replica_lag_time_max_ms="3600000")
+    create_topic(broker, "t", 1000, {})
+    await all_open(broker, "t")
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        answer = asyncio.create_task(get(broker, asked(broker, path)))
+        most = 0
+        while not answer.done():
+            earlier = calls
+            await asyncio.sleep(0)
+            most = max(most, calls - earlier)
+    finally:
+        sys.setprofile(before)
+    assert "1000" in await answer
+    # As many turns of the event loop as there are hundreds of partitions.
+    assert most < 3000
 
 
 @pytest.mark.parametrize(

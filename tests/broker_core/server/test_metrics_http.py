@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -17,12 +17,16 @@ from waylog.supervision.reserved_ports import ReservedPorts
 
 METRICS = b"GET /metrics HTTP/1.1\r\n\r\n"
 
-Render = Callable[[], tuple[str, bytes]]
+Render = Callable[[], Coroutine[None, None, tuple[str, bytes]]]
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def few() -> tuple[str, bytes]:
+async def few() -> tuple[str, bytes]:
     return "text/plain", b"few\n"
+
+
+async def page() -> bytes:
+    return b"page"
 
 
 @asynccontextmanager
@@ -34,7 +38,7 @@ async def listening(
     connections: ConnectionPool | None = None,
 ) -> AsyncIterator[tuple[Endpoint, MetricsServer]]:
     server = MetricsServer(
-        render, lambda: problems or {}, token=token, page=lambda: b"page", connections=connections
+        render, lambda: problems or {}, token=token, page=page, connections=connections
     )
     endpoint = server.start(Endpoint("127.0.0.1", 0))
     try:
@@ -102,9 +106,11 @@ async def test_nothing_is_kept_of_those_who_have_been_answered() -> None:
 
 
 async def test_who_is_silent_or_does_not_read_loses_the_connection() -> None:
-    large = bytes(32_000_000)
+    async def large() -> tuple[str, bytes]:
+        return "text/plain", bytes(32_000_000)
+
     whole = ConnectionPool(10)
-    async with listening(lambda: ("text/plain", large), connections=whole) as (endpoint, _):
+    async with listening(large, connections=whole) as (endpoint, _):
         unread = await connect(endpoint, METRICS)
         unread[1].transport.pause_reading()  # type: ignore[attr-defined]
         silent = await connect(endpoint)
@@ -112,19 +118,65 @@ async def test_who_is_silent_or_does_not_read_loses_the_connection() -> None:
         while whole.used:
             await asyncio.sleep(0.01)
         unread[1].transport.resume_reading()  # type: ignore[attr-defined]
-        assert len(await rest_of(unread)) < len(large)
+        assert len(await rest_of(unread)) < 32_000_000
 
 
 async def test_who_asks_while_the_metrics_fail_does_not_wait(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def fail() -> tuple[str, bytes]:
+    async def fail() -> tuple[str, bytes]:
         raise LookupError
 
     async with listening(fail) as (endpoint, _):
         assert await ask(endpoint) == b""
         assert status(await ask(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")) == b"200"
     assert "could not be answered" in caplog.text
+
+
+async def test_who_asks_meanwhile_shares_the_answer() -> None:
+    begun = 0
+    may_end = asyncio.Event()
+
+    async def slow() -> tuple[str, bytes]:
+        nonlocal begun
+        begun += 1
+        await may_end.wait()
+        return "text/plain", b"%d\n" % begun
+
+    whole = ConnectionPool(10)
+    async with listening(slow, connections=whole) as (endpoint, _):
+        impatient = await connect(endpoint, METRICS)
+        while not begun:
+            await asyncio.sleep(0)
+        others = [await connect(endpoint, METRICS) for _ in range(3)]
+        while whole.used < 4:
+            await asyncio.sleep(0)
+        # Probes do not wait.
+        assert status(await ask(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")) == b"200"
+        impatient[1].close()
+        may_end.set()
+        for each in others:
+            assert (await rest_of(each)).endswith(b"\r\n1\n")
+        assert (await ask(endpoint)).endswith(b"\r\n2\n")
+
+
+async def test_metrics_that_are_collected_end_with_the_server() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> tuple[str, bytes]:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    async with listening(endless) as (endpoint, server):
+        waiting = await connect(endpoint, METRICS)
+        await begun.wait()
+        await server.close()
+        assert await rest_of(waiting) == b""
+        await ended.wait()
 
 
 async def test_open_connections_end_with_the_server() -> None:

@@ -234,7 +234,7 @@ async def test_metrics_tell_of_the_cluster(start_trio: StartTrio, connect: Conne
     await trio.until(lambda broker: "t" in image(broker).topics)
     active = 0
     for broker in trio.brokers.values():
-        text = renderer(broker)()[1].decode()
+        text = (await renderer(broker)())[1].decode()
         assert "waylog_broker_offline_partitions 0.0" in text
         assert "waylog_broker_fenced_brokers 0.0" in text
         active += "waylog_broker_active_controller 1.0" in text

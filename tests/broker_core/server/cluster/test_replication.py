@@ -243,7 +243,7 @@ async def test_with_too_few_in_sync_nothing_is_taken(
     await trio.until(lambda broker: not in_sync(broker, 1, 2, 3))
     refused = result_of(await produce(client, batch("b")))
     assert refused["error_code"] == errors.NotEnoughReplicas.code
-    _, metrics = renderer(leader_of(trio))()
+    _, metrics = await renderer(leader_of(trio))()
     assert b"_under_min_isr_partitions 1.0" in metrics
     assert b"_under_replicated_partitions 1.0" in metrics
     # With acks=1 records are accepted, but become readable only when all replicas are back.
