@@ -125,13 +125,10 @@ class ShareGroups:
     def _keep(self, group: ShareGroup, kept: Stored) -> None:
         """Store what the group's next coordinator has to know, unless it is stored."""
         known = self._stored.get(group.group_id, StoredGroup(-1, frozenset()))
-        stored = StoredGroup(
-            group.epoch,
-            frozenset(
-                place for place in known.places if self._topics.by_id(place[0]) is not None
-            ).union(group.places()),
-        )
-        if stored != known:
+        # What a group is assigned changes with its epoch only.
+        if group.epoch != known.epoch:
+            there = (each for each in known.places if self._topics.by_id(each[0]) is not None)
+            stored = StoredGroup(group.epoch, group.places().union(there))
             self._stored[group.group_id] = stored
 
             def written(code: int) -> None:

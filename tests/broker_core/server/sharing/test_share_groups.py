@@ -6,10 +6,12 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
+from broker_core import errors
 from broker_core.protocol.definitions import (
     ALTER_SHARE_GROUP_OFFSETS,
     DELETE_GROUPS,
@@ -27,6 +29,7 @@ from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, produce_body
 from tests.broker_core.server.topics import (
     administer,
+    all_open,
     create_topic,
     delete_topic,
     start_coordinators,
@@ -445,6 +448,37 @@ async def test_members_that_are_silent_are_missed(start: Start, connect: Connect
         while broker.share_groups.groups["g"].members:
             await asyncio.sleep(0.02)
     assert (await _beat(client, 1, None))["error_code"] == 25
+
+
+async def test_a_heartbeat_does_not_look_at_all_partitions(
+    broker: Broker, connect: Connect
+) -> None:
+    create_topic(broker, "many", 500, {})
+    await all_open(broker, "many")
+    client = await connect(broker)
+    body: dict[str, Any] = {
+        "group_id": "g",
+        "member_id": "m",
+        "member_epoch": 0,
+        "rack_id": None,
+        "subscribed_topic_names": ["many"],
+    }
+    joined = await client.call(SHARE_GROUP_HEARTBEAT, 1, body)
+    body |= {"member_epoch": joined["member_epoch"], "subscribed_topic_names": None}
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        answer = await client.call(SHARE_GROUP_HEARTBEAT, 1, body)
+    finally:
+        sys.setprofile(before)
+    assert answer["error_code"] == errors.NONE
+    assert calls < 1000
 
 
 async def test_a_deleted_topic_takes_its_state_along(broker: Broker, connect: Connect) -> None:
