@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+#: New topics whose settings a response has: those of one take as much as a hundred names.
+_DESCRIBED_MAX: Final = 500
 #: Topics that do not exist, above which a Metadata request is refused.
 _MISSING_MAX: Final = 20_000
 
@@ -375,6 +377,13 @@ class _LongChange(_LongRequest):
         (entries,) = piece
         body = super()._body(entries)
         return without_waiting(body) if self._waits else body
+
+    def _add(self, results: Sequence[Any]) -> None:
+        for each in results:
+            if len(self._results) >= _DESCRIBED_MAX and each.get("configs"):
+                each["configs"] = None
+                each["topic_config_error_code"] = errors.PolicyViolation.code
+            self._results.append(each)
 
     def _reply(self, response: dict[str, Any]) -> None:
         if self._waits:

@@ -695,3 +695,16 @@ async def test_what_a_client_has_asked_that_has_gone_is_not_answered(
         while turns.are_taken or broker.connections:
             await asyncio.sleep(0)
     assert "Traceback" not in caplog.text
+
+
+async def test_of_very_many_new_topics_only_the_first_ones_are_described(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    body = _topics([f"new{number}" for number in range(600)]) | {"validate_only": True}
+    answer = await client.call(api.CREATE_TOPICS, 5, body)
+    assert {each["error_code"] for each in answer["topics"]} == {errors.NONE}
+    described = [bool(each["configs"]) for each in answer["topics"]]
+    assert described == [True] * 500 + [False] * 100
+    codes = [each["topic_config_error_code"] for each in answer["topics"]]
+    assert codes == [errors.NONE] * 500 + [errors.PolicyViolation.code] * 100
