@@ -17,6 +17,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core.coordinator.offsets import CommittedOffset
+from broker_core.pieces import in_pieces
 from broker_core.security.failures import LoginFailures
 from broker_core.server.cluster.membership import Cluster
 from broker_core.server.cluster.replication import Replication
@@ -25,7 +26,6 @@ from broker_core.server.network.network import Network
 from broker_core.server.network.request_metrics import BUCKETS_S, RequestMetrics
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.topics import TopicRegistry
-from broker_core.server.pieces import in_pieces
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

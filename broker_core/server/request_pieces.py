@@ -84,8 +84,8 @@ class Changes(NamedTuple):
     answered: str
     #: Fields of an element that name what is changed; who names it twice is refused.
     key: tuple[str, ...]
-    #: Fields of an element that are numbers or lists, and how much of them is as dear as another
-    #: element.
+    #: Fields of an element that are numbers or lists; so many more of them than one are as dear as
+    #: another element.
     dear: Mapping[str, int]
 
     def asked_in(self, body: Mapping[str, Any]) -> str:
@@ -122,12 +122,12 @@ class Changes(NamedTuple):
         weight = 1.0
         for field, many in dear.items():
             value = element[field] or 0
-            weight += max(value if isinstance(value, int) else len(value), 0) / many
+            weight += max((value if isinstance(value, int) else len(value)) - 1, 0) / many
         return weight
 
 
 #: What a piece changes: for each there is a record of the metadata log, and one sync for all.
-_CHANGES_EACH: Final = 50
+_CHANGES_EACH: Final = 64
 _CONFIGS: Final = Changes(
     ("resources",), "responses", ("resource_type", "resource_name"), {"configs": 10}
 )

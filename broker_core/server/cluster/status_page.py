@@ -8,8 +8,8 @@ from html import escape
 from typing import Final
 
 from broker_core.cluster.image import ClusterImage, PartitionImage
+from broker_core.pieces import in_pieces
 from broker_core.server.cluster.membership import Cluster
-from broker_core.server.pieces import in_pieces
 
 #: Partitions that are listed; more are only counted.
 _ROWS_MAX: Final = 200
