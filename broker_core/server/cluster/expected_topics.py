@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from broker_core.server.partitions.topics import TopicRegistry
+
+#: Seconds in which an image brings what has been decided on; what somebody has deleted or refused
+#: meanwhile may never come.
+_IMAGE_S: Final = 1.0
 
 
 @dataclass(eq=False)
@@ -14,7 +19,7 @@ class _Waiter:
     """Somebody who goes on when topics have as many partitions here."""
 
     missing: dict[str, int]
-    #: Time of the event loop at which the waiter goes on anyway.
+    #: Time of the event loop until which somebody waits in all.
     until: float
     then: Callable[[float], None]
     timer: asyncio.TimerHandle | None = None
@@ -34,14 +39,15 @@ class ExpectedTopics:
     def when_known(
         self, counts: Mapping[str, int], timeout_s: float, then: Callable[[float], None]
     ) -> None:
-        """Call `then` when each topic has at least this many partitions here, or on timeout.
+        """Call `then` when each topic has at least this many partitions here, or after a second.
 
-        It gets the seconds that are left until the timeout.
+        It gets the seconds that are left until the timeout, which may be sooner.
         """
         waiter = _Waiter(dict(counts), self._loop.time() + timeout_s, then)
         self._waiters.append(waiter)
         if not self._knows_all(waiter):
-            waiter.timer = self._loop.call_at(waiter.until, self._go_on, waiter)
+            wait_s = min(max(timeout_s, 0.0), _IMAGE_S)
+            waiter.timer = self._loop.call_later(wait_s, self._go_on, waiter)
         else:
             self._go_on(waiter)
 

@@ -214,3 +214,33 @@ async def test_many_topics_serve_where_they_were_asked_for(trio: Trio) -> None:
     answer = await client.call(CREATE_TOPICS, 5, _body("one"))
     assert answer["topics"][0]["error_code"] == errors.NONE
     await client.close()
+
+
+async def test_who_waits_for_what_never_comes_goes_on(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Somebody may delete a topic before this broker hears of it at all.
+    monkeypatch.setattr("broker_core.server.cluster.expected_topics._IMAGE_S", 0.01)
+    gone_on: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    trio.brokers[1].when_known({"never": 1}, _FOR_EVER, lambda: gone_on.set_result(None))
+    async with asyncio.timeout(60):
+        await gone_on
+
+
+async def test_a_topic_that_is_named_twice_is_not_waited_for_by_the_larger_number(
+    trio: Trio,
+) -> None:
+    asked = next(node for node in trio.brokers if node != trio.active)
+    client = await client_at("127.0.0.1", trio.brokers[asked].endpoint)
+    body = {**_body("t"), "timeout_ms": _FOR_EVER}
+    assert (await client.call(CREATE_TOPICS, 5, body))["topics"][0]["error_code"] == errors.NONE
+    good, bad = (
+        {"name": "t", "count": count, "assignments": assigned}
+        for count, assigned in ((2, None), (9_000, [{"broker_ids": [9]}]))
+    )
+    grow = {**_grown("t", 2), "topics": [good, bad]}
+    answer = await client.call(CREATE_PARTITIONS, 3, grow)
+    assert answer["results"][0]["error_code"] == errors.NONE
+    assert answer["results"][1]["error_code"] != errors.NONE
+    assert _open_partitions(trio.brokers[asked], "t") in {0, 1, 2}
+    await client.close()
