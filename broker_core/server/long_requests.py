@@ -132,6 +132,9 @@ class LongRequests:
 
     def _takes_change(self, request: AnyRequest, changes: Changes) -> bool:
         key, body = request.header.api.key, request.body
+        if key == CREATE_TOPICS.key and len(body["topics"]) > NEW_PARTITIONS_MAX:
+            self._refuse(request, f"names {len(body['topics']):,} new topics, more than one may")
+            return True
         size_of, default = self._topics.partition_count, self._default_partitions
         if wanted_partitions(key, body, default, size_of) > NEW_PARTITIONS_MAX:
             # It adds none of them: nobody goes through all that it names.

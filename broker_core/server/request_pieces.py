@@ -105,14 +105,16 @@ class Changes(NamedTuple):
             same = by_name.setdefault(name, [])
             if len(same) < 2:  # what is named more often is refused as well
                 same.append(each)
-        # What is only validated costs little, and has to find room together.
-        dear = {} if body.get("validate_only") else self.dear
+        # What is only validated is not stored, and its partitions cost little.
+        is_validated = body.get("validate_only", False)
+        dear = {} if is_validated else self.dear
+        size = _VALIDATED_EACH if is_validated else _CHANGES_EACH
         pieces: list[list[Any]] = []
         room = 0.0
         for same in by_name.values():
             if room <= 0:
                 pieces.append([])
-                room = _CHANGES_EACH
+                room = size
             pieces[-1] += same
             room -= sum(self._weight(each, dear) for each in same)
         return pieces
@@ -128,6 +130,7 @@ class Changes(NamedTuple):
 
 #: What a piece changes: for each there is a record of the metadata log, and one sync for all.
 _CHANGES_EACH: Final = 64
+_VALIDATED_EACH: Final = 16
 _CONFIGS: Final = Changes(
     ("resources",), "responses", ("resource_type", "resource_name"), {"configs": 10}
 )

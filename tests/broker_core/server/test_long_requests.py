@@ -708,3 +708,16 @@ async def test_of_very_many_new_topics_only_the_first_ones_are_described(
     assert described == [True] * 500 + [False] * 100
     codes = [each["topic_config_error_code"] for each in answer["topics"]]
     assert codes == [errors.NONE] * 500 + [errors.PolicyViolation.code] * 100
+
+
+async def test_who_names_more_new_topics_than_a_request_may_create_is_disconnected(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    names = [f"new{number}" for number in range(10_001)]
+    body = _topics(names[:-1]) | {"validate_only": True}
+    body["topics"][0]["num_partitions"] = 2
+    answer = await client.call(api.CREATE_TOPICS, 5, body)
+    assert {each["error_code"] for each in answer["topics"]} == {errors.PolicyViolation.code}
+    client.send(api.CREATE_TOPICS, 5, _topics(names) | {"validate_only": True})
+    assert await client.is_closed_by_peer()
