@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import re
 import resource
 import socket
@@ -81,11 +82,18 @@ def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("waylog.network.acceptor._WAITING_MAX", 1_000)
 
 
+#: Standard input, output and errors.
+_STANDARD_FILES = 3
+
+
 @contextmanager
 def no_more_files() -> Iterator[None]:
     """Let the process open no file, whatever it closes meanwhile; those that are open stay so."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    for standard in range(_STANDARD_FILES):
+        os.fstat(standard)  # it is open
+    # Threads of other tests may poll: poll(2) refuses more files than the limit.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_STANDARD_FILES, hard))
     try:
         yield
     finally:
