@@ -218,6 +218,18 @@ class Groups:
         """Return the partition of a group's records; raises CoordinatorNotAvailable."""
         return self._topic.name, self._topic.index_of(group_id)
 
+    def check_can_store(self, group_id: str, size: int) -> None:
+        """Raise UnknownServerError if a member's record would take most of what a batch may have.
+
+        Where such a record fails to be appended, all groups of the partition are read again.
+        """
+        try:
+            partition = self._topic.partition_of(group_id)
+        except errors.BrokerError:
+            return
+        if 2 * size > partition.log.config.max_message_bytes:
+            raise errors.UnknownServerError("the member's subscription is too large to be stored")
+
     def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
         """Apply a transaction's marker in a partition of the groups' topic."""
         self.coordinator.end_transaction(

@@ -67,6 +67,7 @@ def handle_heartbeat(
     )
     try:
         check_heartbeat(asked, needs_member_id=request.version >= _MEMBER_ID_FROM_CLIENT_FROM)
+        groups.check_can_store(asked.group_id, _stored_bytes(asked))
     except errors.BrokerError as error:
         request.reply({"error_code": error.code, "error_message": str(error)})
         return
@@ -74,6 +75,12 @@ def handle_heartbeat(
         asked.member_id = groups.new_member_id()
     groups.coordinator.consumer_heartbeat(asked, request.reply, groups.moment())
     groups.perform()
+
+
+def _stored_bytes(asked: ConsumerHeartbeat) -> int:
+    texts = (asked.instance_id, asked.rack_id, asked.client_id, asked.topic_regex, asked.assignor)
+    stored = (each for each in (*texts, *(asked.topic_names or ())) if each is not None)
+    return sum(len(each.encode()) for each in stored)
 
 
 def _rights(authorizer: Authorizer | None, request: AnyRequest) -> TopicRights:

@@ -175,3 +175,37 @@ async def test_a_share_group_that_is_too_large_is_told_each_time(client: RawClie
     assert await beat(TOPICS) == TOO_LARGE
     assert await beat(TOPICS) == TOO_LARGE
     assert await beat(TOPICS[:1]) == errors.NONE
+
+
+async def test_other_groups_stay_where_a_subscription_is_too_large(
+    start: Callable[..., Awaitable[Broker]], connect: Callable[[Broker], Awaitable[RawClient]]
+) -> None:
+    broker = await start(message_max_bytes="2000", offsets_topic_num_partitions="1")
+    await start_coordinators(broker)
+    for name in TOPICS:
+        create_topic(broker, name, 1, {})
+    client = await connect(broker)
+    joined = await join(client, b"", "i")
+    assert await sync(client, joined, b"") == errors.NONE
+    groups = broker.groups.coordinator.groups
+    other = groups["g"]
+    for topics in (TOPICS, TOPICS[:5]):
+        answer = await client.call(
+            CONSUMER_GROUP_HEARTBEAT,
+            0,
+            {
+                "group_id": "c",
+                "member_id": "",
+                "member_epoch": 0,
+                "instance_id": None,
+                "rack_id": None,
+                "rebalance_timeout_ms": 30_000,
+                "subscribed_topic_names": topics,
+                "subscribed_topic_regex": None,
+                "server_assignor": None,
+                "topic_partitions": [],
+            },
+        )
+        assert answer["error_code"] == TOO_LARGE
+        assert await sync(client, joined, b"") == errors.NONE
+        assert groups["g"] is other
