@@ -150,6 +150,9 @@ class Forwarding:
                 return
             data = memoryview(bytes(answer["response_data"] or b""))
             response = decode_response(header.api, header.version, data)
+            # The controller counts what its clients change, but reads nothing from them itself.
+            if throttle_ms := response.get("throttle_time_ms", 0):
+                request.throttle(throttle_ms)
 
             def reply() -> None:
                 request.reply(response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,7 +12,12 @@ import pytest
 
 from broker_core import errors
 from broker_core.environment import Environment, SystemClock
-from broker_core.protocol.definitions import CREATE_PARTITIONS, CREATE_TOPICS
+from broker_core.protocol.definitions import (
+    ALTER_CLIENT_QUOTAS,
+    API_VERSIONS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+)
 from broker_core.server.network.request import Request
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.cluster.conftest import StartTrio, Trio
@@ -243,4 +249,29 @@ async def test_a_topic_that_is_named_twice_is_not_waited_for_by_the_larger_numbe
     assert answer["results"][0]["error_code"] == errors.NONE
     assert answer["results"][1]["error_code"] != errors.NONE
     assert _open_partitions(trio.brokers[asked], "t") in {0, 1, 2}
+    await client.close()
+
+
+async def test_who_changes_too_much_through_another_broker_is_made_to_wait(trio: Trio) -> None:
+    asked = next(node for node in trio.brokers if node != trio.active)
+    client = await client_at("127.0.0.1", trio.brokers[asked].endpoint)
+    quota = {
+        "entity": [{"entity_type": "user", "entity_name": "ANONYMOUS"}],
+        "ops": [{"key": "controller_mutation_rate", "value": 10.0, "remove": False}],
+    }
+    limit = {"entries": [quota], "validate_only": False}
+    answer = await client.call(ALTER_CLIENT_QUOTAS, 1, limit)
+    assert answer["entries"][0]["error_code"] == errors.NONE
+    await trio.until(lambda broker: broker.quotas.active)
+    loop = asyncio.get_running_loop()
+    throttled_ms = 0
+    async with asyncio.timeout(60):
+        for number in itertools.count():
+            began = loop.time()
+            answer = await client.call(CREATE_TOPICS, 5, _body(f"t{number}", 65))
+            if throttled_ms := answer["throttle_time_ms"]:
+                break
+    throttled_ms = min(throttled_ms, 1_000)
+    await client.call(API_VERSIONS, 0, {})
+    assert loop.time() - began >= throttled_ms / 1000 * 0.9
     await client.close()
