@@ -216,12 +216,10 @@ class _LongRequest:
         self._results: list[Any] = []
         self._piece: _Piece | None = None
         self._is_going = self._is_over = False
-        # The longest of the pieces' times.
-        self._throttle_ms = 0
         self._party = client_party(request.principal, request.host)
         request.on_close = self._closed
         # What a client sends behind it stays with the client: such requests hold much memory.
-        request.sink.hold()
+        request.hold()
 
     def go_on(self) -> None:
         """Handle pieces until the turn is over or an answer has to be waited for."""
@@ -259,7 +257,6 @@ class _LongRequest:
         self._piece = None
         if self._is_over:
             return
-        self._throttle_ms = max(self._throttle_ms, response.get("throttle_time_ms", 0))
         self._add(response.get(self._lists.answered, ()))
         if response.get("error_code", errors.NONE) != errors.NONE:
             self._reply(response)
@@ -275,10 +272,9 @@ class _LongRequest:
         return self._next >= len(self._entries)
 
     def _reply(self, response: dict[str, Any]) -> None:
-        response["throttle_time_ms"] = self._throttle_ms
         self._end()
         self._request.reply(response)
-        self._request.sink.release()
+        self._request.release()
 
     def _closed(self) -> None:
         if self._piece is not None and self._piece.on_close is not None:
@@ -354,9 +350,9 @@ class _LongGroups(_LongRequest):
         for each in results:
             last = self._results[-1] if self._results else None
             if last is not None and last["group_id"] == each["group_id"]:
-                last["topics"] = [*last.get("topics", ()), *each.get("topics", ())]
+                last["topics"] += each.get("topics", ())
             else:
-                self._results.append(each)
+                self._results.append({**each, "topics": [*each.get("topics", ())]})
 
 
 class _LongChange(_LongRequest):
@@ -371,8 +367,8 @@ class _LongChange(_LongRequest):
         pieces: Sequence[list[Any]],
         when_known: WhenKnown,
     ) -> None:
-        self._asked = changes.asked_in(request.body)
-        super().__init__(turns, handle, request, Lists(self._asked, changes.answered, 1), pieces)
+        lists = Lists(changes.asked_in(request.body), changes.answered, 1)
+        super().__init__(turns, handle, request, lists, pieces)
         self._when_known = when_known
         self._waits = waits_for_partitions(request)
 

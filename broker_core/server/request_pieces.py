@@ -92,15 +92,10 @@ class Changes(NamedTuple):
         """Return the name of the list that a request uses."""
         return next((each for each in self.asked if body.get(each)), self.asked[0])
 
-    def elements(self, body: Mapping[str, Any]) -> Sequence[Any]:
-        """Return what a request asks to be changed."""
-        elements: Sequence[Any] = body[self.asked_in(body)] or ()
-        return elements
-
     def pieces(self, body: Mapping[str, Any]) -> list[list[Any]]:
         """Distribute elements among pieces, those about the same thing to the same one."""
         by_name: dict[Hashable, list[Any]] = {}
-        for each in self.elements(body):
+        for each in body[self.asked_in(body)] or ():
             name = tuple(each[field] for field in self.key) if self.key else _identity(each)
             same = by_name.setdefault(name, [])
             if len(same) < 2:  # what is named more often is refused as well

@@ -239,7 +239,7 @@ def _balance_once(
         if member in givers:
             given = givers[member].give(load)
         if given is None:
-            # Who has the fewest of the other topics may have changed.
+            # The subscriber with the fewest partitions of a topic may be another one by now.
             givers[member] = _Giver(held[member], loads)
             given = givers[member].give(load)
         if given is None:

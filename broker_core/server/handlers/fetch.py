@@ -16,7 +16,7 @@ from broker_core.server.authorization import may_read
 from broker_core.server.cluster.replication import Replication
 from broker_core.server.cluster.view import ClusterView
 from broker_core.server.network.request import Request, client_party
-from broker_core.server.network.request_turns import RequestTurns
+from broker_core.server.network.request_turns import NextTurn, RequestTurns
 from broker_core.server.partitions.fetch_sessions import FetchSession, FetchSessions
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.replica_sessions import ReplicaSessions
@@ -118,15 +118,17 @@ class _Place:
 class _Fetch:
     """One Fetch request; while it waits, a FetchWaiter of each of its partitions."""
 
+    #: There is one while the request waits.
+    _next_turn: NextTurn
+
     __slots__ = (
         "_broker",
         "_bytes_max",
-        "_has_left",
-        "_has_turn",
         "_is_incremental",
         "_is_late",
         "_loop",
         "_missing",
+        "_next_turn",
         "_partitions",
         "_places",
         "_request",
@@ -165,10 +167,8 @@ class _Fetch:
         self._missing = 0
         self._timer: asyncio.TimerHandle | None = None
         self._waking: asyncio.TimerHandle | None = None
-        # True while a turn comes; when it is answered then, whatever there is; and afterwards.
-        self._has_turn = False
+        # True when it is answered at its next turn, whatever there is.
         self._is_late = False
-        self._has_left = False
 
     def read(self) -> tuple[FetchResponse, int, bool]:
         """Return (response, bytes of its records, whether it must be sent without waiting)."""
@@ -301,8 +301,10 @@ class _Fetch:
     def wait(self, missing: int) -> None:
         """Wait until there are `missing` more bytes, or the client's time is up."""
         self._missing = missing
+        party = client_party(self._request.principal, self._request.host)
+        self._next_turn = NextTurn(self._broker.fetch_turns, party, self._take_turn)
         if missing <= 0:
-            self._waking = self._loop.call_at(self._due, self._go_on)
+            self._waking = self._loop.call_at(self._due, self._wake)
         self._waits_at = self._partitions
         for partition in self._waits_at:
             partition.fetches.add(self)
@@ -313,13 +315,13 @@ class _Fetch:
     def grew(self, size: int) -> None:
         """See FetchWaiter."""
         self._missing -= size
-        if self._missing <= 0 and self._waking is None and not self._has_turn:
+        if self._missing <= 0 and self._waking is None and not self._next_turn.is_due:
             # One flush makes records of several partitions visible, which go into one response.
             # Where records keep coming, those of a short while are gathered too.
             if self._loop.time() < self._due:
-                self._waking = self._loop.call_at(self._due, self._go_on)
+                self._waking = self._loop.call_at(self._due, self._wake)
             else:
-                self._go_on()
+                self._next_turn.ask()
 
     def gone(self) -> None:
         """See FetchWaiter."""
@@ -328,19 +330,13 @@ class _Fetch:
 
     def _finish(self) -> None:
         self._is_late = True
-        self._go_on()
+        self._next_turn.ask()
 
-    def _go_on(self) -> None:
+    def _wake(self) -> None:
         self._waking = None
-        if not self._has_turn:
-            self._has_turn = True
-            party = client_party(self._request.principal, self._request.host)
-            self._broker.fetch_turns.wait(party, self._take_turn)
+        self._next_turn.ask()
 
     def _take_turn(self) -> None:
-        self._has_turn = False
-        if self._has_left:
-            return
         response, total, final = self.read()
         wanted = self._request.body["min_bytes"]
         if final or self._is_late or total >= wanted:
@@ -350,7 +346,7 @@ class _Fetch:
             self._missing = wanted - total
 
     def _leave(self) -> None:
-        self._has_left = True
+        self._next_turn.cancel()
         if self._timer is not None:
             self._timer.cancel()
         if self._waking is not None:

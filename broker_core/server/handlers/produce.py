@@ -207,10 +207,10 @@ class Producing:
             except Exception:
                 logger.exception("Produce version %d failed", request.version)
                 request.disconnect()
-            request.sink.release()
+            request.release()
 
         request.on_close = forget
-        request.sink.hold()
+        request.hold()
         party = client_party(request.principal, request.host)
         self._broker.batch_opener.open(party, [closed for _, closed in dear], done)
 

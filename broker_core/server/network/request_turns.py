@@ -17,6 +17,34 @@ _CONNECTION_S: Final = 0.001
 _TURN_S: Final = 0.004
 
 
+class NextTurn:
+    """The next turn of something that may be woken many times before it comes."""
+
+    __slots__ = ("_party", "_take_turn", "_turns", "is_due")
+
+    def __init__(self, turns: RequestTurns, party: str, take_turn: Callable[[], None]) -> None:
+        self._turns = turns
+        self._party = party
+        self._take_turn: Callable[[], None] | None = take_turn
+        #: True while it comes.
+        self.is_due = False
+
+    def ask(self) -> None:
+        """Have the turn come, if it does not yet."""
+        if not self.is_due:
+            self.is_due = True
+            self._turns.wait(self._party, self._come)
+
+    def cancel(self) -> None:
+        """Take no turn any more."""
+        self._take_turn = None
+
+    def _come(self) -> None:
+        self.is_due = False
+        if self._take_turn is not None:
+            self._take_turn()
+
+
 class RequestTurns:
     """Decides when connections handle requests: parties in turn, a connection a millisecond."""
 

@@ -7,7 +7,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final, Protocol
@@ -21,6 +20,7 @@ from broker_core.server.partitions.replica_directories import (
     ReplicaDirectories,
     UnusableReplica,
 )
+from broker_core.server.partitions.topic_waiters import TopicWaiters
 from broker_core.server.partitions.topics import Topic
 
 logger = logging.getLogger(__name__)
@@ -54,15 +54,6 @@ class ReplicaOwner(Protocol):
         """Take note that this broker cannot go on."""
 
 
-@dataclass(eq=False)
-class _Waiter:
-    """Somebody who goes on when topics are open."""
-
-    names: set[str]
-    then: Callable[[], None]
-    timer: asyncio.TimerHandle | None = None
-
-
 class ReplicaOpener:
     """Opens replicas batch after batch; the topics that wait have their turns one by one.
 
@@ -85,7 +76,7 @@ class ReplicaOpener:
         # Names of the topics of the batch that is under way.
         self._under_way: set[str] = set()
         self._opened: deque[tuple[Replica, Outcome]] = deque()
-        self._waiters: list[_Waiter] = []
+        self._waiters = TopicWaiters()
         self._closed = False
 
     def opens(self, name: str) -> bool:
@@ -101,33 +92,20 @@ class ReplicaOpener:
 
     def when_open(self, names: Iterable[str], timeout_s: float, then: Callable[[], None]) -> None:
         """Call `then` when no replica of these topics waits or is being opened, or on timeout."""
-        waiter = _Waiter(set(names), then)
-        self._waiters.append(waiter)
-        waiter.timer = self._loop.call_later(max(timeout_s, 0.0), self._go_on, waiter)
+        self._waiters.wait(dict.fromkeys(names, 0), timeout_s, then)
         self._check_waiters()
 
     def _check_waiters(self) -> None:
-        if not self._waiters:
-            return
-        opened_later = self._under_way.union(topic.name for topic in self._waiting)
-        for waiter in tuple(self._waiters):
-            waiter.names &= opened_later
-            if not waiter.names:
-                self._go_on(waiter)
-
-    def _go_on(self, waiter: _Waiter) -> None:
-        if waiter.timer is not None:
-            waiter.timer.cancel()
-        self._waiters.remove(waiter)
-        waiter.then()
+        if self._waiters:
+            opened_later = self._under_way.union(topic.name for topic in self._waiting)
+            self._waiters.check(lambda name, _: name not in opened_later)
 
     async def close(self) -> None:
         """Open no more, and return when the owner has taken over what is being opened."""
         self._closed = True
         while self._under_way:
             await asyncio.sleep(0.001)
-        for waiter in tuple(self._waiters):
-            self._go_on(waiter)
+        self._waiters.close()
         self._worker.close()
 
     def _begin(self) -> None:

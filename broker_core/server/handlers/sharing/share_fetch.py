@@ -23,7 +23,7 @@ from broker_core.server.handlers.sharing.share_acknowledge import (
     member_of,
 )
 from broker_core.server.network.request import Request, client_party
-from broker_core.server.network.request_turns import RequestTurns
+from broker_core.server.network.request_turns import NextTurn, RequestTurns
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.sharing.share_sessions import CLOSES, Place, ShareSession, is_opening
 
@@ -111,10 +111,10 @@ class _ShareFetch:
         self._partitions: dict[Place, Partition] = {}
         self._is_acknowledged = False
         self._is_over = False
-        self._has_left = False
         self._timer: asyncio.TimerHandle | None = None
-        # True while a turn comes; when it is answered then, whatever there is.
-        self._has_turn = False
+        party = client_party(request.principal, request.host)
+        self._next_turn = NextTurn(broker.fetch_turns, party, self._take_turn)
+        # True when it is answered at its next turn, whatever there is.
         self._is_late = False
 
     @property
@@ -157,10 +157,7 @@ class _ShareFetch:
 
     def available(self) -> None:
         """See AvailabilityWaiter."""
-        if not self._has_turn:
-            self._has_turn = True
-            party = client_party(self._request.principal, self._request.host)
-            self._broker.fetch_turns.wait(party, self._take_turn)
+        self._next_turn.ask()
 
     def gone(self) -> None:
         """See FetchWaiter; the same when the client's time is up."""
@@ -168,9 +165,6 @@ class _ShareFetch:
         self.available()
 
     def _take_turn(self) -> None:
-        self._has_turn = False
-        if self._has_left:
-            return
         if self._is_late or self._acquire() or self._results:
             self._finish()
 
@@ -180,7 +174,7 @@ class _ShareFetch:
         self._answer_if_over()
 
     def _leave(self) -> None:
-        self._has_left = True
+        self._next_turn.cancel()
         if self._timer is not None:
             self._timer.cancel()
         for place, partition in self._partitions.items():

@@ -315,23 +315,32 @@ async def test_many_requests_at_once_keep_nobody_waiting(broker: Broker, connect
                 answers += len(await loop.sock_recv(greedy, 1 << 20))
 
 
+async def crowd(
+    stack: ExitStack, broker: Broker, count: int, frame: bytes
+) -> tuple[list[socket.socket], socket.socket]:
+    """Connect many times from one address and once from another; each has had an answer."""
+    address = broker.endpoint.host, broker.endpoint.port
+    greedy = [
+        stack.enter_context(socket.create_connection(address, source_address=("127.0.0.2", 0)))
+        for _ in range(count)
+    ]
+    client = stack.enter_context(socket.create_connection(address))
+    loop = asyncio.get_running_loop()
+    for each in (*greedy, client):
+        each.setblocking(False)
+        await loop.sock_sendall(each, frame)
+        await loop.sock_recv(each, 1 << 20)
+    return greedy, client
+
+
 async def test_many_connections_of_one_address_do_not_keep_another_waiting(
     broker: Broker,
 ) -> None:
-    address = broker.endpoint.host, broker.endpoint.port
     frame = request_frame(FETCH, 11, fetch_body("nothing", 0))
     requests = frame * (50_000 // len(frame))  # more than a connection has answered in one turn
     loop = asyncio.get_running_loop()
     with ExitStack() as stack:
-        greedy = [
-            stack.enter_context(socket.create_connection(address, source_address=("127.0.0.2", 0)))
-            for _ in range(200)
-        ]
-        client = stack.enter_context(socket.create_connection(address))
-        for each in (*greedy, client):
-            each.setblocking(False)
-            await loop.sock_sendall(each, frame)
-            await loop.sock_recv(each, 1 << 20)
+        greedy, client = await crowd(stack, broker, 200, frame)
         # All of this has come before the broker reads again.
         for each in greedy:
             assert each.send(requests) == len(requests)
@@ -344,22 +353,13 @@ async def test_many_connections_of_one_address_do_not_keep_another_waiting(
 async def test_one_dear_request_of_each_of_many_connections_keeps_nobody_waiting(
     broker: Broker,
 ) -> None:
-    address = broker.endpoint.host, broker.endpoint.port
     frame = request_frame(FETCH, 11, fetch_body("nothing", 0))
     body = fetch_body("nothing", 0)
     body["topics"][0]["partitions"] *= 1_900
     dear = request_frame(FETCH, 11, body)
     loop = asyncio.get_running_loop()
     with ExitStack() as stack:
-        greedy = [
-            stack.enter_context(socket.create_connection(address, source_address=("127.0.0.2", 0)))
-            for _ in range(40)
-        ]
-        client = stack.enter_context(socket.create_connection(address))
-        for each in (*greedy, client):
-            each.setblocking(False)
-            await loop.sock_sendall(each, frame)
-            await loop.sock_recv(each, 1 << 20)
+        greedy, client = await crowd(stack, broker, 40, frame)
         # All of this has come before the broker reads again.
         for each in greedy:
             assert each.send(dear) == len(dear)
