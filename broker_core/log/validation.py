@@ -6,6 +6,7 @@ Batches are decompressed only if a setting requires it: a compacted topic requir
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final
 
 from broker_core.errors import InvalidRecord, InvalidTimestamp
@@ -58,11 +59,28 @@ def open_batches(
 
     Raises CorruptMessage, InvalidRecord, MessageTooLarge, UnsupportedCompressionType.
     """
+    steps = open_in_steps(batches, config, log_name)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            opened: tuple[Batches, list[BatchHeader]] = end.value
+            return opened
+
+
+def open_in_steps(
+    batches: Batches, config: LogConfig, log_name: str
+) -> Generator[int, None, tuple[Batches, list[BatchHeader]]]:
+    """Do what `open_batches` does, but yield the size of each batch, in bytes, after opening it."""
     headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
     if config.compression_type != _PRODUCERS_CHOICE:
         codec = codec_named(config.compression_type)
         if any(header.compression != codec for header in headers):
-            batches = recompress(batches, headers, codec)
+            changed = bytearray()
+            for header in headers:
+                changed += recompress(batches, header, codec)
+                yield header.size
+            batches = changed
             headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
     if config.compacts:
         for header in headers:
@@ -70,6 +88,7 @@ def open_batches(
                 inspect_compressed(batches, header)
             if header.has_null_key:
                 raise _without_keys(batches, header, log_name)
+            yield header.size
     return batches, headers
 
 

@@ -18,28 +18,23 @@ _AT_LENGTH, _AT_CRC, _AT_ATTRIBUTES = 8, 17, 21
 _UNCOUNTED_BYTES: Final = 12  # base offset and the length field itself
 
 
-def recompress(data: Buffer, headers: list[BatchHeader], codec: int) -> bytearray:
-    """Return the batches compressed with `codec`; those that use it already stay as they are.
+def recompress(data: Buffer, header: BatchHeader, codec: int) -> Buffer:
+    """Return a batch of `data` compressed with `codec`; one that uses it already stays as it is.
 
     The records themselves are not changed. Raises CorruptMessage, MessageTooLarge.
     """
-    result = bytearray()
-    view = memoryview(data)
-    for header in headers:
-        batch = view[header.position : header.position + header.size]
-        if header.compression == codec:
-            result += batch
-            continue
-        records = bytes(batch[HEADER_BYTES:])
-        if header.compression:
-            records = decompress(header.compression, records, EXPANDED_BYTES_MAX)
-        if codec:
-            records = compress(codec, records)
-        changed = bytearray(batch[:HEADER_BYTES])
-        changed += records
-        _LENGTH.pack_into(changed, _AT_LENGTH, len(changed) - _UNCOUNTED_BYTES)
-        attributes = header.attributes & ~_COMPRESSION_MASK | codec
-        _ATTRIBUTES.pack_into(changed, _AT_ATTRIBUTES, attributes)
-        _CRC.pack_into(changed, _AT_CRC, crc32c(memoryview(changed)[_AT_ATTRIBUTES:]))
-        result += changed
-    return result
+    batch = memoryview(data)[header.position : header.position + header.size]
+    if header.compression == codec:
+        return batch
+    records = bytes(batch[HEADER_BYTES:])
+    if header.compression:
+        records = decompress(header.compression, records, EXPANDED_BYTES_MAX)
+    if codec:
+        records = compress(codec, records)
+    changed = bytearray(batch[:HEADER_BYTES])
+    changed += records
+    _LENGTH.pack_into(changed, _AT_LENGTH, len(changed) - _UNCOUNTED_BYTES)
+    attributes = header.attributes & ~_COMPRESSION_MASK | codec
+    _ATTRIBUTES.pack_into(changed, _AT_ATTRIBUTES, attributes)
+    _CRC.pack_into(changed, _AT_CRC, crc32c(memoryview(changed)[_AT_ATTRIBUTES:]))
+    return changed

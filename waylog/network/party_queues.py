@@ -24,6 +24,11 @@ class PartyQueues(Generic[T]):
         self._queues.setdefault(party, deque()).append(item)
         self._size += 1
 
+    def put_back(self, party: str, item: T) -> None:
+        """Add an item of which something is left at the beginning of its party's queue."""
+        self._queues.setdefault(party, deque()).appendleft(item)
+        self._size += 1
+
     def next(self) -> tuple[str, T]:
         """Take the oldest item of the party whose turn it is; return both.
 

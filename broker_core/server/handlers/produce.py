@@ -191,16 +191,9 @@ class Producing:
                 own = closed.get(id(part))
                 kept = bytearray(part["records"] or b"") if own is None else own.batches
                 part["records"] = memoryview(kept)
-        is_gone = False
-
-        def forget() -> None:
-            nonlocal is_gone
-            is_gone = True
 
         def done(outcomes: list[Outcome]) -> None:
             request.on_close = None
-            if is_gone:
-                return
             opened = {id(part): each for (part, _), each in zip(dear, outcomes, strict=True)}
             try:
                 _Produce(self._broker, self._refusals, request, opened).run()
@@ -209,10 +202,10 @@ class Producing:
                 request.disconnect()
             request.release()
 
-        request.on_close = forget
         request.hold()
         party = client_party(request.principal, request.host)
-        self._broker.batch_opener.open(party, [closed for _, closed in dear], done)
+        opening = self._broker.batch_opener.open(party, [closed for _, closed in dear], done)
+        request.on_close = opening.cancel
 
 
 def _named(topics: TopicRegistry, each: ProduceRequestTopicData, version: int) -> Topic | None:

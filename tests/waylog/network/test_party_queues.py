@@ -38,3 +38,15 @@ def test_who_has_the_most_loses_the_oldest() -> None:
     assert len(waiting) == 0
     with pytest.raises(StopIteration):
         waiting.next()
+
+
+def test_what_is_put_back_is_the_next_of_its_party() -> None:
+    queues: PartyQueues[int] = PartyQueues()
+    for party, item in (("a", 1), ("a", 2), ("b", 3)):
+        queues.add(party, item)
+    assert queues.next() == ("a", 1)
+    queues.put_back("a", 1)
+    assert len(queues) == 3
+    assert [queues.next() for _ in range(3)] == [("b", 3), ("a", 1), ("a", 2)]
+    queues.put_back("c", 4)
+    assert queues.next() == ("c", 4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, cast
@@ -18,6 +19,7 @@ from broker_core.environment import (
     ThreadWorker,
 )
 from broker_core.log.config import LogConfig
+from broker_core.log.validation import open_batches
 from broker_core.protocol.compression import Compression
 from broker_core.protocol.definitions import API_VERSIONS, PRODUCE
 from broker_core.protocol.records import build_batch, iterate_records, scan_batches
@@ -303,6 +305,66 @@ async def test_parties_have_their_batches_opened_in_turn() -> None:
         task()
         await asyncio.sleep(0)
     assert order.index("b1") < order.index("a3")
+    opener.close()
+
+
+async def test_a_request_of_many_batches_is_opened_in_turns() -> None:
+    worker = Steps()
+    opener = BatchOpener(worker)
+    config = LogConfig.from_properties({"compression.type": "gzip"})
+    order: list[str] = []
+    # Two batches of 40 kB are one turn, whether a partition has many of them or there are many.
+    large = bytearray(batch(os.urandom(40_000)))
+    many = [Closed(large, config, f"t-{n}") for n in range(10)]
+    one = [Closed(large * 10, config, "t-0")]
+    small = [Closed(bytearray(batch(b"1")), config, "t-0")]
+    told: dict[str, list[Outcome]] = {}
+
+    def done(name: str) -> Callable[[list[Outcome]], None]:
+        def note(outcomes: list[Outcome]) -> None:
+            order.append(name)
+            told[name] = outcomes
+
+        return note
+
+    for name, closed in (("many", many), ("one", one), ("small", small)):
+        opener.open(name, closed, done(name))
+    turns = 0
+    while len(order) < 3:
+        (task,) = worker.tasks
+        worker.tasks.clear()
+        task()
+        await asyncio.sleep(0)
+        turns += 1
+    assert order[0] == "small"
+    assert turns in range(11, 14)
+    assert [type(each) for each in told["many"]] == [Opened] * 10
+    (whole,) = told["one"]
+    assert isinstance(whole, Opened)
+    assert whole.headers is not None
+    assert [each.compression for each in whole.headers] == [Compression.GZIP] * 10
+    assert Opened(*open_batches(large * 10, config, "t-0")).batches == whole.batches
+    opener.close()
+
+
+async def test_nothing_is_opened_for_who_has_gone() -> None:
+    worker = Steps()
+    opener = BatchOpener(worker)
+    config = LogConfig.from_properties({"compression.type": "gzip"})
+    large = [Closed(bytearray(batch(os.urandom(70_000))), config, f"t-{n}") for n in range(3)]
+    told: list[str] = []
+    begun = opener.open("a", large, lambda outcomes: told.append("begun"))
+    waiting = opener.open("a", large, lambda outcomes: told.append("waiting"))
+    opener.open("a", large[:1], lambda outcomes: told.append("last"))
+    begun.cancel()
+    waiting.cancel()
+    for _ in range(3):
+        if worker.tasks:
+            worker.tasks.pop()()
+            await asyncio.sleep(0)
+    assert told == ["last"]
+    assert not waiting.outcomes
+    assert len(begun.outcomes) < 2
     opener.close()
 
 
