@@ -41,3 +41,10 @@ cdef class Writer:
     cdef int put_raw(self, const void* data, Py_ssize_t size) except -1
     cdef int put_payload(self, object payload) except -1
     cdef int cut(self) except -1
+
+
+cdef class Elements:
+    cdef Writer writer
+    cdef FieldPlan field
+    cdef Py_ssize_t count
+    cdef int write_to(self, Writer writer) except -1

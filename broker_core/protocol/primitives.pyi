@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 class ProtocolError(ValueError): ...
@@ -41,6 +41,11 @@ class Plan:
         flexible: bool,
         absent: Mapping[str, object],
     ) -> None: ...
+
+class Elements:
+    def __init__(self, plan: Plan, name: str) -> None: ...
+    def __len__(self) -> int: ...
+    def extend(self, values: Iterable[Any]) -> None: ...
 
 _Buffer = bytes | bytearray | memoryview
 

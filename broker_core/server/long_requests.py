@@ -21,6 +21,7 @@ from broker_core.protocol.definitions import (
     DESCRIBE_TOPIC_PARTITIONS,
     METADATA,
 )
+from broker_core.protocol.primitives import Elements
 from broker_core.protocol.schema import AnyApi
 from broker_core.server.cluster.new_partitions import (
     WhenKnown,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         DescribeTopicPartitionsResponse,
         DescribeTopicPartitionsResponseTopic,
         MetadataRequestTopic,
+        MetadataResponseTopic,
     )
 
 logger = logging.getLogger(__name__)
@@ -65,6 +67,10 @@ logger = logging.getLogger(__name__)
 _DESCRIBED_MAX: Final = 500
 #: Topics that do not exist, above which a Metadata request is refused.
 _MISSING_MAX: Final = 20_000
+#: What Metadata of all topics does not tell.
+_LEFT_OUT: Final = frozenset(
+    (errors.TopicAuthorizationFailed.code, errors.UnknownTopicOrPartition.code)
+)
 
 
 class LongRequests:
@@ -117,6 +123,13 @@ class LongRequests:
         lists = LISTS.get(api.key)
         if lists is None:
             return False
+        if api.key == METADATA.key and _asks_for_all(request):
+            # In version 0 there is no null, and the empty list means "all".
+            request.body["topics"] = None
+            few = [{"name": each.name, "topic_id": each.topic_id} for each in self._topics]
+            if len(few) > lists.size:
+                _AllTopics(self._turns, self._handle, request, lists, few).go_on()
+            return len(few) > lists.size
         entries = request.body.get(lists.asked)
         if not entries or len(entries) == 1:
             return False
@@ -127,7 +140,7 @@ class LongRequests:
         if len(few) <= lists.size:
             request.body[lists.asked] = few
             return False
-        _LongRequest(self._turns, self._handle, request, lists, few).go_on()
+        _LongList(self._turns, self._handle, request, lists, few).go_on()
         return True
 
     def _takes_change(self, request: AnyRequest, changes: Changes) -> bool:
@@ -261,12 +274,15 @@ class _LongRequest:
         if response.get("error_code", errors.NONE) != errors.NONE:
             self._reply(response)
         elif self._is_last(response):
-            self._reply({**response, self._lists.answered: self._results})
+            self._reply({**response, self._lists.answered: self._answers()})
         elif not self._is_going:
             self._turns.wait(self._party, self._take_turn)
 
     def _add(self, results: Sequence[Any]) -> None:
         self._results += results
+
+    def _answers(self) -> Any:
+        return self._results
 
     def _is_last(self, response: Any) -> bool:
         return self._next >= len(self._entries)
@@ -288,6 +304,38 @@ class _LongRequest:
         self._request.on_close = None
         self._piece = None
         self._entries, self._results = (), []
+
+
+class _LongList(_LongRequest):
+    """A request for many things, whose descriptions are encoded as they come."""
+
+    def __init__(
+        self,
+        turns: RequestTurns,
+        handle: Callable[[AnyRequest], None],
+        request: AnyRequest,
+        lists: Lists,
+        entries: Sequence[Any],
+    ) -> None:
+        super().__init__(turns, handle, request, lists, entries)
+        header = request.header
+        self._elements = Elements(header.api.response_plan(header.version), lists.answered)
+
+    def _add(self, results: Sequence[Any]) -> None:
+        self._elements.extend(results)
+
+    def _answers(self) -> Any:
+        return self._elements
+
+
+class _AllTopics(_LongList):
+    """Metadata of all topics: those that may not be described, or are gone, are left out."""
+
+    def _body(self, piece: Sequence[Any]) -> dict[str, Any]:
+        return {**super()._body(piece), "allow_auto_topic_creation": False}
+
+    def _add(self, results: Sequence[MetadataResponseTopic]) -> None:
+        super()._add([each for each in results if each["error_code"] not in _LEFT_OUT])
 
 
 class _LongTopicPartitions(_LongRequest):
@@ -327,7 +375,7 @@ class _LongPartitions(_LongRequest):
         lists = Lists("topics", "topics", 1)
         super().__init__(turns, handle, request, lists, partition_pieces(request.body["topics"]))
         # What has been answered of each topic.
-        self._answers: dict[object, list[Any]] = {}
+        self._of_topics: dict[object, list[Any]] = {}
 
     def _body(self, piece: Sequence[Any]) -> dict[str, Any]:
         (topics,) = piece
@@ -336,9 +384,9 @@ class _LongPartitions(_LongRequest):
     def _add(self, results: Sequence[Any]) -> None:
         for each in results:
             topic = each.get("name") or each.get("topic") or each.get("topic_id")
-            answers = self._answers.get(topic)
+            answers = self._of_topics.get(topic)
             if answers is None:
-                answers = self._answers[topic] = []
+                answers = self._of_topics[topic] = []
                 self._results.append({**each, "partitions": answers})
             answers += each["partitions"]
 
@@ -395,6 +443,11 @@ class _LongChange(_LongRequest):
     def _waited(self, response: dict[str, Any]) -> None:
         if not self._is_over:
             super()._reply(response)
+
+
+def _asks_for_all(request: AnyRequest) -> bool:
+    asked = request.body["topics"]
+    return asked is None or (request.version == 0 and not asked)
 
 
 def _topics_from_cursor(

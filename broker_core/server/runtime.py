@@ -171,8 +171,9 @@ class Broker:
         self.dynamic_config.set_cleaner_backoff = self._housekeeping.set_cleaner_backoff
         self._subscribe()
         self.fetch_turns = RequestTurns(asyncio.get_running_loop(), environment.clock.monotonic)
+        self.request_turns = self.network.turns
         self._long_requests = LongRequests(
-            self.network.turns,
+            self.request_turns,
             self.topics,
             self._handle_one,
             self.when_known,

@@ -125,17 +125,14 @@ def metadata(guard: Guard[MetadataRequest, MetadataResponse]) -> bool:
     body = guard.body
     asked = body["topics"]
     refused: list[MetadataRequestTopic] = []
-    # In version 0 there is no null, and the empty list means "all".
-    everything = asked is None or (guard.request.version == 0 and not asked)
-    if asked is not None and not everything:
+    if asked is not None:
         body["topics"], refused = split(asked, lambda entry: _visible(guard, entry))
-    nothing_left = not everything and not body["topics"]
     with_operations = body["include_topic_authorized_operations"]
     with_cluster = body["include_cluster_authorized_operations"]
 
     def amend(response: MetadataResponse) -> None:
-        topics = [] if nothing_left else list(response["topics"])
-        if everything:
+        topics = list(response["topics"])
+        if asked is None:
             topics = [
                 each for each in topics if guard.may_topic(Operation.DESCRIBE, each["name"] or "")
             ]

@@ -90,8 +90,7 @@ def handle(broker: MetadataParts, request: Request[MetadataRequest, MetadataResp
         request.reply({"brokers": [], "cluster_id": None, "controller_id": -1, "topics": refused})
         return
     operations = TOPIC_OPERATIONS if body["include_topic_authorized_operations"] else _NOT_ASKED
-    # In version 0 there is no null, and the empty list means "all".
-    if asked is None or (request.version == 0 and not asked):
+    if asked is None:
         topics = [_describe(broker.view, topic, operations) for topic in broker.topics]
     else:
         create = body["allow_auto_topic_creation"] and broker.config.auto_create_topics

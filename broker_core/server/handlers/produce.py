@@ -15,6 +15,8 @@ from broker_core.protocol.records import transactional_producer
 from broker_core.server.cluster.view import ClusterView
 from broker_core.server.coordination.transactions import Transactions
 from broker_core.server.network.request import Request, client_party
+from broker_core.server.network.request_turns import RequestTurns
+from broker_core.server.network.requests_in_turns import InTurns
 from broker_core.server.partitions.batch_opener import BatchOpener, Closed, Opened, Outcome
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import Partition
@@ -40,6 +42,9 @@ _TOPIC_IDS_FROM: Final = 13
 _ABORTABLE_FROM: Final = 11
 _BROKER_ADDS_PARTITIONS_FROM: Final = 12
 
+#: Partitions of a request for which no other turn is taken, or topics.
+_PARTITIONS_AT_ONCE: Final = 50
+
 
 class ProduceParts(Protocol):
     """The parts of a broker that append records and tell when they are durable."""
@@ -51,6 +56,7 @@ class ProduceParts(Protocol):
     transactions: Transactions
     view: ClusterView
     batch_opener: BatchOpener
+    request_turns: RequestTurns
 
 
 class _Acknowledgement:
@@ -195,17 +201,20 @@ class Producing:
         def done(outcomes: list[Outcome]) -> None:
             request.on_close = None
             opened = {id(part): each for (part, _), each in zip(dear, outcomes, strict=True)}
+            is_over = True
             try:
-                _Produce(self._broker, self._refusals, request, opened).run()
+                is_over = _Produce(self._broker, self._refusals, request, opened).run()
             except Exception:
                 logger.exception("Produce version %d failed", request.version)
                 request.disconnect()
-            request.release()
+            if is_over:
+                request.release()
 
         request.hold()
         party = client_party(request.principal, request.host)
         opening = self._broker.batch_opener.open(party, [closed for _, closed in dear], done)
-        request.on_close = opening.cancel
+        if request.body["acks"] != _ACKS_NONE:
+            request.on_close = opening.cancel
 
 
 def _named(topics: TopicRegistry, each: ProduceRequestTopicData, version: int) -> Topic | None:
@@ -271,13 +280,42 @@ class _Produce:
         self._transactional_id: str | None = request.body["transactional_id"]
         self._failed = False
 
-    def run(self) -> None:
-        """Append the request's records, and answer or wait."""
-        request = self._request
+    def run(self) -> bool:
+        """Append the request's records, and answer or wait.
+
+        Returns False if there are so many partitions that it goes on later; the client is held
+        until then.
+        """
         responses: list[ProduceResponseResult] = []
         response: ProduceResponse = {"responses": responses}
-        self._acknowledgement = _Acknowledgement(self._broker, request, response)
-        for each in request.body["topic_data"]:
+        self._acknowledgement = _Acknowledgement(self._broker, self._request, response)
+        steps = self._append_all(responses)
+        if self._has_many():
+            is_over = InTurns(self._broker.request_turns, self._request, steps, self._end).begin()
+            if not is_over:
+                self._keep_records()
+            return is_over
+        for _ in steps:
+            pass
+        self._end()
+        return True
+
+    def _has_many(self) -> bool:
+        topics = self._request.body["topic_data"]
+        return (
+            len(topics) > _PARTITIONS_AT_ONCE
+            or sum(len(each["partition_data"]) for each in topics) > _PARTITIONS_AT_ONCE
+        )
+
+    def _keep_records(self) -> None:
+        """Copy what is not yet appended: the request's buffer is used again."""
+        for topic in self._request.body["topic_data"]:
+            for part in topic["partition_data"]:
+                part["records"] = memoryview(bytearray(part["records"] or b""))
+
+    def _append_all(self, responses: list[ProduceResponseResult]) -> Iterator[None]:
+        """Append to a partition in each step."""
+        for each in self._request.body["topic_data"]:
             found = self._find(each)
             results: list[ProduceResponsePartition] = []
             responses.append(
@@ -290,6 +328,7 @@ class _Produce:
                     # Raised here, the error would keep this frame, and so the request, until the
                     # garbage collector finds them.
                     self._refuse(each["name"], result, found)
+                    yield
                     continue
                 opened = self._opened.get(id(part))
                 try:
@@ -299,13 +338,16 @@ class _Produce:
                 else:
                     if refused is not None:
                         self._refuse(found.name, result, refused)
+                yield
+
+    def _end(self) -> None:
         if self._acks != _ACKS_NONE:
             self._acknowledgement.one_less()
         elif self._failed:
             # With acks=0 there is no response; the client notices the closed connection.
-            request.disconnect()
+            self._request.disconnect()
         else:
-            request.reply_nothing()
+            self._request.reply_nothing()
 
     def _refuse(
         self, topic: str, result: ProduceResponsePartition, refusal: errors.BrokerError
@@ -347,6 +389,8 @@ class _Produce:
     ) -> errors.BrokerError | None:
         """Append, or return why the batches could not be opened; raises other refusals."""
         partition = topic.partition(part["index"])
+        if partition.deleted:  # in an earlier turn it was there
+            raise errors.UnknownTopicOrPartition()
         partition.check_is_led()
         if self._acks == _ACKS_ALL:
             partition.check_in_sync()

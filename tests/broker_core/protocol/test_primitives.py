@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from broker_core.protocol.definitions import APIS, FETCH, METADATA, PRODUCE
 from broker_core.protocol.primitives import (
+    Elements,
     LocalProtocolError,
     RemoteProtocolError,
     decode,
@@ -51,6 +52,33 @@ def test_a_message_that_is_cut_anywhere_is_refused_or_shorter(data: st.DataObjec
     cut = data.draw(st.integers(min_value=0, max_value=len(whole) - 1))
     with pytest.raises(RemoteProtocolError):
         decode(METADATA.request_plan(4), whole[:cut])
+
+
+@pytest.mark.parametrize("version", [0, 1, 8, 12])
+@pytest.mark.parametrize("value", ["k", "v" * 5_000])
+def test_elements_that_are_encoded_as_they_come_are_the_same_message(
+    version: int, value: str
+) -> None:
+    plan = METADATA.response_plan(version)
+    parts = [{"partition_index": index, "replica_nodes": [1, 2]} for index in range(100)]
+    topics = [
+        {"name": f"{value}{number}", "topic_id": bytes(16), "partitions": parts}
+        for number in range(30)
+    ]
+    message = {"brokers": [], "controller_id": 7, "topics": topics}
+    elements = Elements(plan, "topics")
+    for first in range(0, 30, 7):
+        elements.extend(topics[first : first + 7])
+    assert len(elements) == 30
+    assert encode(plan, message | {"topics": elements}) == encode(plan, message)
+    none = Elements(plan, "topics")
+    assert encode(plan, message | {"topics": none}) == encode(plan, message | {"topics": []})
+
+
+@pytest.mark.parametrize("name", ["controller_id", "no_field"])
+def test_only_arrays_have_elements(name: str) -> None:
+    with pytest.raises(LocalProtocolError, match=name):
+        Elements(METADATA.response_plan(9), name)
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, 100_001, -2, -(2**31)])

@@ -133,6 +133,19 @@ async def test_a_long_request_is_answered_as_many_short_ones(
     assert len(short) == len(_NAMES)
 
 
+@pytest.mark.parametrize("version", [0, 1, 9, 12])
+async def test_all_topics_are_described_as_each_is(client: RawClient, version: int) -> None:
+    everything = await client.call(api.METADATA, version, {"topics": None if version else []})
+    each = []
+    for topic in everything["topics"]:
+        body = {"topics": [{"name": topic["name"]}]}
+        answer = await client.call(api.METADATA, version, body)
+        each += answer.pop("topics")
+    assert everything.pop("topics") == each
+    assert everything == answer, "the other fields"
+    assert {topic["name"] for topic in each} >= {*_THERE}
+
+
 async def test_a_resource_that_is_named_again_and_again_is_described_once(
     client: RawClient,
 ) -> None:

@@ -284,6 +284,31 @@ async def test_in_the_oldest_version_nothing_that_is_left_does_not_mean_everythi
     assert len(answer["topics"]) == 2
 
 
+@pytest.mark.parametrize("version", [0, 1, 12])
+async def test_all_topics_are_those_that_a_client_may_see(
+    broker: Broker, anna: RawClient, root: RawClient, version: int
+) -> None:
+    names = [f"t{number}" for number in range(20)]
+    for name in names:
+        create_topic(broker, name, 1, {})
+        if name in names[::2]:
+            allow(broker, Operation.DESCRIBE, name=name)
+    everything: dict[str, Any] = {
+        "topics": None if version else [],
+        "allow_auto_topic_creation": True,
+    }
+    answer = await anna.call(api.METADATA, version, everything)
+    assert [each["name"] for each in answer["topics"]] == names[::2]
+    assert set(codes(answer)) == {0}
+    answer = await root.call(api.METADATA, version, everything)
+    assert {each["name"] for each in answer["topics"]} >= {*names}
+    # What is left of the names that were asked for may be none: that is not all.
+    asked = {"topics": [{"name": name} for name in names[1::2]]}
+    answer = await anna.call(api.METADATA, version, asked)
+    refused = [(each["name"], each["error_code"]) for each in answer["topics"]]
+    assert refused == [(name, TOPIC) for name in names[1::2]]
+
+
 async def test_a_right_that_is_taken_away_ends_reading(broker: Broker, anna: RawClient) -> None:
     allow(broker, Operation.READ)
     answer = await anna.call(api.FETCH, 11, fetch_body("open", 0))

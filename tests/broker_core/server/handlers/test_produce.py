@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from broker_core import errors
 from broker_core.environment import Environment, File, SystemClock, SystemDisk, SystemFile
 from broker_core.protocol.definitions import FETCH, LIST_OFFSETS, PRODUCE
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
-from tests.broker_core.server.topics import create_topic
+from tests.broker_core.server.topics import all_open, create_topic, delete_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -115,6 +116,78 @@ async def test_one_flush_covers_all_appends_that_wait(
         part = answer["responses"][0]["partition_responses"][0]
         assert (part["error_code"], part["base_offset"]) == (0, number + 1)
     assert disk.syncs - before <= 3
+
+
+def to_each(topic: str, count: int, records: bytes, acks: int = 1) -> dict[str, Any]:
+    """Return a Produce request for many partitions."""
+    parts = [{"index": index, "records": records} for index in range(count)]
+    topics = [{"name": topic, "partition_data": parts}]
+    return {"acks": acks, "timeout_ms": 5000, "topic_data": topics}
+
+
+async def test_others_are_served_while_records_for_many_partitions_are_appended(
+    broker: Broker, connect: Connect
+) -> None:
+    create_topic(broker, "wide", 1_000, {})
+    topic = await all_open(broker, "wide")
+    wide, other = await connect(broker), await connect(broker)
+    order: list[str] = []
+
+    async def answer(client: RawClient, name: str) -> dict[str, Any]:
+        _, answer = await client.receive(PRODUCE, 8)
+        order.append(name)
+        return answer
+
+    await other.call(PRODUCE, 8, produce_body("wide", batch(b"first"), partition=1))
+    wide.send(PRODUCE, 8, to_each("wide", 1_001, batch(b"one")))
+    # What the client sends behind it stays behind it.
+    wide.send(PRODUCE, 8, produce_body("wide", batch(b"two"), partition=999, acks=1))
+    other.send(PRODUCE, 8, produce_body("wide", batch(b"x"), partition=998, acks=1))
+    async with asyncio.TaskGroup() as tasks:
+        many = tasks.create_task(answer(wide, "many"))
+        tasks.create_task(answer(other, "other"))
+    (answered,) = many.result()["responses"]
+    codes = [each["error_code"] for each in answered["partition_responses"]]
+    assert codes == [0] * 1_000 + [errors.UnknownTopicOrPartition.code]
+    assert [each["index"] for each in answered["partition_responses"]] == [*range(1_001)]
+    assert order == ["other", "many"]
+    await wide.receive(PRODUCE, 8)
+    stored = [each[3] for each in iterate_records(topic.partitions[999].log.read(0, 10_000))]
+    assert stored == [b"one", b"two"]
+    stored = [each[3] for each in iterate_records(topic.partitions[500].log.read(0, 10_000))]
+    assert stored == [b"one"]
+
+
+async def test_records_for_many_partitions_are_stored_although_the_client_has_gone(
+    broker: Broker, connect: Connect
+) -> None:
+    create_topic(broker, "wide", 1_000, {})
+    topic = await all_open(broker, "wide")
+    client = await connect(broker)
+    client.send(PRODUCE, 8, to_each("wide", 1_000, batch(b"one"), acks=0))
+    await client.close()
+    async with asyncio.timeout(60):
+        while not topic.partitions[999].log.log_end_offset:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_topic_that_is_deleted_while_records_are_appended(
+    broker: Broker, connect: Connect
+) -> None:
+    create_topic(broker, "wide", 1_000, {})
+    topic = await all_open(broker, "wide")
+    client = await connect(broker)
+    client.send(PRODUCE, 8, to_each("wide", 1_000, batch(b"one")))
+    async with asyncio.timeout(60):
+        while not topic.partitions[0].log.log_end_offset:
+            await asyncio.sleep(0)
+    assert not topic.partitions[999].log.log_end_offset
+    delete_topic(broker, topic)
+    _, answer = await client.receive(PRODUCE, 8)
+    (answered,) = answer["responses"]
+    codes = [each["error_code"] for each in answered["partition_responses"]]
+    assert set(codes) == {0, errors.UnknownTopicOrPartition.code}
+    assert codes == sorted(codes)
 
 
 async def test_a_failed_flush_is_never_acknowledged_and_stops_the_broker(
