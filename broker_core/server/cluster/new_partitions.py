@@ -58,10 +58,7 @@ def new_partitions(
             for each in response["topics"]
             if not each["error_code"]
         }
-    counts: dict[str, int] = {}
-    for each in body["topics"]:
-        # Of a topic that is named twice, one count at most has been accepted.
-        counts[each["name"]] = min(each["count"], counts.get(each["name"], each["count"]))
+    counts = {each["name"]: each["count"] for each in body["topics"]}
     return {
         each["name"]: counts[each["name"]] for each in response["results"] if not each["error_code"]
     }

@@ -213,6 +213,7 @@ def handle_create_partitions(
 ) -> None:
     """Answer a CreatePartitions request."""
     body = request.body
+    counts = Counter(each["name"] for each in body["topics"])
     results: list[CreatePartitionsResponseResult] = []
 
     def grow(authority: AdminOperations) -> None:
@@ -221,14 +222,17 @@ def handle_create_partitions(
             for each in body["topics"]
             if authority.has_topic(each["name"])
         )
-        for asked in body["topics"]:
+        wanted = {each["name"]: each for each in body["topics"]}
+        for name, asked in wanted.items():
             result: CreatePartitionsResponseResult = {
-                "name": asked["name"],
+                "name": name,
                 "error_code": errors.NONE,
                 "error_message": None,
             }
             results.append(result)
             try:
+                if counts[name] > 1:
+                    raise errors.InvalidRequest(f"topic {name} appears more than once")
                 _grow(authority, asked, validate_only=body["validate_only"])
             except errors.BrokerError as error:
                 result["error_code"] = error.code

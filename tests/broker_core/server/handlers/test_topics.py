@@ -145,3 +145,27 @@ async def test_a_topic_that_is_named_twice_is_refused_and_counts_once(
         ("a", errors.InvalidRequest.code),
         ("b", errors.NONE),
     ]
+
+
+@pytest.mark.parametrize("names", [5, 200])
+async def test_a_topic_that_a_request_names_twice_gets_no_partitions(
+    broker: Broker, connect: Connect, names: int
+) -> None:
+    for number in range(names):
+        create_topic(broker, f"t{number}", 1, {})
+    client = await connect(broker)
+    topics = [
+        {"name": f"t{number}", "count": count, "assignments": None}
+        for count in (2, 3)
+        for number in (range(names) if count == 2 else range(0, names, 5))
+    ]
+    body = {"topics": topics, "timeout_ms": 60_000, "validate_only": False}
+    answer = await client.call(CREATE_PARTITIONS, 3, body)
+    codes = {each["name"]: each["error_code"] for each in answer["results"]}
+    assert len(answer["results"]) == len(codes) == names
+    for number in range(names):
+        topic = broker.topics.get(f"t{number}")
+        assert topic is not None
+        refused = number % 5 == 0
+        assert codes[topic.name] == (errors.InvalidRequest.code if refused else errors.NONE)
+        assert topic.partition_count == (1 if refused else 2)
