@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from broker_core.protocol.definitions import (
@@ -95,8 +96,9 @@ class Changes(NamedTuple):
     def pieces(self, body: Mapping[str, Any]) -> list[list[Any]]:
         """Distribute elements among pieces, those about the same thing to the same one."""
         by_name: dict[Hashable, list[Any]] = {}
+        name_of = itemgetter(*self.key) if self.key else _identity
         for each in body[self.asked_in(body)] or ():
-            name = tuple(each[field] for field in self.key) if self.key else _identity(each)
+            name = name_of(each)
             same = by_name.setdefault(name, [])
             if len(same) < 2:  # what is named more often is refused as well
                 same.append(each)
@@ -111,7 +113,7 @@ class Changes(NamedTuple):
                 pieces.append([])
                 room = size
             pieces[-1] += same
-            room -= sum(self._weight(each, dear) for each in same)
+            room -= sum(self._weight(each, dear) for each in same) if dear else len(same)
         return pieces
 
     @staticmethod
