@@ -40,7 +40,7 @@ async def check_disconnected(
             await asyncio.sleep(0)
         await (stop() if stopping is None else stopping)
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while await loop.sock_recv(client, 4096):
                     pass
         except ConnectionError:

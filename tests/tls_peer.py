@@ -7,7 +7,7 @@ import contextlib
 import ssl
 from typing import Final, Self
 
-_TIMEOUT_S: Final = 30.0
+_TIMEOUT_S: Final = 60.0
 
 
 class TlsPeer:

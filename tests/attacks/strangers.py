@@ -37,7 +37,7 @@ def linger(connection, seconds):
 
 def attempt(wish):
     connection = socket.socket(wish["family"])
-    connection.settimeout(30)
+    connection.settimeout(60)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if wish["device"]:
         connection.setsockopt(

@@ -111,7 +111,7 @@ async def _sent(socket: aiohttp.ClientWebSocketResponse, number: int) -> str:
 
 
 async def _verdict(socket: aiohttp.ClientWebSocketResponse) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             message = await socket.receive_json()
             if message["type"] in ("ack", "error", "rejected"):

@@ -86,7 +86,7 @@ def values_of(servers: str, master: Path, wanted: list[bytes]) -> list[str]:
     ring = KeyRing(servers, load_master_key(master))
     found = []
     try:
-        for topic in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics:
+        for topic in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=60).topics:
             if topic.startswith("__"):
                 continue
             records: list[Message] = list(read_topic(servers, topic))

@@ -75,7 +75,7 @@ async def send(
 
 async def found(client: aiohttp.ClientSession, path: str) -> Any:
     """Return the answer to a GET as soon as it has something: views follow the log."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             answer = await client.get(path)
             if answer.status == 200 and (content := await json_of(answer)):
@@ -96,7 +96,7 @@ class Watching:
 
     async def fix(self) -> dict[str, Any]:
         """Return the next fix."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not self.shown:
                 self.news.clear()
                 await self.news.wait()
@@ -132,7 +132,7 @@ async def watching(
     async with gateway.client(user) as client:
         reading = asyncio.create_task(read(client))
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await ready.wait()
             yield watch
         finally:
@@ -209,12 +209,12 @@ async def test_who_may_only_look_sends_nothing_more_over_an_open_websocket(
         await socket.receive_json()
         fix = {"type": "fix", "device": "phone", "lat": 1, "lon": 2, "time": now_ms()}
         await socket.send_json(fix)
-        while (await socket.receive_json(timeout=20))["type"] != "ack":
+        while (await socket.receive_json(timeout=60))["type"] != "ack":
             pass
         gateway.users.rights.set_sending(ada.name, False)
         await asyncio.sleep(REACHES_S)
         await socket.send_json(fix | {"time": now_ms()})
-        while (answer := await socket.receive_json(timeout=20))["type"] != "error":
+        while (answer := await socket.receive_json(timeout=60))["type"] != "error":
             assert answer["type"] != "ack"
         assert "may send" in answer["reason"]
 
@@ -342,13 +342,13 @@ async def test_no_choice_of_times_tells_a_friend_when_somebody_was_at_home(
     await send(gateway, ada, HOME, time=true_ms)
     track = f"/v1/devices/{ada.name}%2Fphone/track"
     async with gateway.client(ada) as client:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (await json_of(await client.get(track)))["features"]:
                 await asyncio.sleep(0.02)
         # The owner gets exactly what is asked for.
         early = await client.get(f"{track}?from={shown_ms}&to={true_ms - 1}")
         assert (await json_of(early))["features"] == []
-    async with asyncio.timeout(20), gateway.client(bob) as client:
+    async with asyncio.timeout(60), gateway.client(bob) as client:
         while not (whole := (await json_of(await client.get(track)))["features"]):
             await asyncio.sleep(0.1)
         assert str(true_ms) not in str(whole)

@@ -41,7 +41,7 @@ async def sign_in(session: aiohttp.ClientSession, name: str, password: str) -> i
 async def connack(gateway: Workers, name: str, password: str) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.mqtt_port)
     writer.write(connect(name, password))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         head = await reader.readexactly(4)
     writer.close()
     assert head[0] == 0x20

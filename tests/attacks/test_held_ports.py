@@ -31,7 +31,7 @@ def test_no_port_of_a_platform_is_free_while_its_process_is_down(tmp_path: Path)
         request.add_header("Content-Type", "application/json")
         login = base64.b64encode(f"demo:{platform.demo_token}".encode()).decode()
         request.add_header("Authorization", f"Basic {login}")
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status == 200
     finally:
         platform.stop()

@@ -33,7 +33,7 @@ from waylog.supervision.broker_processes import BrokerProcesses
 pytestmark = needs_root
 
 TOPIC = "t"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 BATCH = bytes(build_batch([(1000, b"k", b"of a stranger", ())]))
 PRODUCED = request_frame(PRODUCE, 8, produce_body(TOPIC, BATCH))
 REQUESTS = {

@@ -29,7 +29,7 @@ from waylog.network.peer_parties import ClientIdentifier
 
 pytestmark = needs_root
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 #: Files that a process may open (the usual default), and its connections: half of them.
 FILES = 1024
 ROOM = FILES // 2

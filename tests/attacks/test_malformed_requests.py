@@ -121,7 +121,7 @@ async def test_a_device_named_in_latin_1_is_that_device(gateway: Gateway, ada: L
     answer = await ask(gateway.address, "POST", "/owntracks", headers, body)
     assert answer.status == 200
     path = "/v1/devices/ada%2FM%C3%BCller"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await ask(gateway.address, "GET", path, (basic(ada),))).status != 200:
             await asyncio.sleep(0.05)
 
@@ -161,7 +161,7 @@ async def test_other_versions_of_http_are_not_served(gateway: Gateway, version: 
     reader, writer = await asyncio.open_connection(*gateway.address)
     try:
         writer.write(b"GET /" + version + b"\r\n\r\n")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             answer = await reader.read()
     finally:
         writer.transport.abort()

@@ -106,7 +106,7 @@ class Through:
 
     async def code(self) -> int | None:
         """Return the code of the CONNACK; None if there is none."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             head = await self.reader.read(4)
         return head[3] if head[:1] == b"\x20" else None
 
@@ -231,7 +231,7 @@ async def test_connections_count_before_tls_has_begun(users: UserStore) -> None:
         for _, writer in silent:
             writer.transport.abort()
             writer.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 with contextlib.suppress(OSError, EOFError):
                     reader, writer = await asyncio.open_connection(
@@ -256,7 +256,7 @@ async def test_a_direct_client_of_a_proxys_address_needs_no_header(users: UserSt
 
 async def has_ended(reader: asyncio.StreamReader) -> bool:
     """Wait for the end of a connection on which nothing arrives."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with contextlib.suppress(ConnectionResetError):
             return await reader.read(1) == b""
     return True
@@ -274,7 +274,7 @@ async def test_a_header_has_to_come_soon_and_a_client_behind_it_stays(users: Use
         assert await has_ended(silent)
         writer.close()
         through.writer.write(b"\xc0\0")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while b"\xd0\0" not in await through.reader.read(100):
                 assert not through.reader.at_eof()
         through.close()
@@ -331,7 +331,7 @@ async def through_haproxy(
             writer.write(first[start : start + size])
             await writer.drain()
             await asyncio.sleep(0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 with contextlib.suppress(ssl.SSLWantReadError):
                     client.do_handshake()

@@ -44,7 +44,7 @@ async def test_an_old_retained_message_hides_the_newest_position_at_no_worker(
     position = {"device": "phone", "lat": 3.5, "lon": 4, "time": seconds * 1000}
     async with platform.client(ada) as http:
         await json_of(await http.post("/v1/positions", json=position))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 answer = await http.get(f"/v1/devices/{ada.name}%2Fphone")
                 if answer.ok and "3.5" in await answer.text():

@@ -130,7 +130,7 @@ async def behind_nginx(
         program, "-p", str(folder), "-c", str(folder / "nginx.conf")
     )
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -237,7 +237,7 @@ async def test_in_open_mode_no_credential_makes_up_for_a_name(open_gateway: Gate
         assert (await ask(address, "POST", "/v1/positions", credentials, FIX)).status == 200
         assert (await ask(address, "GET", "/v1/devices", credentials)).status == 200
     # Nor does an earlier good request on the same connection.
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection(*address)
         for host, status in (("127.0.0.1", 200), ("evil.example", 421)):
             writer.write(request("POST", "/v1/positions", (("Host", host),), FIX))

@@ -60,7 +60,7 @@ async def listening(service: SlowService, port: int = 0) -> AsyncIterator[str]:
 
 async def until(condition: object) -> None:
     assert callable(condition)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -224,7 +224,7 @@ async def test_a_websocket_holds_what_it_has_sent_and_not_a_number_of_fixes(
                 fix = {"lat": 1, "lon": 2, "time": 1_761_994_800_000 + number}
                 await socket.send_json(fix | {"id": str(number), "attributes": {"x": "y" * 9_000}})
             refused = 0
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while refused < 10:
                     answer = await socket.receive_json()
                     refused += answer.get("retry") is True

@@ -177,7 +177,7 @@ async def test_a_session_looks_and_does_nothing_else(gateway: Gateway) -> None:
         for _ in range(2):
             answer = await ask(gateway.address, "POST", "/v1/positions", (credentials,), FIX)
             assert answer.status == 401
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async with gateway.client() as client:
             page = {"Cookie": str(headers[1][1]), "Origin": gateway.url}
             async with client.ws_connect("/v1/ws", headers=page) as connection:
@@ -257,7 +257,7 @@ async def test_a_session_ends_and_its_stream_with_it(gateway: Gateway, end: str)
         )
         sessions.begin(gateway.admin.name)  # removes expired sessions
     assert (await ask(gateway.address, "GET", "/v1/devices", headers)).status == 401
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await reader.readuntil(b"\r\n0\r\n\r\n")  # the last chunk
     writer.close()
 

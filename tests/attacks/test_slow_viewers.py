@@ -52,7 +52,7 @@ async def unread(endpoint: Endpoint, path: str, headers: bytes = b"") -> socket.
 
 
 async def eventually(condition: Any) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 

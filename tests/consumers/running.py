@@ -49,7 +49,7 @@ class Process:
     def output(self) -> str:
         return "".join(self.lines)
 
-    def wait_for(self, pattern: str, timeout_s: float = 30) -> re.Match[str]:
+    def wait_for(self, pattern: str, timeout_s: float = 60) -> re.Match[str]:
         """Wait for the next line that matches, and return the match."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -62,13 +62,13 @@ class Process:
             if match := re.search(pattern, line):
                 return match
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 30) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 60) -> int:
         """Send a signal and wait; return the exit status."""
         if self._process.poll() is None:
             os.kill(self.pid, number)
         return self.wait(timeout_s)
 
-    def wait(self, timeout_s: float = 30) -> int:
+    def wait(self, timeout_s: float = 60) -> int:
         """Wait until it ends by itself; return the exit status."""
         try:
             status = self._process.wait(timeout_s)

@@ -76,7 +76,7 @@ def test_waiting_for_erasures_is_not_taken_for_hanging(
         broker.kill()
         supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         supervisor.bind(str(tmp_path / "notify"))
-        supervisor.settimeout(30)
+        supervisor.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         monkeypatch.setenv("WATCHDOG_USEC", str(150_000))
         erasures = ErasureFilter(broker.address, ADDRESS)

@@ -242,7 +242,7 @@ def test_a_killed_run_loses_nothing(
         return bool(last_addresses(broker, topic))
 
     try:
-        await_condition(begun, 30, "the first addresses")
+        await_condition(begun, 60, "the first addresses")
     finally:
         process.stop(signal.SIGKILL)
     waylog("resolver", *words)
@@ -301,7 +301,7 @@ def test_addresses_of_silent_devices_are_renewed_when_the_index_changes(
         addresses.read()
         return {each.index_version for each in addresses.last.values()} == {version}
 
-    await_condition(renewed, 30, "all addresses out of the new index")
+    await_condition(renewed, 60, "all addresses out of the new index")
     assert {name: each.fix_id for name, each in addresses.last.items()} == {
         name: fix.id for name, fix in fixes.newest.items()
     }

@@ -47,7 +47,7 @@ def take_all(renewal: Renewal, version: str, count: int) -> list[tuple[int, str,
         taken.extend((partition, fix.device, fix.time) for partition, fix in found)
         return len(taken) >= count
 
-    await_condition(enough, 30, f"{count} stale addresses")
+    await_condition(enough, 60, f"{count} stale addresses")
     return sorted(taken)
 
 

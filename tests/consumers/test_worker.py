@@ -68,7 +68,7 @@ class Reader:
     def __init__(self, broker: Broker, topic: str) -> None:
         self.records: list[Any] = []
         self._consumer = Consumer(consumer_config(broker.address, "reader", "reader"))
-        partitions = self._consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = self._consumer.list_topics(topic, timeout=60).topics[topic].partitions
         self._consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
 
     def read(self) -> list[Any]:
@@ -117,9 +117,9 @@ def committed(servers: str, group: str = "resolver") -> int:
     """Return the number of records that the group has committed, over all partitions."""
     consumer = Consumer(consumer_config(servers, "asking", group))
     try:
-        partitions = consumer.list_topics(LOCATION, timeout=10).topics[LOCATION].partitions
+        partitions = consumer.list_topics(LOCATION, timeout=60).topics[LOCATION].partitions
         asked = [TopicPartition(LOCATION, number) for number in partitions]
-        return sum(max(0, each.offset) for each in consumer.committed(asked, timeout=10))
+        return sum(max(0, each.offset) for each in consumer.committed(asked, timeout=60))
     finally:
         consumer.close()
 
@@ -316,7 +316,7 @@ def test_a_resolver_that_waits_for_the_log_is_not_taken_for_one_that_hangs(
 ) -> None:
     supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     supervisor.bind(str(tmp_path / "notify"))
-    supervisor.settimeout(30)
+    supervisor.settimeout(60)
     topic = next(topic for topic in TOPICS if topic.name == ADDRESS)
     cluster = ClusterWithRefusingTopic(tmp_path, topic)
     servers = cluster.start()
@@ -333,7 +333,7 @@ def test_a_resolver_that_waits_for_the_log_is_not_taken_for_one_that_hangs(
             with pytest.raises(BlockingIOError):
                 while True:
                     supervisor.recv(1000)
-            supervisor.settimeout(30)
+            supervisor.settimeout(60)
             # The first ones may be of the moments before it waited.
             for _ in range(8):
                 while supervisor.recv(1000) != b"WATCHDOG=1":

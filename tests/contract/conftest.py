@@ -78,7 +78,7 @@ def make_topic(admin: AdminClient) -> Callable[..., str]:
 
 
 def _is_led(admin: AdminClient, name: str) -> bool:
-    topic = admin.list_topics(name, timeout=10).topics[name]
+    topic = admin.list_topics(name, timeout=60).topics[name]
     return topic.error is None and all(each.leader >= 0 for each in topic.partitions.values())
 
 

@@ -100,7 +100,7 @@ def set_for_all(bootstrap_servers: str) -> Iterator[Callable[..., None]]:
 
 @pytest.fixture
 def broker_id(admin: AdminClient) -> str:
-    return str(next(iter(admin.list_topics(timeout=10).brokers)))
+    return str(next(iter(admin.list_topics(timeout=60).brokers)))
 
 
 def test_a_setting_says_where_it_comes_from(

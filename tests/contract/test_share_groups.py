@@ -23,7 +23,7 @@ from tests.broker_core.server.raw_client import RawClient
 from waylog.config import parse_endpoint
 
 _LOGGER = logging.getLogger("librdkafka")
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 60.0
 
 
 @pytest.fixture

@@ -75,14 +75,14 @@ def test_a_topic_is_described_and_listed(admin: AdminClient, topic: str) -> None
     assert described.name == topic
     assert [each.id for each in described.partitions] == [0, 1, 2]
     assert all(each.leader is not None for each in described.partitions)
-    assert topic in admin.list_topics(timeout=10).topics
+    assert topic in admin.list_topics(timeout=60).topics
     cluster = admin.describe_cluster().result(10)
     assert cluster.cluster_id
     assert cluster.controller is not None
 
 
 def test_a_topic_that_is_not_there_is_unknown(admin: AdminClient) -> None:
-    missing = admin.list_topics("no-such-topic", timeout=10).topics["no-such-topic"]
+    missing = admin.list_topics("no-such-topic", timeout=60).topics["no-such-topic"]
     assert missing.error is not None
     assert missing.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
@@ -153,7 +153,7 @@ def test_a_deleted_topic_is_gone_and_can_come_again_empty(
         admin.delete_topics([topic])[topic].result(10)
     assert code_of(raised) == KafkaError.UNKNOWN_TOPIC_OR_PART
     deadline = time.monotonic() + 10
-    while topic in admin.list_topics(timeout=10).topics:
+    while topic in admin.list_topics(timeout=60).topics:
         assert time.monotonic() < deadline
     create(admin, topic, 3)
     assert await_leader(consumer(), topic, 0) == (0, 0)

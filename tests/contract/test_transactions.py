@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from tests.contract.reading import read, read_topic
 
 Make = Callable[..., Any]
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ class Platform:
             now = self.processes()[name]
             return bool(now["restarts"] > before["restarts"] and now["ready"])
 
-        await_condition(back, 30, f"{name} back after kill -9")
+        await_condition(back, 60, f"{name} back after kill -9")
 
     def waylog(self, *words: str, timeout_s: float = 120) -> str:
         """Run a `waylog` command against this platform; return its output."""

@@ -52,7 +52,7 @@ def post(platform: Platform, path: str, body: bytes, password: str) -> tuple[int
     request.add_header("Authorization", f"Basic {credentials}")
     request.add_header("Content-Type", "application/json")
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:

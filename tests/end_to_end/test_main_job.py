@@ -106,10 +106,10 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[tuple[bytes, bytes]]:
     """Return every record of a topic, as (key, value)."""
     consumer = Consumer(consumer_config(bootstrap_servers, "test", "test-accounting"))
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         ends = {}
         for partition in partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60)
             if high > low:
                 ends[partition] = high
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
@@ -183,7 +183,7 @@ def get_json(platform: Platform, path: str, user: str, token: str) -> Any:
     request = urllib.request.Request(platform.url + path)
     credentials = base64.b64encode(f"{user}:{token}".encode()).decode()
     request.add_header("Authorization", f"Basic {credentials}")
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 

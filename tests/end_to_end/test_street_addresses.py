@@ -19,7 +19,7 @@ HOUSE = (SOUTH + 1.5e-4, WEST + 0.5 * STEP)
 def ask(platform: Platform, path: str, body: bytes | None = None) -> Any:
     request = urllib.request.Request(platform.url + path, body)
     request.add_header("Authorization", f"Bearer {platform.demo_token}")
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 

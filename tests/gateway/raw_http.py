@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 Headers = tuple[tuple[str, str | bytes], ...]
 
-_TIMEOUT_S = 30
+_TIMEOUT_S = 60
 
 
 class Answer(NamedTuple):

@@ -99,9 +99,9 @@ class Gateway:
             )
         )
         try:
-            partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
             ends = {
-                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)
+                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)
                 for number in partitions
             }
             consumer.assign([TopicPartition(topic, n, low) for n, (low, _) in ends.items()])

@@ -59,7 +59,7 @@ async def mosquitto(folder: Path) -> AsyncIterator[int]:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -112,7 +112,7 @@ class Bridge:
     async def running(self) -> AsyncIterator[Bridge]:
         self.cluster.start()
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await self.cluster.ready.wait()
             yield self
         finally:

@@ -26,7 +26,7 @@ class Connection:
 
     async def receive(self, kind: int) -> bytes:
         """Return what the next packet, which must be of a kind, has behind its header."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             head = await self._reader.readexactly(2)
             assert head[0] == kind
             assert head[1] < 128
@@ -76,7 +76,7 @@ async def test_what_came_by_an_earlier_connection_is_not_acknowledged_on_a_later
         first.deliver(1, "owntracks/ada/phone", location(1))
         await eventually(lambda: len(bridge.log.waiting) == 1)
         first.over.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             second = await connections.get()
         await second.accept()
         for number in (1, 2):

@@ -72,7 +72,7 @@ class Log:
 
     def _read_on(self) -> None:
         """Read the topic from its present end."""
-        count = len(self._admin.list_topics("location", timeout=10).topics["location"].partitions)
+        count = len(self._admin.list_topics("location", timeout=60).topics["location"].partitions)
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         ends = self._admin.list_offsets(
             {TopicPartition("location", each): newest for each in range(count)}

@@ -70,7 +70,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 async def sent(push: WebPush, browser: Browser, count: int) -> None:
     push.arrived(ARRIVAL)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(browser.received) < count or push._sending:
             await asyncio.sleep(0.01)
 

@@ -46,7 +46,7 @@ async def readiness(gateway: Gateway) -> tuple[int, Any]:
         return answer.status, await answer.json()
 
 
-async def until_ready(gateway: Gateway, *, ready: bool, timeout_s: float = 30) -> Any:
+async def until_ready(gateway: Gateway, *, ready: bool, timeout_s: float = 60) -> Any:
     async with asyncio.timeout(timeout_s):
         while True:
             status, body = await readiness(gateway)
@@ -147,7 +147,7 @@ async def test_a_full_disk_is_answered_soon_and_all_goes_on_when_there_is_room(
             assert not code.is_failure
             await phone.close()
         await until_ready(gateway, ready=True)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await post(gateway, login, 1000) != 200:
                 await asyncio.sleep(0.1)
         assert broker.pid == pid

@@ -78,7 +78,7 @@ async def test_several_gateways_share_a_port(tmp_path: Path) -> None:
     second = Gateway(tmp_path, broker.address, "--workers-share-port", http=first.http)
     try:
         seen: set[str] = set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(seen) < 2:
                 # A new connection each time: the kernel chooses the gateway.
                 async with first.client(first.admin) as client:

@@ -59,7 +59,7 @@ async def test_probes_are_answered_until_the_log_comes_and_nobody_is_refused(
         sending = asyncio.create_task(send_until_accepted())
         await asyncio.to_thread(broker.start)
         await asyncio.to_thread(gateway.wait_for, "gateway ready")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             # A connection that is refused, reset or not answered would end it with an error.
             await sending
         assert seen.keys() == {200, 503}
@@ -78,7 +78,7 @@ def test_a_supervisor_hears_that_it_is_ready_only_from_the_real_server(
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
         supervisor.bind(str(tmp_path / "notify"))
-        supervisor.settimeout(30)
+        supervisor.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         port = reserved_ports(1)[0]
         gateway = Process(

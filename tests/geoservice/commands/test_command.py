@@ -126,7 +126,7 @@ def test_serve_answers_until_it_is_told_to_stop(index_option: tuple[str, str]) -
             assert json.load(answer)["name"] == "Vaduz"
     finally:
         process.send_signal(signal.SIGTERM)
-        _, rest = process.communicate(timeout=20)
+        _, rest = process.communicate(timeout=60)
     assert process.returncode == 0
     # The log must not contain the coordinates of requests.
     assert "47.14" not in rest

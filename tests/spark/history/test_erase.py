@@ -105,10 +105,10 @@ def newest_values(servers: str, topic: str) -> dict[bytes | None, bytes | None]:
     consumer = Consumer(consumer_config(servers, "test", "test"))
     found: dict[bytes | None, bytes | None] = {}
     try:
-        for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
+        for partition in consumer.list_topics(topic, timeout=60).topics[topic].partitions:
             where = TopicPartition(topic, partition, 0)
             consumer.assign([where])
-            end = consumer.get_watermark_offsets(where, timeout=10)[1]
+            end = consumer.get_watermark_offsets(where, timeout=60)[1]
             count = 0
             while count < end:
                 for message in next_messages(consumer, 100, 1):

@@ -36,7 +36,7 @@ def read_errors(servers: str) -> list[Rejected]:
     try:
         partition = TopicPartition(ERROR, 0, 0)
         consumer.assign([partition])
-        end = consumer.get_watermark_offsets(partition, timeout=10)[1]
+        end = consumer.get_watermark_offsets(partition, timeout=60)[1]
         found: list[Rejected] = []
         while len(found) < end:
             for message in next_messages(consumer, 100, 1):

@@ -13,7 +13,7 @@ import pytest
 from tests.contract.cluster_processes import ClusterProcesses
 from tests.waylog.console.test_console import Terminal
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")

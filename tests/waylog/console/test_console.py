@@ -384,7 +384,7 @@ def test_a_running_groups_offsets_are_not_set_and_that_is_said(
         assert "is running, with 1 members" in terminal.run(*reset, status=1)
     finally:
         member.terminate()
-        member.communicate(timeout=30)
+        member.communicate(timeout=60)
 
 
 def test_what_does_not_exist_is_named_and_is_a_failure(terminal: Terminal, topic: str) -> None:

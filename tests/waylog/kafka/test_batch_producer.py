@@ -101,7 +101,7 @@ async def record_count(broker: Broker) -> int:
     def count() -> int:
         consumer = Consumer({"bootstrap.servers": str(broker.endpoint), "group.id": "count"})
         partitions = [TopicPartition("four", number) for number in range(PARTITIONS)]
-        ends = [consumer.get_watermark_offsets(each, timeout=30)[1] for each in partitions]
+        ends = [consumer.get_watermark_offsets(each, timeout=60)[1] for each in partitions]
         consumer.close()
         return sum(ends)
 
@@ -358,7 +358,7 @@ async def test_what_timed_out_at_one_partition_is_not_stored_twice_at_another(
         assert unknown
         proxy.lose = 0
         await asyncio.wait_for(producer.append("four", b"after", b"key 0"), 30)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not all(each.done() for each in receipts):
                 await asyncio.sleep(0.01)
         assert all(each.exception() is None for each in unknown)

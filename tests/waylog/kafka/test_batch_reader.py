@@ -66,7 +66,7 @@ class Taken:
         self._more.set()
 
     async def wait_for(self, count: int) -> list[FetchedRecord]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(self.records) < count:
                 self._more.clear()
                 await self._more.wait()
@@ -169,7 +169,7 @@ async def test_a_view_that_fails_at_some_records_gets_the_next_ones(
         str(broker.endpoint), "test", "four", asyncio.get_running_loop(), on_records=on_records
     )
     reader.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await failed.wait()
     await in_thread(produce, str(broker.endpoint), range(1, 2), b"key")
     await taken.wait_for(1)
@@ -279,7 +279,7 @@ async def test_damage_in_the_log_is_told(tmp_path: Path, caplog: pytest.LogCaptu
     broker = await started(tmp_path, port)
     async with reading(broker) as taken:
         await taken.wait_for(1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not (said := [each for each in caplog.records if each.name == READER]):
                 await asyncio.sleep(0.01)
     await broker.close()

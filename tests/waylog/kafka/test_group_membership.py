@@ -105,7 +105,7 @@ def test_records_that_were_not_polled_are_left_to_the_next_member(
             polled.append(message.value())
         return bool(polled)
 
-    await_condition(has_polled, 30, "a record")
+    await_condition(has_polled, 60, "a record")
     leave_group(member)
     asking = Consumer(config(servers, topic))
     assert [each.offset for each in asking.committed([TopicPartition(topic, 0)], timeout=10)] == [1]

@@ -188,7 +188,7 @@ async def test_a_range_is_read_on_from_whoever_leads_now(start_trio: StartTrio) 
         async def elect() -> None:
             await in_thread(lambda: admin.elect_leaders(ElectionType.PREFERRED, None).result(30))
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while 1 not in {
                 each.leader for each in trio.brokers[2].cluster.image.topics["four"].partitions
             }:

@@ -59,7 +59,7 @@ async def test_a_callback_that_fails_ends_the_process_where_its_module_counts(
         raise RuntimeError("nobody has thought of this")
 
     loop.call_later(0, tick)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "nobody has thought of this" not in caplog.text:
             await asyncio.sleep(0)
     assert len(ended) == count
@@ -78,7 +78,7 @@ async def test_a_round_that_fails_is_logged_once_and_the_next_one_comes(
             raise RuntimeError("nobody has thought of this")
 
     task = PeriodicTask("looking").spawn(0.001, work)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while done < 6:
             await asyncio.sleep(0.001)
     task.cancel()

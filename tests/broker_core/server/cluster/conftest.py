@@ -14,7 +14,7 @@ from broker_core.environment import Environment
 from broker_core.server.runtime import Broker, start_broker
 from tests.ports import reserved_ports
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -35,7 +35,7 @@ async def test_a_pattern_selects_transactions_whatever_it_looks_like(
         "duration_filter": -1,
         "transactional_id_pattern": pattern,
     }
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         answer = await client.call(LIST_TRANSACTIONS, 2, asked)
     if found is None:
         assert answer["error_code"] == errors.InvalidRegularExpression.code

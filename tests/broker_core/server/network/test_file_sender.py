@@ -101,7 +101,7 @@ async def test_a_client_that_goes_in_the_middle_leaves_nothing_open(
         leaving.send(FETCH, 11, _body(0))
         await leaving.reader.readexactly(1000)
         leaving.writer.transport.abort()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while _descriptors() > before or broker.network.limits.connections > 1:
             await client.call(API_VERSIONS, 0, {})
 
@@ -114,7 +114,7 @@ async def _lose_the_file(broker: Broker, reader: RawClient, client: RawClient) -
     reader.send(FETCH, 11, _body(0))
     await reader.reader.readexactly(1000)
     os.truncate(path, 0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         try:
             rest = await reader.reader.read()
         except ConnectionError:

@@ -112,7 +112,7 @@ async def test_garbage_over_and_over_fills_no_log(
         return [line for line in caplog.messages if "is disconnected: " in line]
 
     assert 0 < len(lines()) < 150
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "more were not logged" not in lines()[-1]:
             await send_garbage()
         while "more were not logged" in lines()[-1]:
@@ -190,7 +190,7 @@ async def test_random_bytes_never_stop_the_broker(broker: Broker) -> None:
         client.writer.write(body)
         client.writer.write_eof()
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while await client.reader.read(65536):
                     pass
         except ConnectionError:

@@ -96,7 +96,7 @@ async def judged(
             if shut_down:
                 writer.write_eof()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(decisions) < clients and not failures:
                 await asyncio.sleep(0.01)
             assert not failures
@@ -161,7 +161,7 @@ async def test_requests_wait_until_the_tables_have_told_the_account(
     try:
         client.send(API_VERSIONS, 0, {})
         if is_served:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not handled:
                     await asyncio.sleep(0.01)
         else:
@@ -269,7 +269,7 @@ async def test_who_has_asked_and_shut_down_its_side_is_let_in_or_refused_aloud(
         assert await judged(peers, own, 20, shut_down=True) == [True] * 20
         assert not caplog.text
         assert await judged(peers, other, 20, shut_down=True) == [False] * 20
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "is not among local.accounts" not in caplog.text:
                 await asyncio.sleep(0.01)
 

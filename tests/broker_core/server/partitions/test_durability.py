@@ -154,7 +154,7 @@ def test_offsets_groups_topics_and_settings_survive_kill_9(broker: BrokerProcess
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     assert admin.describe_cluster().result(10).cluster_id == before
-    topic = admin.list_topics(timeout=10).topics["t"]
+    topic = admin.list_topics(timeout=60).topics["t"]
     assert len(topic.partitions) == PARTITIONS
     consumer = Consumer(settings)
     committed = consumer.committed([TopicPartition("t", i) for i in range(PARTITIONS)], 10)

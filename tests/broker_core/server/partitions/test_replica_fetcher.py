@@ -61,7 +61,7 @@ class Leader:
 
     async def asked(self) -> tuple[int, dict[int, int]]:
         """Return the next request: its correlation id, and the offsets by partition."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             correlation_id, body = await self._requests.get()
         self.forgotten = {
             index for topic in body["forgotten_topics_data"] for index in topic["partitions"]
@@ -181,7 +181,7 @@ def batch(value: bytes) -> bytes:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not holds():
             await asyncio.sleep(0.001)
 

@@ -348,7 +348,7 @@ async def test_a_topic_that_a_full_disk_has_no_room_for_is_there_when_it_has(
     assert before is not None
     before.append(bytearray(build_batch([(1, None, b"still taken", ())])), broker.clock.now_ms())
     disk.is_full = False
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not all(
             isinstance(each := broker.topics.partition(f"t-{number}", index), ReplicatedPartition)
             and each.is_led
@@ -382,7 +382,7 @@ async def test_nothing_is_applied_again_once_no_log_waits_for_room(
         delete_topic(broker, topic)
     disk.is_full = False
     applied: list[object] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not is_deleted and None in (topic.get(0), topic.get(1)):
             await asyncio.sleep(0.01)
         broker.cluster.subscribers.append(lambda _, changes: applied.append(changes))

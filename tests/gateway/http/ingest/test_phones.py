@@ -57,7 +57,7 @@ async def test_a_queue_drains_in_order_whatever_happens(
         server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
         url = f"http://127.0.0.1:{server.endpoint.port}"
         waiting = queue()
-        async with http_session(url) as client, asyncio.timeout(30):
+        async with http_session(url) as client, asyncio.timeout(60):
             while waiting:
                 # The head of the queue is sent until it has been accepted.
                 answer = await client.post(

@@ -89,12 +89,12 @@ async def test_fixes_that_are_produced_count_for_the_quota(gateway: Gateway, adm
 
         assert await produce("location") == 200
         gateway.users.rights.set_quota(admin.name, 3, None)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await produce("location") != 429:
                 await asyncio.sleep(0.05)
         assert await produce("rest") == 200
         gateway.users.rights.set_sending(admin.name, False)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await produce("location") != 403:
                 await asyncio.sleep(0.05)
 
@@ -356,7 +356,7 @@ async def test_an_instance_that_is_deleted_leaves_its_group_before_it_closes(
     consumers = RestConsumers(gateway.bootstrap_servers, "test")
     reading = await consumers.create(f"{admin.name}-group", None, "json", {}, "root")
     await consumers.run(reading, reading.subscribe, ["rest"])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not reading.consumer.assignment():
             await consumers.run(reading, reading.records, 0.1, 1000)
     by_hand = await consumers.create(f"{admin.name}-hand", None, "json", {}, "root")

@@ -56,7 +56,7 @@ def post(number: int, more: bytes = b"", path: bytes = b"/v1/positions") -> byte
 async def answers(reader: asyncio.StreamReader, count: int) -> list[tuple[int, bytes]]:
     """Return status and body of the next responses."""
     found: list[tuple[int, bytes]] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for _ in range(count):
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])

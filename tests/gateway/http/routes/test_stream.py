@@ -42,7 +42,7 @@ async def events(answer: aiohttp.ClientResponse, count: int) -> list[Event]:
     """Return the next events that carry data."""
     found: list[Event] = []
     event = Event()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found) < count:
             line = (await answer.content.readline()).decode().rstrip("\n")
             if line:
@@ -117,7 +117,7 @@ async def test_a_viewer_whose_missed_events_cannot_be_read_is_told_to_come_again
     os.kill(gateway_broker.process.pid, signal.SIGSTOP)
     try:
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(60),
             stream(gateway, user, since) as answer,
             gateway.client(user) as client,
             client.ws_connect(f"/v1/ws{since}") as web_socket,
@@ -193,7 +193,7 @@ async def websocket(
     gateway: Gateway, user: Login | None, query: str = ""
 ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     async with gateway.client(user) as client, client.ws_connect(f"/v1/ws{query}") as connection:
-        assert (await connection.receive_json(timeout=20))["type"] == "ready"
+        assert (await connection.receive_json(timeout=60))["type"] == "ready"
         yield connection
 
 
@@ -201,7 +201,7 @@ async def receive(connection: aiohttp.ClientWebSocketResponse, *types: str) -> l
     """Return one message of each of these types, received in any order."""
     found: dict[str, dict[str, Any]] = {}
     while found.keys() != set(types):
-        message = await connection.receive_json(timeout=20)
+        message = await connection.receive_json(timeout=60)
         assert message["type"] in types, message
         found[message["type"]] = message
     return [found[each] for each in types]
@@ -280,7 +280,7 @@ async def test_who_is_revoked_is_cut_off(gateway: Gateway, user: Login) -> None:
             assert message.type == aiohttp.WSMsgType.CLOSE
             assert message.data == aiohttp.WSCloseCode.POLICY_VIOLATION
             assert message.extra == "the rights have been revoked"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await stream.content.read()
         assert stream.content.at_eof()
 
@@ -319,7 +319,7 @@ async def test_a_flood_on_one_connection_is_held_back(tmp_path: Path) -> None:
             await connection.send_json({"type": "unsubscribe"})
             for sent in (fixes[0], fixes[1], fixes[2:], fixes[1:]):
                 await connection.send_json(sent)
-            answers = [await connection.receive_json(timeout=20) for _ in range(4)]
+            answers = [await connection.receive_json(timeout=60) for _ in range(4)]
     assert [each["ids"] for each in answers if each["type"] == "ack"] == [["n0"]]
     refusals = [each for each in answers if each["type"] == "error"]
     assert [each["ids"] for each in refusals] == [["n1"], ["n2", "n3"], ["n1", "n2", "n3"]]
@@ -333,7 +333,7 @@ async def test_a_page_of_another_site_may_not_connect(gateway: Gateway, user: Lo
             await client.ws_connect("/v1/ws", origin="https://evil.example")
         assert refusal.value.status == 403
         async with client.ws_connect("/v1/ws", origin=gateway.url) as connection:
-            assert (await connection.receive_json(timeout=20))["type"] == "ready"
+            assert (await connection.receive_json(timeout=60))["type"] == "ready"
 
 
 async def test_a_viewer_that_does_not_read_does_not_fill_the_memory(
@@ -361,7 +361,7 @@ async def test_a_viewer_that_does_not_read_does_not_fill_the_memory(
             metrics = await (await watching.get("/metrics")).text()
     writer.transport.resume_reading()  # type: ignore[attr-defined]
     received = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         tail = b""
         while b"event: skipped" not in tail:
             part = await reader.read(65536)

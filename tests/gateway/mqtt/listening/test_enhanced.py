@@ -60,7 +60,7 @@ class Client:
 
     async def answer(self) -> Answer:
         """Return the next packet, which must have a code."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             head = await self._reader.readexactly(2)
             size, more = head[1], b""
             if size >= 128:

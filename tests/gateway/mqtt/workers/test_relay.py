@@ -208,7 +208,7 @@ async def test_addresses_reach_clients_of_a_worker_without_views(
 
 async def _until_it_comes(sender: PahoClient, reader: PahoClient, topic: str) -> None:
     """Publish until it arrives: other workers know a subscription a moment after its SUBACK."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while reader.messages.empty():
             await sender.publish(topic, "?")
             await asyncio.sleep(0.02)

@@ -201,7 +201,7 @@ async def test_a_renewal_that_is_refused_ends_the_connection(
     async with connected(broker.endpoint.port, login("SCRAM-SHA-512")) as connection:
         for mechanism in BY_NAME.values():
             broker.scram_users.put(USER, mechanism, credential_from_password(mechanism, "changed"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             with pytest.raises(ConnectionError):
                 while True:
                     await partitions(connection)

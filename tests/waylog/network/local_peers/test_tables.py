@@ -71,13 +71,13 @@ async def test_whoever_asks_while_others_are_looked_for_is_answered_by_the_look_
         await asyncio.sleep(0)  # the first read of the tables has begun
         with socket.create_connection(server.getsockname()) as second:
             asked.append(tables.peer_of(ends_of(second)))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 owner, none, later = await asyncio.gather(*asked)
             assert owner is not None and owner.inode == os.fstat(first.fileno()).st_ino
             assert none is None
             assert later is not None and later.inode == os.fstat(second.fileno()).st_ino
         # With no question left, the next one starts a new read.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await tables.peer_of(nobody) is None
     await tables.close()
 
@@ -91,6 +91,6 @@ async def test_nobody_waits_for_an_answer_any_more_when_the_tables_are_closed(
         await asyncio.sleep(0)
         asked.append(tables.peer_of(ends_of(client)))
         await tables.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             answers = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(each) for each in answers] == [asyncio.CancelledError] * 2

@@ -75,7 +75,7 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def serving(timeout_s: float = 30.0) -> AsyncIterator[Server]:
+async def serving(timeout_s: float = 60.0) -> AsyncIterator[Server]:
     server = Server(timeout_s)
     listening = await server.serve()
     try:
@@ -86,7 +86,7 @@ async def serving(timeout_s: float = 30.0) -> AsyncIterator[Server]:
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 
