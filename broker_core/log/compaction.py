@@ -227,6 +227,8 @@ class Compaction:
         try:
             reader = RecordReader(data, header)
             while piece := reader.read(_RECORDS_AT_ONCE):
+                if self._is_stopped():
+                    raise _Stopped
                 yield piece
         except BrokerError as error:
             logger.warning(

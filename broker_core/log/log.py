@@ -92,7 +92,9 @@ class Log(MaintainedLog):
         durable once. A replica gets such records from its leader again; whoever leads calls this,
         and the log goes on behind them. Raises KafkaStorageError.
         """
-        with self._maintenance_lock, self._flush_lock, self._lock:
+        if self.acknowledged_end <= self.log_end_offset:
+            return  # as nearly always: without waiting for anything
+        with self._maintenance_paused(), self._flush_lock, self._lock:
             lost, behind = self.log_end_offset, self.acknowledged_end
             if behind <= lost or self._failure is not None:
                 return
@@ -274,7 +276,7 @@ class Log(MaintainedLog):
         """
         # Only an unclean election cuts committed records; compaction and retention must not work
         # on them at the same time.
-        committed = self._maintenance_lock if offset < self.high_watermark else nullcontext()
+        committed = self._maintenance_paused() if offset < self.high_watermark else nullcontext()
         with committed, self._flush_lock, self._lock:
             if self._failure is not None:
                 raise KafkaStorageError(self._failure)
@@ -306,7 +308,7 @@ class Log(MaintainedLog):
 
         Raises KafkaStorageError; the log then refuses appends.
         """
-        with self._maintenance_lock, self._flush_lock, self._lock:
+        with self._maintenance_paused(), self._flush_lock, self._lock:
             if self._failure is not None:
                 raise KafkaStorageError(self._failure)
             self._start_again(offset, offset)
@@ -373,7 +375,7 @@ class Log(MaintainedLog):
         self._is_ending = True
         if self._failure is None and not self._has_clean_mark:
             self.flush()
-            with self._maintenance_lock, self._flush_lock, self._lock:
+            with self._maintenance_paused(), self._flush_lock, self._lock:
                 active = self._active
                 try:
                     active.write_indexes()
@@ -391,7 +393,7 @@ class Log(MaintainedLog):
     def delete(self) -> None:
         """Delete the log and its directory; raises KafkaStorageError."""
         self._is_ending = True
-        with self._maintenance_lock, self._flush_lock, self._lock:
+        with self._maintenance_paused(), self._flush_lock, self._lock:
             self._failure = f"{self.name} is deleted"
             for segment in self._segments:
                 segment.release()

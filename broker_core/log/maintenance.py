@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from broker_core.errors import (
     KafkaStorageError,
@@ -20,6 +22,21 @@ logger = logging.getLogger(__name__)
 
 class MaintainedLog(SegmentedLog):
     """A log with retention and compaction, which run beside appends and reads, one at a time."""
+
+    @contextmanager
+    def _maintenance_paused(self) -> Iterator[None]:
+        """Have a compaction that is under way end early, and let none begin.
+
+        It may take minutes; the event loop waits no longer than some records take.
+        """
+        with self._lock:
+            self._pauses += 1
+        try:
+            with self._maintenance_lock:
+                yield
+        finally:
+            with self._lock:
+                self._pauses -= 1
 
     # --- deletion ---
 
@@ -108,7 +125,7 @@ class MaintainedLog(SegmentedLog):
                 self.config,
                 self.log_start_offset,
                 now_ms,
-                is_stopped=lambda: self._is_ending,
+                is_stopped=lambda: self._is_ending or self._pauses > 0,
                 aborted=aborted_between(self._segments, self.log_start_offset, bound),
             )
             try:

@@ -26,8 +26,8 @@ from broker_core.log.time_index import TimeIndex, last_timestamp_of
 from broker_core.protocol.records import (
     HEADER_BYTES,
     BatchHeader,
+    RecordReader,
     find_batch,
-    read_records,
     scan_batches,
     whole_batches,
 )
@@ -582,11 +582,8 @@ def _first_record(
     if header.is_log_append_time:
         return header.max_timestamp, max(header.base_offset, from_offset)
     try:
-        for offset, timestamp, *_ in read_records(data, header):
-            if timestamp >= timestamp_ms and offset >= from_offset:
-                return timestamp, offset
+        return RecordReader(data, header).first_at(timestamp_ms, from_offset)
     except BrokerError as error:
         # Compressed batches are stored without being decompressed; the header is readable anyway.
         logger.warning("batch at offset %d cannot be opened: %s", header.base_offset, error)
         return header.max_timestamp, header.base_offset
-    return None

@@ -69,7 +69,9 @@ class SegmentedLog:
         self._lock = threading.RLock()  # guards the list of segments, the offsets, unsynced
         self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
         self._maintenance_lock = threading.Lock()  # one retention or compaction; taken first
-        self._is_ending = False  # stops a running compaction, so that closing need not wait for it
+        # Both end a running compaction early, so that nobody has to wait until it is done.
+        self._is_ending = False
+        self._pauses = 0
         self._reader = SegmentReader(lambda: {self._active, *self._unsynced})
 
     @property

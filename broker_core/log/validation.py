@@ -14,6 +14,7 @@ from broker_core.log.config import LogConfig
 from broker_core.protocol.compression import codec_named
 from broker_core.protocol.recompression import recompress
 from broker_core.protocol.records import (
+    BATCHES_MAX,
     BatchHeader,
     RecordReader,
     inspect_compressed,
@@ -39,7 +40,8 @@ def opens_batches(config: LogConfig) -> bool:
 
 def is_dear(batches: Batches, config: LogConfig) -> bool:
     """Tell whether opening these batches may take long: they are expanded or compressed anew."""
-    headers, _, _ = scan_batches(batches, check_crc=False)
+    # More than there may be are refused when they are appended.
+    headers, _, _ = scan_batches(batches, check_crc=False, count_max=BATCHES_MAX)
     if config.compacts and any(header.compression for header in headers):
         return True
     if config.compression_type == _PRODUCERS_CHOICE:

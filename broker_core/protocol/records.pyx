@@ -70,6 +70,10 @@ crc32c_initialise(True)
 HEADER_BYTES = HEADER_SIZE
 
 # Results of the C functions, which would need the GIL to raise.
+#: Batches that a producer may send for a partition at a time; Apache Kafka takes one.
+BATCHES_MAX = 1_000
+
+
 cdef enum Problem:
     FINE = 0
     SHORT = 1
@@ -342,6 +346,8 @@ def validate_batches(data, *, int64_t max_batch_bytes=INT32_MAX, bint from_clien
             header.read(start + position, position, size)
             _check_produced(header, start + position, from_client)
             headers.append(header)
+            if from_client and len(headers) > BATCHES_MAX:
+                raise InvalidRecord(f"there are more than {BATCHES_MAX} batches for a partition")
             position += size
         if not headers:
             raise InvalidRecord("there is no batch")
@@ -432,8 +438,8 @@ def assign_offsets(
         PyBuffer_Release(&view)
 
 
-def scan_batches(data, *, check_crc=True):
-    """Read batches of a log, up to the first that is incomplete or damaged.
+def scan_batches(data, *, check_crc=True, int32_t count_max=INT32_MAX):
+    """Read batches of a log, up to the first that is incomplete or damaged, at most `count_max`.
 
     Returns (headers, bytes they take, problem of the next batch or None at the end of the data).
     """
@@ -445,7 +451,7 @@ def scan_batches(data, *, check_crc=True):
     cdef list headers = []
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        while position < view.len:
+        while position < view.len and len(headers) < count_max:
             with nogil:
                 problem = check_batch(
                     <const unsigned char *>view.buf + position, view.len - position, with_crc, &size
@@ -642,6 +648,46 @@ cdef class RecordReader:
         if self._left <= 0 and self._at != self._end:
             raise _refuse(BAD_RECORD_COUNT, self._header.position)
         return records
+
+
+    def first_at(self, int64_t timestamp_ms, int64_t from_offset):
+        """Return (timestamp, offset) of the next record at or after both, None if there is none.
+
+        Keys and values are passed over: that takes some nanoseconds a record.
+        """
+        cdef int64_t timestamp = 0, offset = 0
+        cdef int found
+        with nogil:
+            found = self._pass_over(timestamp_ms, from_offset, &timestamp, &offset)
+        if found < 0:
+            raise _refuse(BAD_RECORD, self._header.position)
+        return (timestamp, offset) if found else None
+
+    cdef int _pass_over(
+        self, int64_t timestamp_ms, int64_t from_offset, int64_t *timestamp, int64_t *offset
+    ) noexcept nogil:
+        """Return 1 at the record, 0 at the end of the batch, -1 at what is none."""
+        cdef int64_t size = 0
+        cdef const unsigned char *record_end
+        while self._left > 0:
+            self._at = get_varint(self._at, self._end, &size)
+            if self._at == NULL or size < 1 or size > self._end - self._at:
+                self._at = self._end
+                return -1
+            record_end = self._at + size
+            self._at = get_varint(self._at + 1, record_end, timestamp)
+            if self._at != NULL:
+                self._at = get_varint(self._at, record_end, offset)
+            if self._at == NULL:
+                self._at = self._end
+                return -1
+            timestamp[0] = <int64_t>(<uint64_t>self._header.base_timestamp + <uint64_t>timestamp[0])
+            offset[0] = <int64_t>(<uint64_t>self._header.base_offset + <uint64_t>offset[0])
+            self._at = record_end
+            self._left -= 1
+            if timestamp[0] >= timestamp_ms and offset[0] >= from_offset:
+                return 1
+        return 0
 
 
 def read_records(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_MAX):

@@ -93,7 +93,7 @@ def record_apis(broker: RecordParts) -> Served:
     topics_here = broker.topics
     yield _served(api.PRODUCE, Producing.handle, Producing(broker))
     yield _served(api.FETCH, fetch.handle, broker)
-    yield _served(api.LIST_OFFSETS, list_offsets.handle, topics_here)
+    yield _served(api.LIST_OFFSETS, list_offsets.handle, broker)
     yield _served(api.OFFSET_FOR_LEADER_EPOCH, list_offsets.handle_leader_epoch, topics_here)
     yield _served(api.DELETE_RECORDS, topics.handle_delete_records, topics_here)
     yield _served(api.DESCRIBE_LOG_DIRS, log_dirs.handle, broker)

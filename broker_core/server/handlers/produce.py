@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
@@ -212,9 +213,13 @@ class Producing:
 
         request.hold()
         party = client_party(request.principal, request.host)
-        opening = self._broker.batch_opener.open(party, [closed for _, closed in dear], done)
-        if request.body["acks"] != _ACKS_NONE:
-            request.on_close = opening.cancel
+        opener = self._broker.batch_opener
+        opening = opener.open(party, [closed for _, closed in dear], done)
+        request.on_close = (
+            partial(opener.client_has_gone, opening, request.size)
+            if request.body["acks"] == _ACKS_NONE
+            else opening.cancel
+        )
 
 
 def _named(topics: TopicRegistry, each: ProduceRequestTopicData, version: int) -> Topic | None:

@@ -34,33 +34,48 @@ class Opened(NamedTuple):
 
 
 Outcome = Opened | errors.BrokerError
-_Done = Callable[[list[Outcome]], None]
-
 #: Bytes of one party's batches, at least one batch, that are opened before it is another's turn.
 _TURN_BYTES: Final = 64 * 1024
+#: Bytes of batches that are opened for clients that have gone, having asked for no answer.
+_DEPARTED_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Opening:
-    """The batches of one request, while they are opened."""
+    """Batches of one request, while they are opened.
 
-    __slots__ = ("_closed", "_is_cancelled", "_steps", "done", "outcomes", "party")
+    `steps` opens one in each step, and yields its size in bytes.
+    """
 
-    def __init__(self, party: str, closed: Sequence[Closed], done: _Done) -> None:
+    __slots__ = ("_is_cancelled", "_is_running", "_steps", "departed_bytes", "done", "party")
+
+    def __init__(self, party: str, steps: Iterator[int], done: Callable[[], None]) -> None:
         self.party = party
-        self.outcomes: list[Outcome] = []
         self.done = done
-        self._closed = closed
-        self._is_cancelled = False
-        self._steps = self._open()
+        #: Bytes that are counted since the client has gone.
+        self.departed_bytes = 0
+        self._is_cancelled = self._is_running = False
+        self._steps = steps
 
     def cancel(self) -> None:
-        """Open nothing more, and do not call `done`."""
+        """Open nothing more, do not call `done`, and forget both."""
         self._is_cancelled = True
+        if not self._is_running:
+            self._forget()
 
     @property
     def is_cancelled(self) -> bool:
-        """True if nobody waits for the outcomes."""
+        """True if nobody waits for the batches."""
         return self._is_cancelled
+
+    def begin_turn(self) -> None:
+        """Take note that another thread is about to take a turn."""
+        self._is_running = True
+
+    def end_turn(self) -> None:
+        """Take note that the other thread has taken its turn."""
+        self._is_running = False
+        if self._is_cancelled:
+            self._forget()
 
     def step(self) -> bool:
         """Open the batches of one turn; return False when all are open. Any thread may call it."""
@@ -71,18 +86,14 @@ class Opening:
                 return True
         return False
 
-    def _open(self) -> Iterator[int]:
-        for each in self._closed:
-            try:
-                opened = yield from open_in_steps(each.batches, each.config, each.log_name)
-                self.outcomes.append(Opened(*opened))
-            except errors.BrokerError as error:
-                # Tracebacks would keep what the batches have been expanded to.
-                error.__cause__ = error.__context__ = None
-                self.outcomes.append(error.with_traceback(None))
-            except Exception as error:
-                logger.exception("batches for %s could not be opened", each.log_name)
-                self.outcomes.append(errors.UnknownServerError(f"{each.log_name}: {error}"))
+    def _forget(self) -> None:
+        # It may wait behind many others until it is passed over.
+        self._steps = iter(())
+        self.done = _do_nothing
+
+
+def _do_nothing() -> None:
+    pass
 
 
 class BatchOpener:
@@ -96,13 +107,32 @@ class BatchOpener:
         self._loop = asyncio.get_running_loop()
         self._waiting: PartyQueues[Opening] = PartyQueues()
         self._is_busy = False
+        self._departed_bytes = 0
 
-    def open(self, party: str, closed: Sequence[Closed], done: _Done) -> Opening:
+    def open(
+        self, party: str, closed: Sequence[Closed], done: Callable[[list[Outcome]], None]
+    ) -> Opening:
         """Call `done` with the outcomes, later; an error stands in the place of its batches."""
-        opening = Opening(party, closed, done)
+        outcomes: list[Outcome] = []
+        return self.take(party, _opened(closed, outcomes), lambda: done(outcomes))
+
+    def take(self, party: str, steps: Iterator[int], done: Callable[[], None]) -> Opening:
+        """Take steps that open batches beside the event loop, see Opening; then call `done`.
+
+        A step must not raise.
+        """
+        opening = Opening(party, steps, done)
         self._waiting.add(party, opening)
         self._begin()
         return opening
+
+    def client_has_gone(self, opening: Opening, size: int) -> None:
+        """Go on for a client that has gone and wants no answer, unless many such bytes wait."""
+        if self._departed_bytes + size > _DEPARTED_BYTES_MAX:
+            opening.cancel()
+        else:
+            self._departed_bytes += size
+            opening.departed_bytes = size
 
     def close(self) -> None:
         """End the thread, when it has opened what it has begun with."""
@@ -114,15 +144,33 @@ class BatchOpener:
             _, opening = self._waiting.next()
             if not opening.is_cancelled:
                 self._is_busy = True
-                self._worker.submit(partial(self._open, opening))
+                opening.begin_turn()
+                self._worker.submit(partial(self._step, opening))
 
-    def _open(self, opening: Opening) -> None:
-        call_on_loop(self._loop, self._opened, opening, opening.step())
+    def _step(self, opening: Opening) -> None:
+        call_on_loop(self._loop, self._stepped, opening, opening.step())
 
-    def _opened(self, opening: Opening, has_more: bool) -> None:
+    def _stepped(self, opening: Opening, has_more: bool) -> None:
+        opening.end_turn()
         if has_more:
             self._waiting.put_back(opening.party, opening)
+        else:
+            self._departed_bytes -= opening.departed_bytes
         self._is_busy = False
         self._begin()
-        if not has_more and not opening.is_cancelled:
-            opening.done(opening.outcomes)
+        if not has_more:
+            opening.done()
+
+
+def _opened(closed: Sequence[Closed], outcomes: list[Outcome]) -> Iterator[int]:
+    for each in closed:
+        try:
+            opened = yield from open_in_steps(each.batches, each.config, each.log_name)
+            outcomes.append(Opened(*opened))
+        except errors.BrokerError as error:
+            # Tracebacks would keep what the batches have been expanded to.
+            error.__cause__ = error.__context__ = None
+            outcomes.append(error.with_traceback(None))
+        except Exception as error:
+            logger.exception("batches for %s could not be opened", each.log_name)
+            outcomes.append(errors.UnknownServerError(f"{each.log_name}: {error}"))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_core.environment import SystemDisk
+from broker_core.environment import File, SystemDisk
 from broker_core.errors import CorruptMessage, InvalidRecord, KafkaStorageError
-from broker_core.log import LogConfig
+from broker_core.log import Log, LogConfig
 from broker_core.log.compaction import Compaction
 from broker_core.protocol.records import iterate_records, scan_batches
 from tests.broker_core.log.support import HOUR_MS, NOW, Workbench
@@ -263,6 +263,76 @@ def test_closing_or_deleting_a_log_does_not_wait_for_a_compaction(tmp_path: Path
         bench.open()
         assert results
     assert bench.log.log_end_offset == 0
+
+
+class Held:
+    """A compaction in a thread that stands still where it opens its first segment."""
+
+    def __init__(self, bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stands = threading.Event()
+        self.may_go_on = threading.Event()
+        self.results: list[object] = []
+        bench.log.roll()
+        bench.log.flush()
+        self._thread = threading.Thread(target=self._work, args=(bench.log,))
+        real = bench.disk.open
+
+        def opening(path: Path, *, create: bool = False, writable: bool = False) -> File:
+            if threading.current_thread() is self._thread and path.suffix == ".log":
+                self.stands.set()
+                self.may_go_on.wait(60)
+            return real(path, create=create, writable=writable)
+
+        monkeypatch.setattr(bench.disk, "open", opening)
+        self._thread.start()
+        assert self.stands.wait(60)
+
+    def _work(self, log: Log) -> None:
+        self.results.append(log.compact(NOW))
+
+    def end(self) -> object:
+        """Let it go on; return its result."""
+        self.may_go_on.set()
+        self._thread.join(60)
+        (result,) = self.results
+        return result
+
+
+def test_a_leader_does_not_wait_for_a_compaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = compacted_bench(tmp_path)
+    for number in range(30):
+        put(bench, (f"key-{number % 3}", "x" * 30))
+    held = Held(bench, monkeypatch)
+    leading = threading.Thread(target=bench.log.continue_behind_acknowledged)
+    leading.start()
+    leading.join(60)
+    assert not leading.is_alive()
+    assert held.end() is not None
+    assert [key for _, key, _ in keys(bench)] == ["key-0", "key-1", "key-2"]
+
+
+def test_a_compaction_ends_early_for_who_has_to_cut_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = compacted_bench(tmp_path)
+    for number in range(30):
+        put(bench, (f"key-{number % 3}", "x" * 30))
+    held = Held(bench, monkeypatch)
+    cutting = threading.Thread(target=bench.log.truncate_fully_and_start_at, args=(100,))
+    cutting.start()
+    while not bench.log._pauses:
+        assert cutting.is_alive()
+    assert held.end() is None
+    cutting.join(60)
+    assert not cutting.is_alive()
+    assert bench.log.log_start_offset == bench.log.log_end_offset == 100
+    # The next one is not stopped.
+    for number in range(30):
+        put(bench, (f"key-{number % 3}", "y" * 30))
+    compact(bench)
+    assert len(keys(bench)) == 3
 
 
 def test_more_keys_than_memory_are_done_in_several_passes(tmp_path: Path) -> None:

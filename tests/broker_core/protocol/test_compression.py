@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import time
+from collections.abc import Callable
 
 import cramjam
 import lz4.frame
@@ -108,6 +109,36 @@ def test_several_members_one_after_the_other_are_one_text() -> None:
         (Compression.ZSTD, zstandard.compress),
     ):
         assert decompress(codec, member(b"here ") + member(b"and there")) == b"here and there"
+
+
+@pytest.mark.parametrize(
+    ("codec", "member"),
+    [(Compression.GZIP, gzip.compress), (Compression.LZ4, lz4.frame.compress)],
+    ids=["gzip", "lz4"],
+)
+def test_members_of_all_sizes_follow_each_other(
+    codec: Compression, member: Callable[[bytes], bytes]
+) -> None:
+    texts = [os.urandom(size) for size in (1, 65_000, 0, 70_000, 400_000, 3, 65_536, 1_500_000)]
+    members = [member(text) for text in texts]
+    assert decompress(codec, b"".join(members)) == b"".join(texts)
+    size = sum(map(len, texts))
+    assert len(decompress(codec, b"".join(members), size)) == size
+    with pytest.raises(MessageTooLarge):
+        decompress(codec, b"".join(members), size - 1)
+    with pytest.raises(CorruptMessage):
+        decompress(codec, b"".join(members)[:-1])
+
+
+@pytest.mark.parametrize(
+    ("codec", "empty"),
+    [(Compression.GZIP, gzip.compress(b"")), (Compression.LZ4, lz4.frame.compress(b""))],
+    ids=["gzip", "lz4"],
+)
+def test_more_members_than_anybody_writes_are_refused(codec: Compression, empty: bytes) -> None:
+    assert decompress(codec, empty * 1_000) == b""
+    with pytest.raises(CorruptMessage, match="more than 1000 frames"):
+        decompress(codec, empty * 1_001)
 
 
 def test_a_codec_that_kafka_has_not_is_refused() -> None:

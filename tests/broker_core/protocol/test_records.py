@@ -187,6 +187,47 @@ def test_without_compression_we_build_the_very_bytes_of_aiokafka() -> None:
     assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
 
 
+@given(
+    records=batches_of_records,
+    codec=codecs,
+    times=st.lists(st.tuples(st.integers(-(10**9), 10**9), st.integers(90, 125)), max_size=4),
+)
+def test_a_record_is_found_by_its_time_as_when_all_are_read(
+    records: list[NewRecord], codec: int, times: list[tuple[int, int]]
+) -> None:
+    data = build_batch(records, base_offset=100, compression=codec)
+    (header,), _, _ = scan_batches(data)
+    stored = [(timestamp, offset) for offset, timestamp, *_ in read_records(data, header)]
+    for after, from_offset in [*times, (0, 0), (10**9 + 1, 0)]:
+        timestamp_ms = NOW + after
+        expected = next(
+            (each for each in stored if each[0] >= timestamp_ms and each[1] >= from_offset), None
+        )
+        assert RecordReader(data, header).first_at(timestamp_ms, from_offset) == expected
+
+
+@given(garbage=st.binary(min_size=1, max_size=60), count=st.integers(1, 5))
+def test_looking_for_a_time_in_garbage_finds_something_or_refuses_it(
+    garbage: bytes, count: int
+) -> None:
+    data = build_batch([(NOW, b"k", b"v", ())] * count)
+    (header,), _, _ = scan_batches(data)
+    broken = data[:HEADER_BYTES] + (garbage * 60)[: len(data) - HEADER_BYTES]
+    try:
+        RecordReader(broken, header).first_at(NOW, 0)
+    except BrokerError as error:
+        assert str(error)
+
+
+def test_a_producer_sends_no_more_than_a_thousand_batches_for_a_partition() -> None:
+    one = build_batch([(NOW, b"k", b"v", ())])
+    assert len(validate_batches(one * 1_000)) == 1_000
+    with pytest.raises(InvalidRecord, match="more than 1000 batches"):
+        validate_batches(one * 1_001)
+    assert len(validate_batches(one * 1_001, from_client=False)) == 1_001
+    assert len(scan_batches(one * 10, count_max=3)[0]) == 3
+
+
 def test_a_reader_sees_the_log_append_time() -> None:
     batch = sample(3)
     assign_offsets(batch, validate_batches(batch), 100, 4, NOW + 99)

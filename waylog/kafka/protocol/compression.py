@@ -15,6 +15,11 @@ EXPANDED_BYTES_MAX: Final = 32 * 1024 * 1024
 _ZSTD_WINDOW_BYTES_MAX: Final = 32 * 1024 * 1024  # level 19 of a one-megabyte batch needs 1 MiB
 _LZ4_RATIO: Final = 16  # higher than for records of fixes
 _LZ4_BYTES_MIN: Final = 4096
+#: Frames, or members, of a batch: producers write one. Each costs some microseconds, and may have
+#: no more than ten bytes.
+_FRAMES_MAX: Final = 1_000
+#: Bytes of a frame that are given to its decompressor at first.
+_FED_BYTES_MIN: Final = 64 * 1024
 _GZIP_WBITS: Final = 31  # zlib's value for "with gzip header and trailer"
 
 # Framing of the Java library snappy-java ("xerial"), which Kafka's Java clients use: magic,
@@ -105,25 +110,39 @@ def _too_large(max_bytes: int) -> ExpandsTooFar:
     return ExpandsTooFar(f"a compressed batch expands to more than {max_bytes} bytes")
 
 
+def _too_many_frames() -> CompressionError:
+    return CompressionError(f"compressed records are in more than {_FRAMES_MAX} frames")
+
+
 def _stream(new_stream: Any, data: Buffer, max_bytes: int, error: Any) -> bytes:
     """Decompress one or more consecutive members, as gzip allows."""
     parts: list[bytes] = []
     size = 0
-    rest: Buffer = data
-    while rest:
+    view = memoryview(data)
+    position = frames = 0
+    while position < len(view):
+        frames += 1
+        if frames > _FRAMES_MAX:
+            raise _too_many_frames()
         stream = new_stream()
-        try:
-            # One byte over the limit distinguishes data that just fits from data that is too large.
-            part = stream.decompress(rest, max_length=max_bytes - size + 1)
-        except error as problem:
-            raise CompressionError(f"compressed records cannot be read: {problem}") from None
-        size += len(part)
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-        if not stream.eof:
-            raise CompressionError("compressed records end early")
-        parts.append(part)
-        rest = stream.unused_data or b""
+        step = _FED_BYTES_MIN
+        while not stream.eof:
+            given = view[position : position + step]
+            if not given:
+                raise CompressionError("compressed records end early")
+            try:
+                # One byte over the limit distinguishes data that just fits from data that is too
+                # large.
+                part = stream.decompress(given, max_length=max_bytes - size + 1)
+            except error as problem:
+                raise CompressionError(f"compressed records cannot be read: {problem}") from None
+            size += len(part)
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+            parts.append(part)
+            # What is behind the end of a member is copied: of a short one, all that was given.
+            position += len(given) - len(stream.unused_data or b"")
+            step *= 4
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -139,15 +158,23 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
 def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
     import lz4.frame
 
-    # The decompressor allocates all the room it is given at once: begin small, and grow.
-    room = _LZ4_RATIO * len(data) + _LZ4_BYTES_MIN
     parts: list[bytes] = []
     left = max_bytes + 1
-    rest: Buffer = data
-    while rest:
+    view = memoryview(data)
+    position = frames = 0
+    while position < len(view):
+        frames += 1
+        if frames > _FRAMES_MAX:
+            raise _too_many_frames()
         stream = lz4.frame.LZ4FrameDecompressor()
-        given: Buffer = rest
+        step = _FED_BYTES_MIN
+        room = 0
         while not stream.eof:
+            given = view[position : position + step] if stream.needs_input else b""
+            position += len(given)
+            step *= 4
+            # The decompressor allocates all the room it is given at once: begin small, and grow.
+            room = max(4 * room, _LZ4_RATIO * len(given) + _LZ4_BYTES_MIN)
             try:
                 part = stream.decompress(given, max_length=min(room, left))
             except RuntimeError as problem:
@@ -156,11 +183,10 @@ def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
             left -= len(part)
             if left <= 0:
                 raise _too_large(max_bytes)
-            if not stream.eof and (stream.needs_input or not part):
+            if not given and not part and not stream.eof:
                 raise CompressionError("compressed records end early")
-            given = b""
-            room *= 4
-        rest = stream.unused_data or b""
+        # What is behind the end of a frame is copied: of a short one, all that was given.
+        position -= len(stream.unused_data or b"")
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

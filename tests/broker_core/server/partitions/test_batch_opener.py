@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from broker_core.environment import (
 from broker_core.log.config import LogConfig
 from broker_core.log.validation import open_batches
 from broker_core.protocol.compression import Compression
-from broker_core.protocol.definitions import API_VERSIONS, PRODUCE
+from broker_core.protocol.definitions import API_VERSIONS, LIST_OFFSETS, PRODUCE
 from broker_core.protocol.records import build_batch, iterate_records, scan_batches
 from broker_core.server.partitions.batch_opener import BatchOpener, Closed, Opened, Outcome
 from broker_core.server.partitions.topics import Topic
@@ -120,6 +121,45 @@ async def test_others_are_served_while_batches_are_opened_and_the_same_client_in
     gzip = Compression.GZIP
     assert stored(broker.topics.get("gzip")) == [(gzip, b"1"), (gzip, b"2")]
     assert [value for _, value in stored(broker.topics.get("plain"))] == [b"4", b"3"]
+
+
+@pytest.mark.parametrize("timestamp", [1, -3])
+async def test_others_are_served_while_a_record_is_looked_for_by_its_time(
+    broker: Broker, threads: HeldThreads, connect: Connect, timestamp: int
+) -> None:
+    client, other = await connect(broker), await connect(broker)
+    before = SystemClock().now_ms()
+    await client.call(PRODUCE, 8, produce_body("plain", batch(b"1")))
+    parts = [{"partition_index": index, "timestamp": timestamp} for index in (0, 7)]
+    topics = [{"name": name, "partitions": parts} for name in ("plain", "absent")]
+    client.send(LIST_OFFSETS, 6, {"topics": topics})
+    answer = asyncio.create_task(client.receive(LIST_OFFSETS, 6))
+    assert code_of(await other.call(PRODUCE, 8, produce_body("plain", batch(b"2")))) == 0
+    end = {"name": "plain", "partitions": [{"partition_index": 0, "timestamp": -1}]}
+    latest = await other.call(LIST_OFFSETS, 6, {"topics": [end]})
+    assert latest["topics"][0]["partitions"][0]["offset"] == 2
+    assert not answer.done()
+    threads.may_open.set()
+    plain, absent = (await answer)[1]["topics"]
+    found, missing = plain["partitions"]
+    assert (found["error_code"], found["offset"]) in {(0, 0), (0, 1)}
+    assert found["timestamp"] >= before
+    unknown = errors.UnknownTopicOrPartition.code
+    assert [each["error_code"] for each in (missing, *absent["partitions"])] == [unknown] * 3
+
+
+async def test_nothing_is_looked_for_when_the_client_has_gone(
+    broker: Broker, threads: HeldThreads, connect: Connect
+) -> None:
+    client, other = await connect(broker), await connect(broker)
+    await client.call(PRODUCE, 8, produce_body("plain", batch(b"1")))
+    part = {"name": "plain", "partitions": [{"partition_index": 0, "timestamp": 1}]}
+    client.send(LIST_OFFSETS, 6, {"topics": [part]})
+    await client.close()
+    other.send(LIST_OFFSETS, 6, {"topics": [part]})
+    threads.may_open.set()
+    _, answer = await other.receive(LIST_OFFSETS, 6)
+    assert answer["topics"][0]["partitions"][0]["offset"] == 0
 
 
 @pytest.mark.parametrize(
@@ -350,21 +390,72 @@ async def test_a_request_of_many_batches_is_opened_in_turns() -> None:
 async def test_nothing_is_opened_for_who_has_gone() -> None:
     worker = Steps()
     opener = BatchOpener(worker)
-    config = LogConfig.from_properties({"compression.type": "gzip"})
-    large = [Closed(bytearray(batch(os.urandom(70_000))), config, f"t-{n}") for n in range(3)]
-    told: list[str] = []
-    begun = opener.open("a", large, lambda outcomes: told.append("begun"))
-    waiting = opener.open("a", large, lambda outcomes: told.append("waiting"))
-    opener.open("a", large[:1], lambda outcomes: told.append("last"))
+    taken: list[str] = []
+    done: list[str] = []
+
+    def steps(name: str, count: int) -> Iterator[int]:
+        for _ in range(count):
+            taken.append(name)
+            yield 70_000
+
+    begun = opener.take("a", steps("begun", 3), lambda: done.append("begun"))
+    waiting = opener.take("a", steps("waiting", 3), lambda: done.append("waiting"))
+    opener.take("a", steps("last", 1), lambda: done.append("last"))
     begun.cancel()
     waiting.cancel()
-    for _ in range(3):
+    while done != ["last"]:
+        worker.tasks.pop()()
+        await asyncio.sleep(0)
+    assert taken == ["begun", "last"]
+    opener.close()
+
+
+class Kept:
+    """Something large."""
+
+
+async def test_what_waits_for_who_has_gone_is_given_back_at_once() -> None:
+    worker = Steps()
+    opener = BatchOpener(worker)
+    kept = [Kept(), Kept()]
+    given_back = [weakref.ref(each) for each in kept]
+
+    def steps(kept: Kept) -> Iterator[int]:
+        yield 70_000
+        assert kept
+
+    openings = [opener.take("a", steps(each), lambda: None) for each in kept]
+    kept.clear()
+    openings[1].cancel()
+    assert given_back[1]() is None
+    # A turn is under way, in another thread.
+    openings[0].cancel()
+    worker.tasks.pop()()
+    await asyncio.sleep(0)
+    assert given_back[0]() is None
+    opener.close()
+
+
+async def test_few_bytes_are_opened_for_clients_that_wanted_no_answer() -> None:
+    worker = Steps()
+    opener = BatchOpener(worker)
+    done: list[int] = []
+
+    def wait(number: int) -> None:
+        opening = opener.take("a", iter([1]), lambda: done.append(number))
+        opener.client_has_gone(opening, 10_000_000)
+
+    for number in range(5):
+        wait(number)
+    for _ in range(10):
         if worker.tasks:
             worker.tasks.pop()()
-            await asyncio.sleep(0)
-    assert told == ["last"]
-    assert not waiting.outcomes
-    assert len(begun.outcomes) < 2
+        await asyncio.sleep(0)
+    assert done == [0, 1, 2]
+    wait(5)
+    worker.tasks.pop()()
+    await asyncio.sleep(0)
+    assert done == [0, 1, 2, 5]
     opener.close()
 
 
