@@ -22,14 +22,25 @@ from broker_core.environment import (
 from broker_core.log.config import LogConfig
 from broker_core.log.validation import open_batches
 from broker_core.protocol.compression import Compression
-from broker_core.protocol.definitions import API_VERSIONS, LIST_OFFSETS, PRODUCE
-from broker_core.protocol.records import build_batch, iterate_records, scan_batches
+from broker_core.protocol.definitions import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
+from broker_core.protocol.records import (
+    HEADER_BYTES,
+    build_batch,
+    iterate_records,
+    scan_batches,
+)
 from broker_core.server.partitions.batch_opener import BatchOpener, Closed, Opened, Outcome
 from broker_core.server.partitions.topics import Topic
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.raw_client import RawClient, produce_body
-from tests.broker_core.server.topics import create_topic
+from tests.broker_core.server.raw_client import (
+    RawClient,
+    client_at,
+    fetch_body,
+    produce_body,
+)
+from tests.broker_core.server.topics import all_open, create_topic
 from tests.hostile_peers import gzip_bomb
+from waylog.network.connection_ends import reset
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -310,6 +321,120 @@ async def test_a_request_without_acknowledgement_is_stored(
     assert stored(broker.topics.get("gzip")) == [(Compression.GZIP, b"1")]
 
 
+async def test_records_that_take_no_time_are_kept_while_others_of_their_request_are_opened(
+    broker: Broker, threads: HeldThreads, connect: Connect
+) -> None:
+    client, other = await connect(broker), await connect(broker)
+    topics = [
+        {"name": name, "partition_data": [{"index": 0, "records": batch(b"v")}]}
+        for name in ("gzip", "plain")
+    ]
+    client.send(PRODUCE, 8, {"acks": -1, "timeout_ms": 5000, "topic_data": topics})
+    # So short a request has been received into the buffer that this one overwrites.
+    assert (
+        code_of(await other.call(PRODUCE, 8, produce_body("plain", batch(os.urandom(5000))))) == 0
+    )
+    threads.may_open.set()
+    _, answer = await client.receive(PRODUCE, 8)
+    codes = [topic["partition_responses"][0]["error_code"] for topic in answer["responses"]]
+    assert codes == [errors.NONE, errors.NONE]
+    assert stored(broker.topics.get("gzip")) == [(Compression.GZIP, b"v")]
+    assert stored(broker.topics.get("plain"))[-1] == (Compression.LZ4, b"v")
+
+
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+async def test_what_waits_to_be_opened_is_given_up_with_its_client_if_that_expects_an_answer(
+    broker: Broker, threads: HeldThreads, connect: Connect, acks: int
+) -> None:
+    client, other = await connect(broker), await connect(broker)
+    client.send(FETCH, 11, fetch_body("plain", 0, max_wait_ms=60_000))
+    client.send(PRODUCE, 8, produce_body("gzip", batch(b"gone"), acks=acks))
+    await other.call(API_VERSIONS, 0, {})
+    reset(client.writer.transport)
+    # The broker, which reads nothing from the client now, notices when it answers the first one.
+    assert code_of(await other.call(PRODUCE, 8, produce_body("plain", batch(b"v")))) == 0
+    async with asyncio.timeout(60):
+        while broker.connections > 1:
+            await asyncio.sleep(0)
+    threads.may_open.set()
+    assert code_of(await other.call(PRODUCE, 8, produce_body("gzip", batch(b"other")))) == 0
+    values = [value for _, value in stored(broker.topics.get("gzip"))]
+    assert values == ([b"other"] if acks else [b"gone", b"other"])
+
+
+async def test_what_a_client_sends_behind_batches_for_many_partitions_stays_behind_them(
+    broker: Broker, threads: HeldThreads, connect: Connect
+) -> None:
+    threads.may_open.set()
+    create_topic(broker, "wide", 300, {"compression.type": "gzip"})
+    topic = await all_open(broker, "wide")
+    client = await connect(broker)
+    parts = [{"index": index, "records": batch(b"one")} for index in range(300)]
+    topics = [{"name": "wide", "partition_data": parts}]
+    client.send(PRODUCE, 8, {"acks": 1, "timeout_ms": 5000, "topic_data": topics})
+    # It needs not be opened.
+    two = batch(b"two", Compression.GZIP)
+    client.send(PRODUCE, 8, produce_body("wide", two, partition=299, acks=1))
+    for _ in range(2):
+        await client.receive(PRODUCE, 8)
+    assert [value for _, value in stored(topic, 299)] == [b"one", b"two"]
+
+
+async def test_who_has_many_requests_with_batches_to_open_keeps_another_address_waiting_for_few(
+    broker: Broker, threads: HeldThreads
+) -> None:
+    greedy = [await client_at("127.0.0.2", broker.endpoint) for _ in range(10)]
+    other = await client_at("127.0.0.1", broker.endpoint)
+    for client in greedy:
+        client.send(PRODUCE, 8, produce_body("gzip", batch(b"greedy")))
+        # Each is read before the next one comes.
+        await other.call(API_VERSIONS, 0, {})
+    other.send(PRODUCE, 8, produce_body("gzip", batch(b"other")))
+    bystander = await client_at("127.0.0.1", broker.endpoint)
+    await bystander.call(API_VERSIONS, 0, {})
+    threads.may_open.set()
+    for client in (*greedy, other):
+        assert code_of((await client.receive(PRODUCE, 8))[1]) == errors.NONE
+    values = [value for _, value in stored(broker.topics.get("gzip"))]
+    assert values.index(b"other") < 4
+    for client in (*greedy, other, bystander):
+        await client.close()
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+async def test_each_batch_for_a_compacted_topic_needs_keys(
+    broker: Broker, threads: HeldThreads, connect: Connect, codec: int
+) -> None:
+    threads.may_open.set()
+    client = await connect(broker)
+    both = batch(b"1", codec) + batch(b"2", codec, key=None)
+    answer = await client.call(PRODUCE, 8, produce_body("compacted", both))
+    assert code_of(answer) == errors.InvalidRecord.code
+    assert not stored(broker.topics.get("compacted"))
+
+
+def test_a_batch_that_is_compressed_anew_is_the_same_batch() -> None:
+    config = LogConfig.from_properties({"compression.type": "gzip"})
+    rows = [(1_700_000_000_000 + number, b"k", b"v", ()) for number in range(3)]
+    for codec in (Compression.NONE, Compression.ZSTD):
+        sent = build_batch(
+            rows,
+            compression=codec,
+            producer_id=9,
+            producer_epoch=2,
+            base_sequence=5,
+            is_transactional=True,
+        )
+        changed, (header,) = open_batches(sent, config, "t-0")
+        ((former,), _, _) = scan_batches(sent)
+        assert header.compression == Compression.GZIP
+        assert header.attributes ^ former.attributes == codec ^ Compression.GZIP
+        assert header.is_transactional
+        # Behind the attributes come times, producer and sequence.
+        assert changed[23:HEADER_BYTES] == sent[23:HEADER_BYTES]
+        assert list(iterate_records(changed)) == list(iterate_records(sent))
+
+
 class Steps:
     """A Worker whose tasks the test runs, one by one."""
 
@@ -456,6 +581,62 @@ async def test_few_bytes_are_opened_for_clients_that_wanted_no_answer() -> None:
     worker.tasks.pop()()
     await asyncio.sleep(0)
     assert done == [0, 1, 2, 5]
+    opener.close()
+
+
+async def test_batches_for_a_compacted_topic_are_looked_at_in_turns_too() -> None:
+    worker = Steps()
+    opener = BatchOpener(worker)
+    config = LogConfig.from_properties({"cleanup.policy": "compact"})
+    large = Closed(bytearray(batch(os.urandom(40_000)) * 10), config, "t-0")
+    small = Closed(bytearray(batch(b"1")), config, "t-0")
+    order: list[str] = []
+    opener.open("a", [large], lambda outcomes: order.append("large"))
+    opener.open("b", [small], lambda outcomes: order.append("small"))
+    turns = 0
+    while len(order) < 2:
+        (task,) = worker.tasks
+        worker.tasks.clear()
+        task()
+        await asyncio.sleep(0)
+        turns += 1
+    assert order == ["small", "large"]
+    assert turns in range(6, 8)
+    opener.close()
+
+
+async def test_of_one_party_a_request_is_opened_after_the_other() -> None:
+    worker = Steps()
+    opener = BatchOpener(worker)
+    config = LogConfig.from_properties({"compression.type": "gzip"})
+    large = [Closed(bytearray(batch(os.urandom(70_000))), config, f"t-{n}") for n in range(3)]
+    small = [Closed(bytearray(batch(b"1")), config, "t-0")]
+    order: list[str] = []
+    opener.open("a", large, lambda outcomes: order.append("large"))
+    opener.open("a", small, lambda outcomes: order.append("small"))
+    while len(order) < 2:
+        (task,) = worker.tasks
+        worker.tasks.clear()
+        task()
+        await asyncio.sleep(0)
+    assert order == ["large", "small"]
+    opener.close()
+
+
+async def test_who_goes_while_the_last_batch_is_opened_is_told_nothing() -> None:
+    worker = Steps()
+    opener = BatchOpener(worker)
+    closed = [Closed(bytearray(batch(b"1")), LogConfig.from_properties({}), "t-0")]
+    told: list[str] = []
+    opening = opener.open("a", closed, lambda outcomes: told.append("gone"))
+    opener.open("a", closed, lambda outcomes: told.append("there"))
+    worker.tasks.pop()()
+    opening.cancel()
+    while not told:
+        await asyncio.sleep(0)
+        if worker.tasks:
+            worker.tasks.pop()()
+    assert told == ["there"]
     opener.close()
 
 
