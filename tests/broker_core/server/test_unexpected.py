@@ -10,13 +10,14 @@ from typing import Any, cast
 import pytest
 
 from broker_core import errors
-from broker_core.environment import Environment, File, SystemClock, SystemDisk
+from broker_core.environment import Buffer, Environment, File, SystemClock, SystemDisk
+from broker_core.protocol.compression import Compression
 from broker_core.protocol.definitions import PRODUCE
 from broker_core.protocol.records import build_batch
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, produce_body
-from tests.broker_core.server.topics import create_topic
+from tests.broker_core.server.topics import all_open, create_topic
 from tests.small_disk import small_disk
 
 Start = Callable[..., Awaitable[Broker]]
@@ -37,7 +38,7 @@ class Clock(SystemClock):
 
 
 class FailingFile:
-    """A file whose fdatasync fails if its disk says so."""
+    """A file whose fdatasync, or writes, fail if its disk says so."""
 
     def __init__(self, file: File, disk: FailingDisk, path: Path) -> None:
         self._file = file
@@ -51,13 +52,18 @@ class FailingFile:
         self._disk.check(self._path, self._disk.fails)
         self._file.fdatasync()
 
+    def pwrite(self, data: Buffer, position: int) -> int:
+        self._disk.check(self._path, self._disk.fails_to_write)
+        return self._file.pwrite(data, position)
+
 
 class FailingDisk(SystemDisk):
     """A disk that fails for some files, with any exception."""
 
     def __init__(self) -> None:
-        #: Errors of fdatasync, and of removals, by path pattern.
+        #: Errors of fdatasync, of writes, and of removals, by path pattern.
         self.fails: dict[str, Exception] = {}
+        self.fails_to_write: dict[str, Exception] = {}
         self.fails_to_remove: dict[str, Exception] = {}
 
     @staticmethod
@@ -103,6 +109,40 @@ async def test_who_waits_for_a_flush_that_fails_is_told_and_the_broker_ends(
     assert "process" in broker.problems()
     # Until the broker ends, other partitions work.
     assert result(await client.call(PRODUCE, 8, produce_body("other", batch()))) == errors.NONE
+
+
+class HastyClock(SystemClock):
+    """A clock on which a tenth of a millisecond passes whenever somebody looks at it."""
+
+    now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        self.now_s += 0.0001
+        return self.now_s
+
+
+@pytest.mark.parametrize("topic", ["opened", "wide"])
+async def test_who_has_no_answer_because_of_a_bug_behind_the_first_turn_is_disconnected(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture, topic: str
+) -> None:
+    disk = FailingDisk()
+    broker = await start(Environment(HastyClock(), disk))
+    create_topic(broker, "opened", 1, {"compression.type": "gzip"})
+    create_topic(broker, "wide", 100, {})
+    last = (await all_open(broker, topic)).partitions[-1]
+    records = bytes(build_batch([(1_700_000_000_000, b"k", b"v", ())], compression=Compression.LZ4))
+    body = produce_body(topic, records, acks=1)
+    body["topic_data"][0]["partition_data"] = [
+        {"index": index, "records": records} for index in range(last.index + 1)
+    ]
+    disk.fails_to_write[f"{topic}-{last.index}/*.log"] = RuntimeError("nobody has thought of this")
+    client, other = await connect(broker), await connect(broker)
+    client.send(PRODUCE, 8, body)
+    assert await client.is_closed_by_peer()
+    assert "nobody has thought of this" in caplog.text
+    assert "Produce version 8 failed" in caplog.text
+    disk.fails_to_write.clear()
+    assert result(await other.call(PRODUCE, 8, body)) == errors.NONE
 
 
 class Waiter:

@@ -16,7 +16,7 @@ from broker_core.environment import Environment, File, SystemClock, SystemDisk, 
 from broker_core.protocol.definitions import FETCH, LIST_OFFSETS, PRODUCE
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.raw_client import RawClient, client_at, fetch_body, produce_body
 from tests.broker_core.server.topics import all_open, create_topic, delete_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -156,6 +156,77 @@ async def test_others_are_served_while_records_for_many_partitions_are_appended(
     assert stored == [b"one", b"two"]
     stored = [each[3] for each in iterate_records(topic.partitions[500].log.read(0, 10_000))]
     assert stored == [b"one"]
+
+
+async def test_records_for_many_partitions_are_kept_until_it_is_their_turn(
+    broker: Broker, connect: Connect
+) -> None:
+    create_topic(broker, "wide", 300, {})
+    topic = await all_open(broker, "wide")
+    wide, other = await connect(broker), await connect(broker)
+    # What comes next from anybody is received into the same buffer.
+    wide.send(PRODUCE, 8, to_each("wide", 300, batch(b"one")))
+    other.send(PRODUCE, 8, produce_body("nowhere", batch(b"x" * 30_000)))
+    for client in (other, wide):
+        _, answer = await client.receive(PRODUCE, 8)
+    (answered,) = answer["responses"]
+    assert [each["error_code"] for each in answered["partition_responses"]] == [0] * 300
+    stored = [each[3] for each in iterate_records(topic.partitions[299].log.read(0, 10_000))]
+    assert stored == [b"one"]
+
+
+class HastyClock(SystemClock):
+    """A clock on which a tenth of a millisecond passes whenever somebody looks at it."""
+
+    now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        self.now_s += 0.0001
+        return self.now_s
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1_999, 1), (1, 1_999), (19, 100)])
+async def test_others_are_served_while_records_for_many_partitions_are_refused(
+    start: Start, connect: Connect, topics: int, partitions: int
+) -> None:
+    broker = await start(Environment(HastyClock(), SystemDisk()))
+    create_topic(broker, "t", 1, {})
+    wide, other = await connect(broker), await connect(broker)
+    parts = [{"index": index, "records": b""} for index in range(partitions)]
+    asked = [{"name": f"nowhere{number}", "partition_data": parts} for number in range(topics)]
+    # That there are many must not depend on the first topic.
+    asked.insert(0, {"name": "t", "partition_data": [{"index": 0, "records": batch(b"v")}]})
+    wide.send(PRODUCE, 8, {"acks": 1, "timeout_ms": 5000, "topic_data": asked})
+    many = asyncio.create_task(wide.receive(PRODUCE, 8))
+    async with asyncio.timeout(60):
+        while not (many.done() or broker.network.turns.are_taken):
+            await asyncio.sleep(0)
+    await other.call(PRODUCE, 8, produce_body("t", batch(b"v"), acks=1))
+    assert not many.done()
+    _, answer = await many
+    codes = [
+        each["error_code"] for topic in answer["responses"] for each in topic["partition_responses"]
+    ]
+    assert codes == [errors.NONE] + [errors.UnknownTopicOrPartition.code] * topics * partitions
+
+
+async def test_records_for_many_partitions_of_one_address_keep_another_ones_waiting_half_the_time(
+    start: Start,
+) -> None:
+    broker = await start(Environment(HastyClock(), SystemDisk()))
+    greedy = [await client_at("127.0.0.2", broker.endpoint) for _ in range(10)]
+    other = await client_at("127.0.0.1", broker.endpoint)
+    for client in greedy:
+        client.send(PRODUCE, 8, to_each("nowhere", 2_000, b""))
+    tasks = [asyncio.create_task(client.receive(PRODUCE, 8)) for client in greedy]
+    async with asyncio.timeout(60):
+        while not (broker.network.turns.are_taken or any(each.done() for each in tasks)):
+            await asyncio.sleep(0)
+    await other.call(PRODUCE, 8, to_each("nowhere", 2_000, b""))
+    assert not any(each.done() for each in tasks)
+    await asyncio.gather(*tasks)
+    for client in (*greedy, other):
+        await client.close()
 
 
 async def test_records_for_many_partitions_are_stored_although_the_client_has_gone(
