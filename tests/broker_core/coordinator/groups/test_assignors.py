@@ -175,3 +175,14 @@ def test_ranges_of_topics_with_the_same_partitions_meet() -> None:
     )
     assert {number for topic, number in target["u"] if topic == TOPICS[0]} == {0, 1, 2}
     assert {number for topic, number in target["u"] if topic == TOPICS[1]} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_a_partition_that_two_members_have_goes_to_one(assignor: str) -> None:
+    # What a classic group comes with has been decided by one of its clients.
+    topic = TOPICS[0]
+    wanted = Subscriptions({"a": frozenset({topic}), "b": frozenset({topic})}, {topic: 3})
+    first, second, third = ((topic, each) for each in range(3))
+    present: Assignment = {"a": frozenset({first, second}), "b": frozenset({second, third})}
+    target = ASSIGNORS[assignor](wanted, present)
+    assert sorted(place for each in target.values() for place in each) == [first, second, third]
