@@ -160,16 +160,30 @@ async def test_new_partitions_serve_where_they_were_asked_for(trio: Trio, versio
     await client.close()
 
 
-async def test_who_gets_no_new_partitions_does_not_wait_for_them(trio: Trio) -> None:
+@pytest.mark.parametrize("count", [1, 120])
+async def test_who_gets_no_new_partitions_does_not_wait_for_them(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr("broker_core.server.cluster.expected_topics._IMAGE_S", _FOR_EVER)
     asked = next(node for node in trio.brokers if node != trio.active)
     client = await client_at("127.0.0.1", trio.brokers[asked].endpoint)
-    planned = {**_body("t"), "timeout_ms": _FOR_EVER, "validate_only": True}
-    refused = {**_body("no name"), "timeout_ms": _FOR_EVER}
-    for body, code in ((planned, errors.NONE), (refused, errors.InvalidTopic.code)):
+    plans = [_body(f"t{number}")["topics"][0] for number in range(count)]
+    bad = [_body(f"no name {number}")["topics"][0] for number in range(count)]
+    for topics, validate_only, code in (
+        (plans, True, errors.NONE),
+        (bad, False, errors.InvalidTopic.code),
+    ):
+        body = {"topics": topics, "timeout_ms": _FOR_EVER, "validate_only": validate_only}
         answer = await client.call(CREATE_TOPICS, 5, body)
-        assert answer["topics"][0]["error_code"] == code
-    answer = await client.call(CREATE_PARTITIONS, 3, _grown("t", 4))
-    assert answer["results"][0]["error_code"] == errors.UnknownTopicOrPartition.code
+        assert [each["error_code"] for each in answer["topics"]] == [code] * count
+    body = {
+        "topics": [_grown(f"t{number}", 4)["topics"][0] for number in range(count)],
+        "timeout_ms": _FOR_EVER,
+        "validate_only": False,
+    }
+    answer = await client.call(CREATE_PARTITIONS, 3, body)
+    unknown = errors.UnknownTopicOrPartition.code
+    assert [each["error_code"] for each in answer["results"]] == [unknown] * count
     await client.close()
 
 
@@ -202,7 +216,10 @@ async def test_who_waits_for_new_partitions_keeps_no_other_client_waiting(
         await client.close()
 
 
-async def test_many_topics_serve_where_they_were_asked_for(trio: Trio) -> None:
+async def test_many_topics_serve_where_they_were_asked_for(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_core.server.cluster.expected_topics._IMAGE_S", _FOR_EVER)
     asked = next(node for node in trio.brokers if node != trio.active)
     broker = trio.brokers[asked]
     client = await client_at("127.0.0.1", broker.endpoint)

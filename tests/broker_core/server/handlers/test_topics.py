@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from broker_core import errors
+from broker_core.environment import Environment, SystemClock
 from broker_core.protocol.definitions import CREATE_PARTITIONS, CREATE_TOPICS
 from broker_core.server.runtime import Broker
+from tests.broker_core.server.partitions.test_replica_opener import SlowFolders, until
 from tests.broker_core.server.raw_client import RawClient
 from tests.broker_core.server.topics import create_topic
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
+
+#: Milliseconds; a test that waits for so long fails.
+_FOR_EVER = 1_000_000
 
 
 def new_topic(name: str, partitions: int, *, assigned: bool = False) -> dict[str, Any]:
@@ -93,6 +100,22 @@ async def test_partitions_are_not_added_if_a_request_asks_for_too_many(
     assert await grow(client, {"a": 2}, validate_only=validate_only) == [errors.NONE]
 
 
+@pytest.mark.parametrize("validate_only", [True, False])
+async def test_what_cannot_be_makes_no_room_for_more_partitions(
+    broker: Broker, connect: Connect, validate_only: bool
+) -> None:
+    names = [f"t{number}" for number in range(101)]
+    client = await connect(broker)
+    topics = [new_topic(name, 100) for name in names]
+    codes = await create(client, [new_topic("no", -9_000), *topics], validate_only=validate_only)
+    assert codes[1:] == [errors.PolicyViolation.code] * 101
+    for name in ("no", *names):
+        create_topic(broker, name, 1, {})
+    counts = {"no": -9_000} | dict.fromkeys(names, 101)
+    codes = await grow(client, counts, validate_only=validate_only)
+    assert codes[1:] == [errors.PolicyViolation.code] * 101
+
+
 async def test_a_topic_grows_only(broker: Broker, connect: Connect) -> None:
     create_topic(broker, "a", 3, {})
     client = await connect(broker)
@@ -169,3 +192,26 @@ async def test_a_topic_that_a_request_names_twice_gets_no_partitions(
         refused = number % 5 == 0
         assert codes[topic.name] == (errors.InvalidRequest.code if refused else errors.NONE)
         assert topic.partition_count == (1 if refused else 2)
+
+
+async def test_who_waits_for_new_topics_waits_when_all_are_decided_on_and_for_no_refused_one(
+    start: Start, connect: Connect
+) -> None:
+    disk = SlowFolders()
+    broker = await start(Environment(SystemClock(), disk))
+    client, other = await connect(broker), await connect(broker)
+    topics = [new_topic("slow", 50), *(new_topic(f"t{number}", 1) for number in range(120))]
+    body = {"topics": topics, "timeout_ms": _FOR_EVER, "validate_only": False}
+    try:
+        client.send(CREATE_TOPICS, 7, body)
+        answer = asyncio.create_task(client.receive(CREATE_TOPICS, 7))
+        await until(disk.waits.is_set)
+        await until(lambda: broker.topics.get("t119") is not None)
+        again = {**body, "topics": topics[:1]}
+        refused = await other.call(CREATE_TOPICS, 7, again)
+        assert refused["topics"][0]["error_code"] == errors.TopicAlreadyExists.code
+        assert not answer.done()
+    finally:
+        disk.may_go_on.set()
+    _, created = await answer
+    assert {each["error_code"] for each in created["topics"]} == {errors.NONE}
