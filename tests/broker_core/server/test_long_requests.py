@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from broker_core import errors
+from broker_core.environment import Environment, SystemDisk
 from broker_core.protocol import definitions as api
+from broker_core.protocol.records import build_batch
 from broker_core.protocol.schema import AnyApi
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.raw_client import RawClient
-from tests.broker_core.server.topics import all_open, create_topic
+from tests.broker_core.server.hasty_clock import HastyClock
+from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.broker_core.server.topics import all_open, create_topic, delete_topic
+from waylog.network.connection_ends import reset
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -144,6 +148,35 @@ async def test_all_topics_are_described_as_each_is(client: RawClient, version: i
     assert everything.pop("topics") == each
     assert everything == answer, "the other fields"
     assert {topic["name"] for topic in each} >= {*_THERE}
+
+
+@pytest.mark.parametrize("version", [0, 1, 12])
+async def test_a_topic_that_is_deleted_while_all_are_described_is_left_out(
+    start: Start, connect: Connect, version: int
+) -> None:
+    environment = Environment(HastyClock(), SystemDisk())
+    broker = await start(environment, auto_create_topics_enable="true")
+    for name in _NAMES:
+        create_topic(broker, name, 1, {})
+    client = await connect(broker)
+    body: dict[str, Any] = {
+        "topics": None if version else [],
+        "allow_auto_topic_creation": True,
+    }
+    client.send(api.METADATA, version, body)
+    long = asyncio.create_task(client.receive(api.METADATA, version))
+    async with asyncio.timeout(60):
+        while not (long.done() or broker.network.turns.are_taken):
+            await asyncio.sleep(0)
+    assert not long.done()
+    last = broker.topics.get(_NAMES[-1])
+    assert last is not None
+    delete_topic(broker, last)
+    _, answer = await long
+    assert [each["name"] for each in answer["topics"]] == _NAMES[:-1]
+    assert {each["error_code"] for each in answer["topics"]} == {errors.NONE}
+    # Nor has it been created again, as if somebody had named it.
+    assert broker.topics.get(_NAMES[-1]) is None
 
 
 async def test_a_resource_that_is_named_again_and_again_is_described_once(
@@ -458,6 +491,18 @@ async def test_produce_and_fetch_name_no_more_partitions_than_there_can_be(
                 await one.call(asked, version, body)
 
 
+async def test_topics_without_partitions_count_too(
+    client: RawClient, broker: Broker, connect: Connect
+) -> None:
+    most = 2_000 + 2 * sum(topic.partition_count for topic in broker.topics)
+    topics = [{"name": f"nowhere{number}", "partition_data": []} for number in range(most + 1)]
+    body = {"acks": -1, "timeout_ms": 1000, "topic_data": topics[:-1]}
+    assert len((await client.call(api.PRODUCE, 8, body))["responses"]) == most
+    greedy = await connect(broker)
+    greedy.send(api.PRODUCE, 8, {**body, "topic_data": topics})
+    assert await greedy.is_closed_by_peer()
+
+
 _NAMES_ASKED: list[tuple[AnyApi, int, str, Callable[[str], object], dict[str, Any]]] = [
     (
         api.CONSUMER_GROUP_HEARTBEAT,
@@ -708,6 +753,31 @@ async def test_what_a_client_has_asked_that_has_gone_is_not_answered(
         while turns.are_taken or broker.connections:
             await asyncio.sleep(0)
     assert "Traceback" not in caplog.text
+
+
+async def test_what_is_left_of_a_request_is_given_up_with_who_has_asked(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(Environment(HastyClock(0.0006), SystemDisk()))
+    create_topic(broker, "t", 1, {})
+    client, other = await connect(broker), await connect(broker)
+    client.send(api.FETCH, 11, fetch_body("t", 0, max_wait_ms=60_000))
+    client.send(api.METADATA, 12, {"topics": [{"name": f"nowhere{n}"} for n in range(20_000)]})
+    turns = broker.network.turns
+    async with asyncio.timeout(60):
+        while not turns.are_taken:
+            await asyncio.sleep(0)
+        reset(client.writer.transport)
+        # The broker, which reads nothing from the client now, notices when it answers the first.
+        records = bytes(build_batch([(1_000, b"k", b"v", ())]))
+        await other.call(api.PRODUCE, 8, produce_body("t", records))
+        assert turns.are_taken
+        while broker.connections > 1:
+            await asyncio.sleep(0)
+    # One that has been waited for may still come.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not turns.are_taken
 
 
 async def test_of_very_many_new_topics_only_the_first_ones_are_described(

@@ -12,10 +12,11 @@ import pytest
 from broker_core import errors
 from broker_core.environment import Buffer, Environment, File, SystemClock, SystemDisk
 from broker_core.protocol.compression import Compression
-from broker_core.protocol.definitions import PRODUCE
+from broker_core.protocol.definitions import LIST_OFFSETS, PRODUCE
 from broker_core.protocol.records import build_batch
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.runtime import Broker
+from tests.broker_core.server.hasty_clock import HastyClock
 from tests.broker_core.server.raw_client import RawClient, produce_body
 from tests.broker_core.server.topics import all_open, create_topic
 from tests.small_disk import small_disk
@@ -38,7 +39,7 @@ class Clock(SystemClock):
 
 
 class FailingFile:
-    """A file whose fdatasync, or writes, fail if its disk says so."""
+    """A file whose fdatasync, reads or writes fail if its disk says so."""
 
     def __init__(self, file: File, disk: FailingDisk, path: Path) -> None:
         self._file = file
@@ -52,6 +53,10 @@ class FailingFile:
         self._disk.check(self._path, self._disk.fails)
         self._file.fdatasync()
 
+    def pread(self, size: int, position: int) -> bytes:
+        self._disk.check(self._path, self._disk.fails_to_read)
+        return self._file.pread(size, position)
+
     def pwrite(self, data: Buffer, position: int) -> int:
         self._disk.check(self._path, self._disk.fails_to_write)
         return self._file.pwrite(data, position)
@@ -61,8 +66,9 @@ class FailingDisk(SystemDisk):
     """A disk that fails for some files, with any exception."""
 
     def __init__(self) -> None:
-        #: Errors of fdatasync, of writes, and of removals, by path pattern.
+        #: Errors of fdatasync, of reads, writes and removals, by path pattern.
         self.fails: dict[str, Exception] = {}
+        self.fails_to_read: dict[str, Exception] = {}
         self.fails_to_write: dict[str, Exception] = {}
         self.fails_to_remove: dict[str, Exception] = {}
 
@@ -111,16 +117,6 @@ async def test_who_waits_for_a_flush_that_fails_is_told_and_the_broker_ends(
     assert result(await client.call(PRODUCE, 8, produce_body("other", batch()))) == errors.NONE
 
 
-class HastyClock(SystemClock):
-    """A clock on which a tenth of a millisecond passes whenever somebody looks at it."""
-
-    now_s = 1_000.0
-
-    def monotonic(self) -> float:
-        self.now_s += 0.0001
-        return self.now_s
-
-
 @pytest.mark.parametrize("topic", ["opened", "wide"])
 async def test_who_has_no_answer_because_of_a_bug_behind_the_first_turn_is_disconnected(
     start: Start, connect: Connect, caplog: pytest.LogCaptureFixture, topic: str
@@ -143,6 +139,32 @@ async def test_who_has_no_answer_because_of_a_bug_behind_the_first_turn_is_disco
     assert "Produce version 8 failed" in caplog.text
     disk.fails_to_write.clear()
     assert result(await other.call(PRODUCE, 8, body)) == errors.NONE
+
+
+async def test_who_has_no_answer_because_of_a_bug_in_a_later_piece_is_disconnected(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FailingDisk()
+    broker = await start(Environment(HastyClock(0.0006), disk))
+    create_topic(broker, "t", 1, {})
+    client, other = await connect(broker), await connect(broker)
+    assert result(await other.call(PRODUCE, 8, produce_body("t", batch()))) == errors.NONE
+    topics = [
+        {
+            "name": name,
+            "partitions": [{"partition_index": at, "timestamp": 1} for at in range(many)],
+        }
+        for name, many in (("nowhere", 1_000), ("t", 1))
+    ]
+    disk.fails_to_read["t-0/*"] = RuntimeError("nobody has thought of this")
+    asked = {"replica_id": -1, "isolation_level": 0, "topics": topics}
+    client.send(LIST_OFFSETS, 6, asked)
+    assert await client.is_closed_by_peer()
+    assert "nobody has thought of this" in caplog.text
+    assert "ListOffsets version 6 failed" in caplog.text
+    disk.fails_to_read.clear()
+    answer = await other.call(LIST_OFFSETS, 6, asked)
+    assert answer["topics"][1]["partitions"][0]["offset"] == 0
 
 
 class Waiter:

@@ -16,6 +16,7 @@ from broker_core.environment import Environment, File, SystemClock, SystemDisk, 
 from broker_core.protocol.definitions import FETCH, LIST_OFFSETS, PRODUCE
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.runtime import Broker
+from tests.broker_core.server.hasty_clock import HastyClock
 from tests.broker_core.server.raw_client import RawClient, client_at, fetch_body, produce_body
 from tests.broker_core.server.topics import all_open, create_topic, delete_topic
 
@@ -173,16 +174,6 @@ async def test_records_for_many_partitions_are_kept_until_it_is_their_turn(
     assert [each["error_code"] for each in answered["partition_responses"]] == [0] * 300
     stored = [each[3] for each in iterate_records(topic.partitions[299].log.read(0, 10_000))]
     assert stored == [b"one"]
-
-
-class HastyClock(SystemClock):
-    """A clock on which a tenth of a millisecond passes whenever somebody looks at it."""
-
-    now_s = 1_000.0
-
-    def monotonic(self) -> float:
-        self.now_s += 0.0001
-        return self.now_s
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(1_999, 1), (1, 1_999), (19, 100)])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker_core.server.network.request_turns import RequestTurns
+from broker_core.server.network.request_turns import NextTurn, RequestTurns
 from tests.manual_clock import ManualClock
 
 
@@ -117,3 +117,23 @@ async def test_connections_share_what_fits_into_one_turn(
     assert not turns.must_wait
     turns.wait("a", lambda: None)
     assert turns.must_wait
+
+
+async def test_who_is_woken_many_times_has_one_turn_and_who_has_left_none(
+    turns: RequestTurns,
+) -> None:
+    served: list[str] = []
+    stays = NextTurn(turns, "a", lambda: served.append("stays"))
+    leaves = NextTurn(turns, "a", lambda: served.append("leaves"))
+    for _ in range(2):
+        for each in (stays, leaves, stays):
+            each.ask()
+        assert stays.is_due
+        await asyncio.sleep(0)
+        assert not stays.is_due
+    assert served == ["stays", "leaves"] * 2
+    leaves.ask()
+    stays.ask()
+    leaves.cancel()
+    await asyncio.sleep(0)
+    assert served[4:] == ["stays"]
