@@ -239,14 +239,19 @@ class _LongRequest:
         end = self._turns.end_of_turn()
         self._is_going = True
         try:
-            while self._piece is None and not self._is_over and self._next < len(self._entries):
-                if self._turns.is_over(end):
-                    self._turns.wait(self._party, self._take_turn)
-                    return
+            while self._has_next:
                 self._piece = self._next_piece()
                 self._handle(self._piece)
+                if self._has_next and self._turns.is_over(end):
+                    self._turns.wait(self._party, self._take_turn)
+                    return
         finally:
             self._is_going = False
+
+    @property
+    def _has_next(self) -> bool:
+        """Tell whether a piece can be handled now."""
+        return self._piece is None and not self._is_over and self._next < len(self._entries)
 
     def _take_turn(self) -> None:
         try:

@@ -162,14 +162,15 @@ def partition_pieces(topics: Sequence[Any]) -> list[list[Any]]:
     for topic in topics:
         partitions = different(topic["partitions"])
         first = 0
-        while first < len(partitions):
+        # A topic without partitions is answered too.
+        while first < max(len(partitions), 1):
             if not room:
                 pieces.append([])
                 room = PARTITIONS_EACH
             some = partitions[first : first + room]
             pieces[-1].append({**topic, "partitions": some})
-            first += len(some)
-            room -= len(some)
+            first += max(len(some), 1)
+            room -= max(len(some), 1)
     return pieces
 
 

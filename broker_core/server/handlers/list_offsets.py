@@ -85,7 +85,11 @@ def handle(broker: OffsetParts, request: Request[ListOffsetsRequest, ListOffsets
 
     def done() -> None:
         request.on_close = None
-        request.reply(_response(broker.topics, request.body, look_ups))
+        try:
+            request.reply(_response(broker.topics, request.body, look_ups))
+        except Exception:
+            logger.exception("ListOffsets version %d failed", request.version)
+            request.disconnect()
 
     def steps() -> Iterator[int]:
         for each in look_ups.values():

@@ -403,6 +403,29 @@ async def test_a_request_about_many_partitions_is_answered_as_many_about_one(
     assert {**long, "topics": ()} == {**answer, "topics": ()}
 
 
+@pytest.mark.parametrize(
+    ("asked", "version"),
+    [(api.LIST_OFFSETS, 6), (api.OFFSET_FOR_LEADER_EPOCH, 4), (api.DELETE_RECORDS, 2)],
+)
+@pytest.mark.parametrize("named", [0, 1])
+async def test_topics_without_partitions_are_answered_too(
+    client: RawClient, asked: AnyApi, version: int, named: int
+) -> None:
+    part = {"partition_index": 0, "partition": 0, "timestamp": -1, "leader_epoch": 0, "offset": 0}
+    topics: list[dict[str, Any]] = [
+        {"name": name, "topic": name, "partitions": []}
+        for name in (f"empty{number}" for number in range(300))
+    ]
+    topics[7:7] = [{"name": "t0", "topic": "t0", "partitions": [part]}] * named
+    body = {"topics": topics, "timeout_ms": 1_000}
+    answer = await client.call(asked, version, body)
+    told = [
+        (each.get("name") or each.get("topic"), each["partitions"]) for each in answer["topics"]
+    ]
+    assert [name for name, _ in told] == [each["name"] for each in topics]
+    assert [len(partitions) for _, partitions in told] == [0] * 7 + [1] * named + [0] * 293
+
+
 async def test_commits_of_many_partitions_are_all_kept(client: RawClient, broker: Broker) -> None:
     create = {"topics": [{"name": "t0", "count": 450, "assignments": None}], "timeout_ms": 9000}
     await client.call(api.CREATE_PARTITIONS, 3, create | {"validate_only": False})

@@ -12,7 +12,7 @@ import pytest
 from broker_core import errors
 from broker_core.environment import Buffer, Environment, File, SystemClock, SystemDisk
 from broker_core.protocol.compression import Compression
-from broker_core.protocol.definitions import LIST_OFFSETS, PRODUCE
+from broker_core.protocol.definitions import DELETE_RECORDS, LIST_OFFSETS, PRODUCE
 from broker_core.protocol.records import build_batch
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.runtime import Broker
@@ -81,6 +81,10 @@ class FailingDisk(SystemDisk):
     def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
         file = super().open(path, create=create, writable=writable)
         return cast(File, FailingFile(file, self, path))
+
+    def replace(self, path: Path, data: Buffer) -> None:
+        self.check(path, self.fails_to_write)
+        super().replace(path, data)
 
     def remove(self, path: Path) -> None:
         self.check(path, self.fails_to_remove)
@@ -152,19 +156,37 @@ async def test_who_has_no_answer_because_of_a_bug_in_a_later_piece_is_disconnect
     topics = [
         {
             "name": name,
-            "partitions": [{"partition_index": at, "timestamp": 1} for at in range(many)],
+            "partitions": [{"partition_index": at, "offset": 1} for at in range(many)],
         }
         for name, many in (("nowhere", 1_000), ("t", 1))
     ]
-    disk.fails_to_read["t-0/*"] = RuntimeError("nobody has thought of this")
-    asked = {"replica_id": -1, "isolation_level": 0, "topics": topics}
-    client.send(LIST_OFFSETS, 6, asked)
+    disk.fails_to_write["t-0/*"] = RuntimeError("nobody has thought of this")
+    asked = {"topics": topics, "timeout_ms": 1_000}
+    client.send(DELETE_RECORDS, 2, asked)
     assert await client.is_closed_by_peer()
     assert "nobody has thought of this" in caplog.text
-    assert "ListOffsets version 6 failed" in caplog.text
+    assert "DeleteRecords version 2 failed" in caplog.text
+    disk.fails_to_write.clear()
+    answer = await other.call(DELETE_RECORDS, 2, asked)
+    assert answer["topics"][1]["partitions"][0]["low_watermark"] == 1
+
+
+async def test_who_looks_for_a_time_where_a_bug_is_gets_an_answer(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FailingDisk()
+    broker = await start(Environment(SystemClock(), disk))
+    create_topic(broker, "t", 1, {})
+    client = await connect(broker)
+    assert result(await client.call(PRODUCE, 8, produce_body("t", batch()))) == errors.NONE
+    disk.fails_to_read["t-0/*"] = RuntimeError("nobody has thought of this")
+    asked = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": 1}]}]}
+    answer = await client.call(LIST_OFFSETS, 6, asked)
+    assert answer["topics"][0]["partitions"][0]["error_code"] == errors.UnknownServerError.code
+    assert "nobody has thought of this" in caplog.text
     disk.fails_to_read.clear()
-    answer = await other.call(LIST_OFFSETS, 6, asked)
-    assert answer["topics"][1]["partitions"][0]["offset"] == 0
+    answer = await client.call(LIST_OFFSETS, 6, asked)
+    assert answer["topics"][0]["partitions"][0]["offset"] == 0
 
 
 class Waiter:
