@@ -168,6 +168,8 @@ class LongRequests:
     def _are_too_many_missing(self, asked: Sequence[MetadataRequestTopic]) -> bool:
         if len(asked) <= _MISSING_MAX:
             return False
+        if len(asked) > _MISSING_MAX + sum(1 for _ in self._topics):
+            return True
         missing = sum(
             self._topics.by_id(each["topic_id"]) is None
             if each["name"] is None

@@ -176,12 +176,19 @@ def partition_pieces(topics: Sequence[Any]) -> list[list[Any]]:
 
 def different(entries: Sequence[Any]) -> list[Any]:
     """Return elements without repetitions: a name of ten bytes may have an answer of kilobytes."""
+    if entries and isinstance(entries[0], str):
+        return list(dict.fromkeys(entries))
     return list({_identity(each): each for each in entries}.values())
 
 
 def _identity(entry: Any) -> Hashable:
     if isinstance(entry, dict):
-        return tuple(map(_identity, entry.values()))
+        values = tuple(entry.values())
+        try:
+            hash(values)
+        except TypeError:
+            return tuple(map(_identity, values))
+        return values  # nearly always: there may be 50,000
     if isinstance(entry, list | tuple):
         return tuple(dict.fromkeys(map(_identity, entry)))
     hashable: Hashable = entry
