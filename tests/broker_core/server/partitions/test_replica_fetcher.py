@@ -257,6 +257,7 @@ async def test_what_a_leader_refuses_is_asked_for_less_and_less_often(bench: Ben
         assert offsets == {1: 0, 2: 0}
         times[-1] = loop.time() - times[-1]
         leader.answer(waiting, {})
-    assert times[-1] > 0.03 * 2**3
+    # Each wait is twice the one before; the loop's clock has milliseconds.
+    assert times[-1] >= 0.03 * 2**3 - 0.002
     leader.answer(request, {1: batch(b"a"), 2: batch(b"a")})
     await until(lambda: partitions[1].log.log_end_offset == 1)
