@@ -372,7 +372,7 @@ class Log(MaintainedLog):
 
     def close(self) -> None:
         """Make everything durable and mark the shutdown as clean; raises KafkaStorageError."""
-        self._is_ending = True
+        self.end_maintenance()
         if self._failure is None and not self._has_clean_mark:
             self.flush()
             with self._maintenance_paused(), self._flush_lock, self._lock:
@@ -392,7 +392,7 @@ class Log(MaintainedLog):
 
     def delete(self) -> None:
         """Delete the log and its directory; raises KafkaStorageError."""
-        self._is_ending = True
+        self.end_maintenance()
         with self._maintenance_paused(), self._flush_lock, self._lock:
             self._failure = f"{self.name} is deleted"
             for segment in self._segments:

@@ -38,6 +38,10 @@ class MaintainedLog(SegmentedLog):
             with self._lock:
                 self._pauses -= 1
 
+    def end_maintenance(self) -> None:
+        """Have a compaction that is under way end early: the log is about to be closed."""
+        self._is_ending = True
+
     # --- deletion ---
 
     def apply_retention(self, now_ms: int) -> int:

@@ -6,7 +6,7 @@ import logging
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -174,12 +174,15 @@ class SegmentReader:
 
     def first_at_timestamp(
         self, segments: Sequence[Segment], timestamp_ms: int, start: int, end: int
-    ) -> tuple[int, int] | None:
-        """Return (timestamp, offset) of the first record at or after a time, from start to end."""
+    ) -> Generator[int, None, tuple[int, int] | None]:
+        """Return (timestamp, offset) of the first record at or after a time, from start to end.
+
+        Yields the size of each batch that was opened in vain.
+        """
         for segment in segments:
             if segment.next_offset <= start or segment.max_timestamp < timestamp_ms:
                 continue
-            found = segment.first_at_timestamp(timestamp_ms, start, end)
+            found = yield from segment.first_at_timestamp(timestamp_ms, start, end)
             self.use(segment)
             if found is not None:
                 return found

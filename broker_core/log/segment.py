@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 import threading
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -551,8 +552,11 @@ class Segment:
 
     def first_at_timestamp(
         self, timestamp_ms: int, from_offset: int, up_to_offset: int
-    ) -> tuple[int, int] | None:
-        """Return (timestamp, offset) of the first record at or after a time, within offsets."""
+    ) -> Generator[int, None, tuple[int, int] | None]:
+        """Return (timestamp, offset) of the first record at or after a time, within offsets.
+
+        Yields the size of each batch that was opened in vain: the times in headers may be wrong.
+        """
         time_index = self._time_index or self._load_time_index()
         if time_index is not None:
             from_offset = max(from_offset, self.base_offset + time_index.lookup(timestamp_ms))
@@ -569,6 +573,7 @@ class Segment:
             record = _first_record(data, header, timestamp_ms, from_offset)
             if record is not None:
                 return record if record[1] < up_to_offset else None
+            yield size
             from_offset = header.next_offset
             found = self.locate(from_offset, timestamp_ms)
         return None

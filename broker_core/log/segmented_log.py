@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 
@@ -297,6 +298,13 @@ class SegmentedLog:
 
         Searches up to the high watermark. Raises KafkaStorageError.
         """
+        return _result(self.look_for_timestamp(timestamp_ms))
+
+    def look_for_timestamp(self, timestamp_ms: int) -> Generator[int, None, tuple[int, int] | None]:
+        """Do what `offset_for_timestamp` does, but yield after each batch that was opened in vain.
+
+        There may be any number of them; what is yielded is the size of the batch in bytes.
+        """
         return self._reader.first_at_timestamp(
             self._segments, timestamp_ms, self.log_start_offset, self.high_watermark
         )
@@ -306,10 +314,15 @@ class SegmentedLog:
 
         Also None if `delete_records` deleted that record but its segment still exists.
         """
+        return _result(self.look_for_max_timestamp())
+
+    def look_for_max_timestamp(self) -> Generator[int, None, tuple[int, int] | None]:
+        """Do what `max_timestamp` does, see `look_for_timestamp`."""
         segments = [segment for segment in self._segments if segment.size]
         if not segments or self.log_start_offset == self.log_end_offset:
             return None
-        return self.offset_for_timestamp(max(segment.max_timestamp for segment in segments))
+        newest = max(segment.max_timestamp for segment in segments)
+        return (yield from self.look_for_timestamp(newest))
 
     # --- durability ---
 
@@ -372,3 +385,12 @@ class SegmentedLog:
             checkpoints.save_offset(self._disk, self.directory, name, offset)
         except OSError as error:
             raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
+
+
+def _result(steps: Generator[int, None, tuple[int, int] | None]) -> tuple[int, int] | None:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: tuple[int, int] | None = end.value
+            return found

@@ -60,14 +60,14 @@ class _LookUp:
         #: Timestamp and offset, None if there is no such record, or the error.
         self.found: tuple[int, int] | errors.BrokerError | None = None
 
-    def run(self) -> None:
-        """Look; any thread may call it."""
+    def steps(self) -> Iterator[int]:
+        """Look, in steps of a batch; any thread may take them."""
         log = self._log
         try:
-            self.found = (
-                log.max_timestamp()
+            self.found = yield from (
+                log.look_for_max_timestamp()
                 if self._timestamp == _MAX_TIMESTAMP
-                else log.offset_for_timestamp(self._timestamp)
+                else log.look_for_timestamp(self._timestamp)
             )
         except errors.BrokerError as error:
             self.found = error.with_traceback(None)
@@ -93,7 +93,8 @@ def handle(broker: OffsetParts, request: Request[ListOffsetsRequest, ListOffsets
 
     def steps() -> Iterator[int]:
         for each in look_ups.values():
-            each.run()
+            for _ in each.steps():
+                yield _BATCH_BYTES
             yield _BATCH_BYTES
 
     party = client_party(request.principal, request.host)

@@ -83,7 +83,9 @@ class Housekeeping:
                 await task.once(self._compact)
 
     async def close(self) -> None:
-        """Stop the tasks, and wait for work that is running."""
+        """Stop the tasks, and wait for work that is running; a compaction ends early."""
+        for partition in self._topics.partitions():
+            partition.log.end_maintenance()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

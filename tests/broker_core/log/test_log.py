@@ -24,7 +24,7 @@ from broker_core.errors import (
 )
 from broker_core.log import AppendResult, LogConfig
 from broker_core.protocol.compression import Compression, codec_named
-from broker_core.protocol.records import build_batch, iterate_records, scan_batches
+from broker_core.protocol.records import build_batch, crc32c, iterate_records, scan_batches
 from tests.broker_core.log.support import HOUR_MS, NOW, Workbench
 
 # --- append and read ---
@@ -225,6 +225,27 @@ def test_a_failed_write_is_not_remembered_as_written(bench: Workbench) -> None:
 
 
 # --- log append time and look-ups by time ---
+
+
+def test_headers_that_name_a_time_in_vain_are_passed_over_one_at_a_time(tmp_path: Path) -> None:
+    bench = Workbench(tmp_path)
+    for _ in range(5):
+        batch = build_batch([(NOW, b"k", b"v", ())], compression=Compression.LZ4)
+        batch[35:43] = (NOW + 1_000).to_bytes(8, "big")
+        batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+        bench.log.append(batch, leader_epoch=0, now_ms=NOW)
+    bench.append(b"late", timestamp=NOW + 700)
+    steps = bench.log.look_for_timestamp(NOW + 500)
+    sizes = []
+    with pytest.raises(StopIteration) as end:
+        while True:
+            sizes.append(next(steps))
+    assert end.value.value == bench.log.offset_for_timestamp(NOW + 500) == (NOW + 700, 5)
+    assert len(sizes) == 5
+    assert min(sizes) > 0
+    # The newest time is one of those; no record has it.
+    assert len(list(bench.log.look_for_max_timestamp())) == 5
+    assert bench.log.max_timestamp() is None
 
 
 def test_the_brokers_clock_replaces_timestamps_where_the_topic_says_so(tmp_path: Path) -> None:

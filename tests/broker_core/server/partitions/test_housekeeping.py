@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
+from broker_core.environment import Environment, File, SystemClock, SystemDisk
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.topics import administer, create_topic
+from tests.broker_core.server.topics import administer, all_open, create_topic
 
 Start = Callable[..., Awaitable[Broker]]
 
@@ -43,6 +47,40 @@ async def test_a_compacted_topic_keeps_the_newest_record_of_each_key(start: Star
             await asyncio.sleep(0.01)
     newest = {record[2]: record[3] for record in records}
     assert newest == {b"k0": b"99", b"k1": b"97", b"k2": b"98"}
+
+
+class WaitingDisk(SystemDisk):
+    """A disk at which other threads wait to open segments until the test lets them."""
+
+    def __init__(self) -> None:
+        self.somebody_waits = threading.Event()
+        self.may_open: Callable[[], bool] = lambda: True
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
+        is_other = threading.current_thread() is not threading.main_thread()
+        if is_other and path.match("t-0/*.log") and not self.may_open():
+            self.somebody_waits.set()
+            until = time.monotonic() + 20
+            while not self.may_open() and time.monotonic() < until:
+                time.sleep(0.001)
+        return super().open(path, create=create, writable=writable)
+
+
+async def test_a_broker_that_ends_does_not_wait_for_a_compaction(start: Start) -> None:
+    disk = WaitingDisk()
+    broker = await start(Environment(SystemClock(), disk), log_cleaner_backoff_ms="20")
+    settings = {"cleanup.policy": "compact", "segment.bytes": "500", "segment.ms": "3600000"}
+    (partition,) = create_topic(broker, "t", 1, settings).partitions
+    log = partition.log
+    disk.may_open = lambda: log._is_ending
+    for number in range(100):
+        append(broker, partition, b"k", b"%d" % number, broker.clock.now_ms())
+    await asyncio.to_thread(disk.somebody_waits.wait, 60)
+    await broker.close()
+    disk.may_open = lambda: True
+    again = await start()
+    topic = await all_open(again, "t")
+    assert len(contents(topic.partitions[0])) == 100
 
 
 async def test_the_pause_between_compactions_can_be_changed_while_the_broker_runs(
