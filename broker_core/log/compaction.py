@@ -54,6 +54,8 @@ KEYS_MAX: Final = 200_000  # keys per pass, about 35 MB; the next pass continues
 _WRITE_BYTES: Final = 1024 * 1024
 #: Records that are read before other threads may run: some tenths of a millisecond.
 _RECORDS_AT_ONCE: Final = 500
+#: Records of a batch that is compacted; one of a megabyte has a tenth of that.
+_RECORDS_MAX: Final = 250_000
 _DELETE_HORIZON_BIT: Final = 0x40
 _LOG_APPEND_TIME_BIT: Final = 0x08
 
@@ -78,7 +80,7 @@ class _Stopped(Exception):
 
 
 class _Unreadable(Exception):
-    """The records of a batch cannot be read."""
+    """The records of a batch cannot be read, or are too many."""
 
 
 class Compaction:
@@ -224,6 +226,15 @@ class Compaction:
         """
         if header.is_control:
             return
+        if header.record_count > _RECORDS_MAX:
+            # Compressed, they may take a few kilobytes, and all that stay are in memory at once.
+            logger.warning(
+                "%s: the batch at offset %d has %d records and stays",
+                self._directory.name,
+                header.base_offset,
+                header.record_count,
+            )
+            raise _Unreadable
         try:
             reader = RecordReader(data, header)
             while piece := reader.read(_RECORDS_AT_ONCE):

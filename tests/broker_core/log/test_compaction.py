@@ -212,6 +212,26 @@ def test_a_batch_that_cannot_be_opened_stays(tmp_path: Path) -> None:
     assert [header.base_offset for header in headers] == [1, 2]
 
 
+def test_a_batch_of_very_many_records_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = compacted_bench(tmp_path)
+    many: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]] = [
+        (NOW, b"a", b"", [])
+    ] * 250_001
+    bench.append_records(many, compression=4)
+    put(bench, ("b", "1"))
+    bench.append_records(many[1:], compression=4)
+    put(bench, ("b", "2"))
+    compact(bench)
+    while bench.log.compact(NOW) is not None:
+        pass  # each pass takes so many records
+    assert "has 250001 records and stays" in caplog.text
+    found = keys(bench)
+    assert len(found) == 250_003
+    assert [each[:2] for each in found[-2:]] == [(500_001, "a"), (500_002, "b")]
+
+
 @pytest.mark.parametrize("compression", range(5))
 def test_a_record_without_a_key_is_refused_whatever_compresses_it(
     tmp_path: Path, compression: int
