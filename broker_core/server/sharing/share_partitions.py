@@ -21,6 +21,9 @@ from broker_core.server.sharing.share_sessions import ShareSession, ShareSession
 
 logger = logging.getLogger(__name__)
 
+#: Batches that are opened in vain to find the first record of a share group by its time.
+_OPENED_MAX: Final = 3
+
 #: Seconds by which the end of an acquisition lock may be noticed late.
 _TICK_S: Final = 0.1
 
@@ -136,8 +139,15 @@ class SharePartitions:
             return partition.high_watermark
         if reset == EARLIEST:
             return partition.log.log_start_offset
-        found = partition.log.offset_for_timestamp(self._clock.now_ms() - duration_ms(reset))
-        return partition.high_watermark if found is None else found[1]
+        steps = partition.log.look_for_timestamp(self._clock.now_ms() - duration_ms(reset))
+        try:
+            for _ in range(_OPENED_MAX):
+                next(steps)
+        except StopIteration as end:
+            found: tuple[int, int] | None = end.value
+            return partition.high_watermark if found is None else found[1]
+        # Headers name times that no record has: their producer's mistake must not cost others time.
+        return partition.log.log_start_offset
 
     def settings_changed(self, group_id: str) -> None:
         """Apply changed settings of a group."""
