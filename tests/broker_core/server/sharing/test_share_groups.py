@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from broker_core import errors
+from broker_core.protocol.compression import Compression
 from broker_core.protocol.definitions import (
     ALTER_SHARE_GROUP_OFFSETS,
     DELETE_GROUPS,
@@ -24,7 +25,7 @@ from broker_core.protocol.definitions import (
     SHARE_GROUP_DESCRIBE,
     SHARE_GROUP_HEARTBEAT,
 )
-from broker_core.protocol.records import build_batch, iterate_records
+from broker_core.protocol.records import build_batch, crc32c, iterate_records
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, produce_body
 from tests.broker_core.server.topics import (
@@ -515,3 +516,23 @@ async def test_who_has_just_come_takes_from_one_partition(broker: Broker, connec
         ]
         counts.append(len(await member.fetch(topics=topics)))
     assert counts == [1, 1]
+
+
+@pytest.mark.parametrize(("lying", "first"), [(0, 2), (2, 4), (4, 0)])
+async def test_a_group_begins_by_time_unless_many_headers_lie_about_it(
+    broker: Broker, connect: Connect, lying: int, first: int
+) -> None:
+    client = await connect(broker)
+    create_topic(broker, "t", 1, {})
+    reset = {"share.auto.offset.reset": "by_duration:PT1H"}
+    administer(broker, lambda operations: operations.change_group("g", reset))
+    now = broker.clock.now_ms()
+    old = build_batch([(1, b"k", b"v", ())], compression=Compression.LZ4)
+    lies = bytearray(old)
+    lies[35:43] = now.to_bytes(8, "big")
+    lies[17:21] = crc32c(memoryview(lies)[21:]).to_bytes(4, "big")
+    new = build_batch([(now, b"k", b"v", ())])
+    for batch in (old, old, *[lies] * lying, new):
+        await client.call(PRODUCE, 8, produce_body("t", bytes(batch)))
+    found = await Member(broker, client, "one").fetch()
+    assert found == [*range(first, 3 + lying)]
