@@ -375,7 +375,7 @@ class Log(MaintainedLog):
         self.end_maintenance()
         if self._failure is None and not self._has_clean_mark:
             self.flush()
-            with self._maintenance_paused(), self._flush_lock, self._lock:
+            with self._maintenance_lock, self._flush_lock, self._lock:
                 active = self._active
                 try:
                     active.write_indexes()
@@ -393,7 +393,7 @@ class Log(MaintainedLog):
     def delete(self) -> None:
         """Delete the log and its directory; raises KafkaStorageError."""
         self.end_maintenance()
-        with self._maintenance_paused(), self._flush_lock, self._lock:
+        with self._maintenance_lock, self._flush_lock, self._lock:
             self._failure = f"{self.name} is deleted"
             for segment in self._segments:
                 segment.release()

@@ -23,6 +23,7 @@ from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from broker_core.log.producer_state import ProducerState
 from broker_core.log.reading import SegmentReader, SoundRead, aborted_between
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
+from broker_core.log.steps import result_of
 from broker_core.protocol.records import empty_batch, whole_batches
 
 logger = logging.getLogger(__name__)
@@ -298,7 +299,7 @@ class SegmentedLog:
 
         Searches up to the high watermark. Raises KafkaStorageError.
         """
-        return _result(self.look_for_timestamp(timestamp_ms))
+        return result_of(self.look_for_timestamp(timestamp_ms))
 
     def look_for_timestamp(self, timestamp_ms: int) -> Generator[int, None, tuple[int, int] | None]:
         """Do what `offset_for_timestamp` does, but yield after each batch that was opened in vain.
@@ -314,7 +315,7 @@ class SegmentedLog:
 
         Also None if `delete_records` deleted that record but its segment still exists.
         """
-        return _result(self.look_for_max_timestamp())
+        return result_of(self.look_for_max_timestamp())
 
     def look_for_max_timestamp(self) -> Generator[int, None, tuple[int, int] | None]:
         """Do what `max_timestamp` does, see `look_for_timestamp`."""
@@ -385,12 +386,3 @@ class SegmentedLog:
             checkpoints.save_offset(self._disk, self.directory, name, offset)
         except OSError as error:
             raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
-
-
-def _result(steps: Generator[int, None, tuple[int, int] | None]) -> tuple[int, int] | None:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: tuple[int, int] | None = end.value
-            return found

@@ -11,6 +11,7 @@ from typing import Final
 
 from broker_core.errors import InvalidRecord, InvalidTimestamp
 from broker_core.log.config import LogConfig
+from broker_core.log.steps import result_of
 from broker_core.protocol.compression import codec_named
 from broker_core.protocol.recompression import recompress
 from broker_core.protocol.records import (
@@ -61,13 +62,7 @@ def open_batches(
 
     Raises CorruptMessage, InvalidRecord, MessageTooLarge, UnsupportedCompressionType.
     """
-    steps = open_in_steps(batches, config, log_name)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            opened: tuple[Batches, list[BatchHeader]] = end.value
-            return opened
+    return result_of(open_in_steps(batches, config, log_name))
 
 
 def open_in_steps(

@@ -228,7 +228,7 @@ class _LongRequest:
         self._lists = lists
         self._entries = entries
         self._next = 0
-        self._results: list[Any] = []
+        self._results = self._no_results()
         self._piece: _Piece | None = None
         self._is_going = self._is_over = False
         self._party = client_party(request.principal, request.host)
@@ -281,15 +281,16 @@ class _LongRequest:
         if response.get("error_code", errors.NONE) != errors.NONE:
             self._reply(response)
         elif self._is_last(response):
-            self._reply({**response, self._lists.answered: self._answers()})
+            self._reply({**response, self._lists.answered: self._results})
         elif not self._is_going:
             self._turns.wait(self._party, self._take_turn)
 
     def _add(self, results: Sequence[Any]) -> None:
-        self._results += results
+        self._results.extend(results)
 
-    def _answers(self) -> Any:
-        return self._results
+    def _no_results(self) -> Any:
+        """Return what the results of pieces are added to."""
+        return []
 
     def _is_last(self, response: Any) -> bool:
         return self._next >= len(self._entries)
@@ -316,23 +317,9 @@ class _LongRequest:
 class _LongList(_LongRequest):
     """A request for many things, whose descriptions are encoded as they come."""
 
-    def __init__(
-        self,
-        turns: RequestTurns,
-        handle: Callable[[AnyRequest], None],
-        request: AnyRequest,
-        lists: Lists,
-        entries: Sequence[Any],
-    ) -> None:
-        super().__init__(turns, handle, request, lists, entries)
-        header = request.header
-        self._elements = Elements(header.api.response_plan(header.version), lists.answered)
-
-    def _add(self, results: Sequence[Any]) -> None:
-        self._elements.extend(results)
-
-    def _answers(self) -> Any:
-        return self._elements
+    def _no_results(self) -> Elements:
+        header = self._request.header
+        return Elements(header.api.response_plan(header.version), self._lists.answered)
 
 
 class _AllTopics(_LongList):
