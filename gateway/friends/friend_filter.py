@@ -5,7 +5,8 @@ lives. Whatever happens within the circle around a home (gateway.friends.home_bl
 centre of the circle, with the time rounded to a quarter of an hour, and without road and house
 number. Ids of fixes and places are derived from times and positions, so they are replaced by keyed
 hashes that only this installation can compute. Only members listed here are shown; attributes that
-apps add to their messages are not.
+apps add to their messages are not, nor are members that fixes, places, visits and trips get later.
+Tracks, whose points are arrays, are filtered by gateway.tracks.track_points with the same list.
 """
 
 from __future__ import annotations
@@ -30,6 +31,21 @@ _HOUR_S: Final = 3600
 _DEGREE_DIGITS: Final = 5  # about a metre
 _TRIP_DIGITS: Final = -2  # hundreds of metres
 HOME: Final = "home"
+
+#: What friends are shown of a fix outside of all circles, besides position and times.
+SHOWN_ELSEWHERE: Final = (
+    *("accuracy", "altitude", "battery", "vertical_accuracy", "charging"),
+    *("speed", "course"),
+)
+_OF_PLACES: Final = (
+    *("user", "device", "place_id", "lat", "lon", "label", "name"),
+    *("visits", "dwell_s", "address"),
+)
+_OF_VISITS: Final = (
+    *("arrival", "departure", "place_id", "lat", "lon", "dwell_s"),
+    *("silent_s", "fixes"),
+)
+_OF_TRIPS: Final = ("start", "end", "origin", "destination", "distance_m")
 
 #: Parts of an address that are shown within the circle; smaller areas would narrow it down.
 _COARSE: Final = (
@@ -142,10 +158,8 @@ class FriendFilter:
         )
         circle = self.at_home(fix.user, fix.lat, fix.lon)
         if circle is None:
-            told.accuracy, told.altitude = fix.accuracy, fix.altitude
-            told.battery = fix.battery
-            told.vertical_accuracy, told.charging = fix.vertical_accuracy, fix.charging
-            told.speed, told.course = fix.speed, fix.course
+            for name in SHOWN_ELSEWHERE:
+                setattr(told, name, getattr(fix, name))
         else:
             told.lat, told.lon, told.accuracy = circle.lat, circle.lon, RADIUS_M
             told.time = told.received = rounded(fix.time, HOME_MS)
@@ -204,12 +218,13 @@ class FriendFilter:
                 "visits": stay.visits,
                 "dwell_s": round(stay.dwell_s / _HOUR_S) * _HOUR_S,
             }
+            told = _only(_OF_PLACES, place) | stayed
             circle = self.at_home(owner, place["lat"], place["lon"])
             if circle is None:
-                yield place | stayed | {"place_id": self.place_id(owner, place_id)}
+                yield told | {"place_id": self.place_id(owner, place_id)}
             elif place["label"] == HOME:
                 hidden = {"place_id": HOME, "name": None, "address": None}
-                yield place | stayed | hidden | {"lat": circle.lat, "lon": circle.lon}
+                yield told | hidden | {"lat": circle.lat, "lon": circle.lon}
             # Other places within the circle are hidden: a shop next door reveals as much as the
             # home.
 
@@ -224,7 +239,7 @@ class FriendFilter:
             step = VISIT_MS if circle is None else HOME_MS
             arrival = rounded(max(since, visit["arrival"]), step)
             departure = rounded(visit["departure"], step)
-            told = visit | {
+            told = _only(_OF_VISITS, visit) | {
                 "arrival": arrival,
                 "departure": departure,
                 "dwell_s": (departure - arrival) // 1000,
@@ -273,7 +288,12 @@ class FriendFilter:
                 name: rounded(trip[name], HOME_MS if ends[end] == HOME else VISIT_MS)
                 for name, end in (("start", "origin"), ("end", "destination"))
             }
-            yield trip | ends | times | {"distance_m": distance_m}
+            yield _only(_OF_TRIPS, trip) | ends | times | {"distance_m": distance_m}
+
+
+def _only(names: Sequence[str], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of `names` that a row has."""
+    return {name: row[name] for name in names if name in row}
 
 
 def told_at(record: Fix | Address) -> int:

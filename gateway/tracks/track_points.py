@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.friends.friend_filter import HOME_MS
+from gateway.friends.friend_filter import HOME_MS, SHOWN_ELSEWHERE
 from gateway.friends.home_blur import RADIUS_M, Circle
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MEASURED: Final = ("altitude", "accuracy", "speed", "course")
+
+_HIDDEN_FROM_FRIENDS: Final = tuple(name for name in MEASURED if name not in SHOWN_ELSEWHERE)
 
 #: The layout of `gateway.views.track_store.pack_point`; unmeasured values are NaN.
 POINT: Final = np.dtype(
@@ -65,12 +67,15 @@ def merged(*tracks: Points) -> Points:
 def as_told(points: Points, circles: Sequence[Circle]) -> Points:
     """Return a track as friends see it.
 
-    Positions are rounded to a metre. Each stay in a circle around a home becomes one point at its
-    centre, with its time rounded to a quarter of an hour (see gateway.friends.friend_filter).
+    Positions are rounded to a metre, and only what `SHOWN_ELSEWHERE` names is shown. Each stay in a
+    circle around a home becomes one point at its centre, with its time rounded to a quarter of an
+    hour (see gateway.friends.friend_filter).
     """
     points = points.copy()
     for name in ("lat", "lon"):
         points[name] = np.rint(points[name] / 100) * 100
+    for name in _HIDDEN_FROM_FRIENDS:
+        points[name] = np.nan
     if not circles or not len(points):
         return points
     lat, lon = points["lat"] / 1e7, points["lon"] / 1e7

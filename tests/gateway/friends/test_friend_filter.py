@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isnan
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import HOME, HOME_MS, VISIT_MS, FriendFilter, StaysSince
 from gateway.friends.home_blur import RADIUS_M
-from gateway.tracks.track_points import Points, as_told, unpacked
+from gateway.tracks.track_points import MEASURED, Points, as_told, unpacked
 from gateway.views.track_store import pack_point
 from gateway.views.view import ViewEvent
 from waylog.messages import Address, Fix, decode_fix, encode
@@ -268,6 +269,28 @@ def test_a_way_loses_its_parts_at_home(tell: FriendFilter) -> None:
     middle = pack_point(NOW + 1, *circles[0], None, RADIUS_M, None, None)
     shown = as_told(track(*away, *back), circles)
     assert shown.tobytes() == track(*away).tobytes() + middle + track(back[-1]).tobytes()
+
+
+def test_a_track_shows_what_a_fix_shows(tell: FriendFilter) -> None:
+    told = tell.fix(fix(*AWAY))
+    assert told is not None
+    [point] = as_told(track((NOW, *AWAY)), tell.circles("ada"))
+    shown = {name for name in MEASURED if not isnan(point[name])}
+    assert shown == {name for name in MEASURED if getattr(told, name) is not None}
+
+
+def test_members_that_the_filter_does_not_know_are_not_told(tell: FriendFilter) -> None:
+    new = {"new": "secret"}
+    stays = StaysSince(NOW)
+    stays.add(visit("c", *AWAY))
+    trip = {"origin": "c", "destination": "c", "start": NOW, "end": NOW + 9, "distance_m": 5.0}
+    told = [
+        *tell.places("ada", [place("c", *AWAY) | new], stays.by_place),
+        *tell.visits("ada", [visit("c", *AWAY) | new], NOW),
+        *tell.trips("ada", [trip | new], PLACES, NOW),
+    ]
+    assert len(told) == 3
+    assert not any("new" in each for each in told)
 
 
 def event(record: Fix | Address, offset: int) -> ViewEvent:
