@@ -82,6 +82,9 @@ HISTORY_SCHEMA: Final = pa.schema(
     ]
 )
 
+#: Columns that Parquet stores as a dictionary, since their values repeat (ids never do).
+DICTIONARY: Final = ("device", "user", "trigger", "source", "attributes", "kafka_partition")
+
 _decode: Final[Callable[[bytes], StoredFix]] = msgspec.json.Decoder(StoredFix).decode
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark.fixes.schema import DAY_MS, HISTORY_SCHEMA, date_text, id_hashes
+from spark.fixes.schema import DAY_MS, DICTIONARY, HISTORY_SCHEMA, date_text, id_hashes
 from waylog.history.history_reader import erased_before
 from waylog.history.storage import Storage
 
@@ -23,11 +23,11 @@ RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
 CHUNK_OFFSETS: Final = 131_072
 
 # Readable by Spark, DuckDB, pyarrow and Trino. Delta encoding suits offsets and times, which grow
-# slowly; a dictionary suits columns with few values, not ids, which never repeat.
+# slowly.
 PARQUET_OPTIONS: Final = {
     "compression": "zstd",
     "compression_level": 3,
-    "use_dictionary": ["device", "user", "trigger", "source", "attributes", "kafka_partition"],
+    "use_dictionary": list(DICTIONARY),
     "column_encoding": {
         "time": "DELTA_BINARY_PACKED",
         "received": "DELTA_BINARY_PACKED",

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spark.fixes.fixes import to_units
-from spark.fixes.schema import HISTORY_SCHEMA
+from spark.fixes.schema import DICTIONARY, HISTORY_SCHEMA
 from spark.fixes.staging import without_erased
 from waylog.history.history_reader import (
     MONTH_LENGTH,
@@ -79,7 +79,7 @@ _CHOICES: Final = {
 }
 _LEVEL: Final = 9
 _DICTIONARY: Final = (
-    *("device", "user", "trigger", "source", "attributes", "kafka_partition"),
+    *DICTIONARY,
     *("accuracy", "altitude", "vertical_accuracy", "speed", "course", "battery"),
 )
 _FOLDER: Final = "_compacting"

@@ -32,6 +32,17 @@ def shell_lines(path: Path) -> list[str]:
     return [line for line in text.replace("\\\n", " ").splitlines() if line.strip()]
 
 
+def test_prose_fits_in_120_columns() -> None:
+    long: list[str] = []
+    for path in (*DOCUMENTS, ROOT / "CHANGELOG.md"):
+        in_block = False
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            in_block ^= line.lstrip().startswith("```")
+            if len(line) > 120 and not in_block and not line.startswith("|"):
+                long.append(f"{path.relative_to(ROOT)}:{number}")
+    assert not long
+
+
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     running = start_platform(tmp_path_factory.mktemp("docs") / "data", "--no-history")

@@ -110,7 +110,7 @@ class Services:
     refusals: RefusalSampler = field(default_factory=RefusalSampler)
     #: Addresses of clients from PROXY headers, by connection.
     remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)
-    #: Turns of the loop for what users, or addresses, send over WebSockets.
+    #: Turns of the loop, given to users, or addresses, one after the other.
     turns: PartyTurns = field(default_factory=PartyTurns)
 
     def __post_init__(self) -> None:

@@ -111,7 +111,9 @@ def _without_defaults(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:
 def test_bytes_are_those_of_kio(key: int, version: int, direction: str) -> None:
     api = (APIS | CONTROLLER_APIS)[key]
     plan = api.request_plan(version) if direction == "request" else api.response_plan(version)
-    paths = schema_name_map[api_key_map[key]][version]
+    paths = schema_name_map[api_key_map[key]].get(version)
+    if paths is None:
+        pytest.skip(f"kio does not know version {version} of {api.name} yet")
     path = paths[EntityType.request] if direction == "request" else paths[EntityType.response]
     module_name, _, class_name = path.partition(":")
     entity = getattr(__import__(module_name, fromlist=[class_name]), class_name)
