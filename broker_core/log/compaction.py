@@ -28,13 +28,8 @@ from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.checkpoints import load_offset, save_offset
 from broker_core.log.config import LogConfig
 from broker_core.log.scanning import Scan
-from broker_core.log.segment import (
-    DERIVED_SUFFIXES,
-    LOG_SUFFIX,
-    RELATIVE_OFFSET_MAX,
-    Segment,
-    segment_path,
-)
+from broker_core.log.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment, segment_path
+from broker_core.log.segment_indexes import DERIVED_SUFFIXES
 from broker_core.protocol.control_records import read_end_marker
 from broker_core.protocol.records import (
     BatchHeader,

@@ -379,7 +379,7 @@ class Log(MaintainedLog):
                 active = self._active
                 try:
                     active.write_indexes()
-                    active.sync_indexes()
+                    active.indexes.sync()
                     self._save_producers()
                     CleanShutdown(active.base_offset, active.size, self.log_end_offset).save(
                         self._disk, self.directory

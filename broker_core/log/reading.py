@@ -242,7 +242,7 @@ def aborted_between(
     for segment in segments:
         if segment.next_offset <= offset:
             continue
-        aborted = segment.aborted_transactions()
+        aborted = segment.indexes.aborted_transactions()
         found += [
             each
             for each in aborted

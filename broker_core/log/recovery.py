@@ -23,14 +23,8 @@ from broker_core.log.config import LogConfig
 from broker_core.log.leader_epochs import LeaderEpochs
 from broker_core.log.producer_state import ProducerState
 from broker_core.log.scanning import Scan
-from broker_core.log.segment import (
-    DERIVED_SUFFIXES,
-    LOG_SUFFIX,
-    RELATIVE_OFFSET_MAX,
-    TRANSACTION_INDEX_SUFFIX,
-    Segment,
-    segment_path,
-)
+from broker_core.log.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment, segment_path
+from broker_core.log.segment_indexes import DERIVED_SUFFIXES, TRANSACTION_INDEX_SUFFIX
 from broker_core.protocol.control_records import read_end_marker
 from broker_core.protocol.records import BatchHeader
 
@@ -90,7 +84,7 @@ def remember_producer(
     if ended is None or ended.committed:
         return
     undecided = producers.first_open_offset()
-    segment.note_aborted(
+    segment.indexes.note_aborted(
         AbortedTransaction(
             ended.producer_id,
             ended.first_offset,
@@ -283,7 +277,7 @@ class _Loader:
     def _check_indexes(self, segments: list[Segment]) -> None:
         """Rebuild the indexes of closed segments whose index files cannot be right."""
         for segment in segments:
-            if segment.has_indexes():
+            if segment.indexes.are_stored(segment.size):
                 continue
             logger.warning("%s: the indexes of %s are rebuilt", self.name, segment.path.name)
             next_offset = segment.next_offset

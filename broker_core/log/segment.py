@@ -17,13 +17,9 @@ from typing import Final, NamedTuple
 
 from broker_core.environment import Buffer, Disk, File, FileSlice, SystemFile
 from broker_core.errors import CorruptMessage, KafkaStorageError
-from broker_core.log import aborted_transactions
-from broker_core.log.aborted_transactions import AbortedTransaction
-from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from broker_core.log.offset_index import OffsetIndex
 from broker_core.log.scanning import Scan
-from broker_core.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
-from broker_core.log.time_index import TimeIndex, last_timestamp_of
+from broker_core.log.segment_indexes import SegmentIndexes
 from broker_core.protocol.records import (
     HEADER_BYTES,
     BatchHeader,
@@ -36,10 +32,6 @@ from broker_core.protocol.records import (
 logger = logging.getLogger(__name__)
 
 LOG_SUFFIX: Final = ".log"
-INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"  # only for segments with aborted transactions
-DERIVED_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # an index entry holds 32 bits
 
 _SLICE_BYTES_MIN: Final = 32 * 1024  # smaller ranges are faster to read than to send from the file
@@ -69,20 +61,15 @@ class Segment:
     """
 
     __slots__ = (
-        "_aborted",
+        "_disk",
         "_handle",
-        "_index_interval_bytes",
-        "_indexed_position",
-        "_max_timestamp",
         "_opening",
-        "_parked_index",
-        "_time_index",
         "base_offset",
         "created_ms",
-        "directory",
-        "disk",
+        "indexes",
         "is_retired",
         "next_offset",
+        "path",
         "size",
     )
 
@@ -97,27 +84,19 @@ class Segment:
         created_ms: int,
         index_interval_bytes: int,
     ) -> None:
-        self.disk = disk
-        self.directory = directory
+        self._disk = disk
+        #: The `.log` file.
+        self.path: Final = segment_path(directory, base_offset)
         self.base_offset = base_offset
         self.size = size
         self.next_offset = next_offset
         self.is_retired = False  # has left the log; a reader may still be using it
         self.created_ms = created_ms  # of the first append, as well as it is known
+        self.indexes: Final = SegmentIndexes(
+            disk, self.path, base_offset, interval_bytes=index_interval_bytes
+        )
         self._opening = threading.Lock()  # held while files are opened or closed
-        self._index_interval_bytes = index_interval_bytes
-        self._indexed_position = 0  # where the newest index entry points
         self._handle: Handle | None = None
-        # The offset index of the active segment while its file is closed.
-        self._parked_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        self._aborted: list[AbortedTransaction] | None = None  # None: not read from its file yet
-        self._max_timestamp: int | None = None  # None: not read from the time index yet
-
-    @property
-    def path(self) -> Path:
-        """The `.log` file."""
-        return segment_path(self.directory, self.base_offset)
 
     @property
     def is_open(self) -> bool:
@@ -125,31 +104,15 @@ class Segment:
         return self._handle is not None
 
     @property
-    def index_entries(self) -> int:
-        """The number of offset index entries in memory, 0 if the index is not loaded."""
-        index = self._handle.offset_index if self._handle else self._parked_index
-        return 0 if index is None else len(index)
-
-    @property
     def max_timestamp(self) -> int:
         """The newest timestamp in the segment (ms), -1 if it has none."""
-        if self._max_timestamp is None:
-            self._max_timestamp = self._stored_max_timestamp()
-        return self._max_timestamp
-
-    def _stored_max_timestamp(self) -> int:
-        path = segment_path(self.directory, self.base_offset, TIME_INDEX_SUFFIX)
-        size = self.disk.size(path)
-        if not size or size < TIME_ENTRY_BYTES:
-            return -1
-        tail = self.disk.open(path).pread(TIME_ENTRY_BYTES, size - TIME_ENTRY_BYTES)
-        return last_timestamp_of(tail)
+        return self.indexes.max_timestamp
 
     def find_age(self) -> None:
         """Take the creation time from the first batch, as Kafka does: a restart keeps the age."""
         if self.size < HEADER_BYTES:
             return
-        stored = self.disk.open(self.path).pread(8, _MAX_TIMESTAMP_AT)
+        stored = self._disk.open(self.path).pread(8, _MAX_TIMESTAMP_AT)
         first_ms = int.from_bytes(stored, "big", signed=True)
         if first_ms >= 0:
             self.created_ms = min(self.created_ms, first_ms)
@@ -161,23 +124,15 @@ class Segment:
 
         `path` is used until the batches get the segment's own name. Raises OSError.
         """
-        file = self.disk.open(path or self.path, create=True)
-        self._handle = Handle(file, OffsetIndex())
-        self._time_index = TimeIndex()
-        self._aborted = []
-        self._indexed_position = 0
-        self._max_timestamp = -1
+        file = self._disk.open(path or self.path, create=True)
+        self._handle = Handle(file, self.indexes.begin())
 
     def resume(self) -> bool:
         """Continue a segment that was closed cleanly; return False if its indexes are not valid."""
-        index = self._load_index()
-        time_index = self._load_time_index()
-        if index is None or time_index is None or self.disk.size(self.path) != self.size:
+        index = self.indexes.resume(self.size)
+        if index is None or self._disk.size(self.path) != self.size:
             return False
-        self._max_timestamp = time_index.last_timestamp
-        self._handle = Handle(self.disk.open(self.path, writable=True), index)
-        self._time_index = time_index
-        self._indexed_position = index.last_position
+        self._handle = Handle(self._disk.open(self.path, writable=True), index)
         return True
 
     def append(self, data: Buffer, headers: list[BatchHeader], now_ms: int) -> None:
@@ -213,20 +168,8 @@ class Segment:
 
     def note(self, header: BatchHeader, position: int) -> None:
         """Add a batch at a position to the indexes."""
-        assert self._handle is not None and self._time_index is not None
-        if self._max_timestamp is None or header.max_timestamp > self._max_timestamp:
-            self._max_timestamp = header.max_timestamp
-        last_offset = header.last_offset
-        self.next_offset = last_offset + 1
-        if position - self._indexed_position > self._index_interval_bytes:
-            self._handle.offset_index.append(header.base_offset - self.base_offset, position)
-            self._time_index.append(self._max_timestamp, last_offset - self.base_offset)
-            self._indexed_position = position
-
-    def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """Add an aborted transaction, whose marker is in this segment, to the transaction index."""
-        # A new list: readers in other threads continue with the old one.
-        self._aborted = [*self.aborted_transactions(), aborted]
+        self.indexes.note(header, position)
+        self.next_offset = header.last_offset + 1
 
     def extend(self, data: Buffer) -> None:
         """Write batches that `note` has indexed already, in compaction; raises OSError."""
@@ -251,26 +194,12 @@ class Segment:
         next_offset = min(self.next_offset, offset)
         if found is not None:
             next_offset = min(next_offset, self._base_offset_at(position))
-        index, time_index = self.handle().offset_index, self._time_index
-        aborted = [each for each in self.aborted_transactions() if each.last_offset < next_offset]
-        file = self.disk.open(self.path, writable=True)
+        file = self._disk.open(self.path, writable=True)
         file.truncate(position)
         file.fdatasync()
-        # The files would be wrong now; closing the log or recovery writes them again.
-        for suffix in DERIVED_SUFFIXES:
-            self.disk.remove(segment_path(self.directory, self.base_offset, suffix))
         self.size = position
-        if time_index is None:
-            index, time_index = OffsetIndex(), TimeIndex()
-        else:
-            index.truncate(max(next_offset - self.base_offset, 0))
-            time_index.truncate(max(next_offset - self.base_offset, 0))
+        index = self.indexes.cut(next_offset)
         self._handle = Handle(file, index)
-        self._parked_index = None
-        self._time_index = time_index
-        self._aborted = aborted
-        self._indexed_position = index.last_position
-        self._max_timestamp = time_index.last_timestamp
         for header, at, _ in Scan(file, position, check_crc=False, start=index.last_position):
             self.note(header, at)
         self.next_offset = next_offset
@@ -280,42 +209,18 @@ class Segment:
 
     def index_files(self) -> list[tuple[Path, bytes]]:
         """Return paths and contents of the index files; adds the newest timestamp as last entry."""
-        assert self._time_index is not None
         if self.size:
-            self._time_index.append(self.max_timestamp, self.next_offset - 1 - self.base_offset)
-        files = [
-            (
-                segment_path(self.directory, self.base_offset, INDEX_SUFFIX),
-                self.handle().offset_index.to_bytes(),
-            ),
-            (
-                segment_path(self.directory, self.base_offset, TIME_INDEX_SUFFIX),
-                self._time_index.to_bytes(),
-            ),
-        ]
-        if self._aborted:
-            path = segment_path(self.directory, self.base_offset, TRANSACTION_INDEX_SUFFIX)
-            files.append((path, aborted_transactions.to_bytes(self._aborted)))
-        return files
+            self.indexes.complete(self.next_offset)
+        return self.indexes.files()
 
     def write_indexes(self, *, durably: bool = False) -> None:
         """Write the index files; `durably` if no later recovery would rebuild them.
 
         Raises OSError.
         """
-        for path, content in self.index_files():
-            if durably:
-                self.disk.replace(path, content)
-            else:
-                self.disk.write(path, (content,))
-
-    def sync_indexes(self) -> None:
-        """Make the index files durable; raises OSError."""
-        suffixes = DERIVED_SUFFIXES if self._aborted else (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-        for suffix in suffixes:
-            self.disk.open(
-                segment_path(self.directory, self.base_offset, suffix), writable=True
-            ).fdatasync()
+        if self.size:
+            self.indexes.complete(self.next_offset)
+        self.indexes.write(durably=durably)
 
     def sync(self) -> None:
         """Make the batches durable; raises OSError."""
@@ -327,9 +232,7 @@ class Segment:
         Its indexes have not been written to files yet: they stay in memory.
         """
         with self._opening:
-            if self._handle is not None:
-                self._parked_index = self._handle.offset_index
-                self._handle = None
+            self._handle = None
 
     def release(self) -> None:
         """Close files and drop indexes; the next read opens them again."""
@@ -337,9 +240,7 @@ class Segment:
             # The name of a retired segment may belong to another file by now.
             if not self.is_retired:
                 self._handle = None
-                self._parked_index = None
-                self._time_index = None
-                self._aborted = None
+                self.indexes.release()
 
     def hold(self) -> None:
         """Open all that a reader may need before another segment takes over this one's file name.
@@ -349,63 +250,17 @@ class Segment:
         """
         with self._opening:
             self._open()
-            if self._time_index is None:
-                self._time_index = self._load_time_index()
+            self.indexes.hold_times()
 
     def remove(self) -> None:
         """Delete the files; holders of a handle can still read. Raises OSError."""
         self._handle = None
-        self._parked_index = None
-        self._time_index = None
         # Delete the data first: the next start removes indexes without data, but it would rebuild
         # the indexes of data without them.
-        for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES):
-            self.disk.remove(segment_path(self.directory, self.base_offset, suffix))
+        self._disk.remove(self.path)
+        self.indexes.remove()
 
     # --- reading ---
-
-    def has_indexes(self) -> bool:
-        """Tell by their size whether a closed segment has index files that may be complete."""
-        index_size, time_index_size = (
-            self.disk.size(segment_path(self.directory, self.base_offset, suffix))
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-        )
-        return (
-            index_size is not None
-            and index_size % INDEX_ENTRY_BYTES == 0
-            and time_index_size is not None
-            and time_index_size % TIME_ENTRY_BYTES == 0
-            and (time_index_size > 0 or self.size == 0)
-        )
-
-    def _load_index(self) -> OffsetIndex | None:
-        path = segment_path(self.directory, self.base_offset, INDEX_SUFFIX)
-        if self.disk.size(path) is None:
-            return None
-        return OffsetIndex.from_bytes(self.disk.read(path), self.size)
-
-    def _load_time_index(self) -> TimeIndex | None:
-        path = segment_path(self.directory, self.base_offset, TIME_INDEX_SUFFIX)
-        if self.disk.size(path) is None:
-            return None
-        return TimeIndex.from_bytes(self.disk.read(path))
-
-    def aborted_transactions(self) -> list[AbortedTransaction]:
-        """Return the aborted transactions whose markers are in this segment, oldest first.
-
-        Raises KafkaStorageError.
-        """
-        aborted = self._aborted
-        if aborted is None:
-            path = segment_path(self.directory, self.base_offset, TRANSACTION_INDEX_SUFFIX)
-            try:
-                stored = b"" if self.disk.size(path) is None else self.disk.read(path)
-            except FileNotFoundError:  # retention has deleted it in the meantime
-                stored = b""
-            except OSError as error:
-                raise KafkaStorageError(f"{path}: {error.strerror}") from error
-            aborted = self._aborted = aborted_transactions.from_bytes(stored)
-        return aborted
 
     def handle(self) -> Handle:
         """Return the open file and its index, opening them if needed; raises KafkaStorageError."""
@@ -418,17 +273,15 @@ class Segment:
     def _open(self) -> Handle:
         if self._handle is not None:
             return self._handle
-        parked = self._parked_index
         try:
-            file = self.disk.open(self.path, writable=parked is not None)
-            index = self._load_index() if parked is None else parked
+            file = self._disk.open(self.path, writable=self.indexes.are_written)
+            index = self.indexes.offset_index(self.size)
         except OSError as error:
             raise KafkaStorageError(f"{self.path}: {error.strerror}") from error
         if index is None:
             logger.warning("%s: the offset index is missing or damaged", self.path)
             index = OffsetIndex()
         handle = self._handle = Handle(file, index)
-        self._parked_index = None
         return handle
 
     def locate(self, offset: int, timestamp_ms: int = -(2**63)) -> tuple[int, int] | None:
@@ -557,9 +410,7 @@ class Segment:
 
         Yields the size of each batch that was opened in vain: the times in headers may be wrong.
         """
-        time_index = self._time_index or self._load_time_index()
-        if time_index is not None:
-            from_offset = max(from_offset, self.base_offset + time_index.lookup(timestamp_ms))
+        from_offset = max(from_offset, self.indexes.first_offset_at(timestamp_ms))
         found = self.locate(from_offset, timestamp_ms)
         while found is not None:
             position, size = found

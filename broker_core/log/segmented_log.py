@@ -130,7 +130,7 @@ class SegmentedLog:
             active.size + size > config.segment_bytes
             or now_ms - active.created_ms > config.roll_ms
             or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
-            or active.index_entries >= config.segment_index_bytes // INDEX_ENTRY_BYTES
+            or active.indexes.offset_entries >= config.segment_index_bytes // INDEX_ENTRY_BYTES
         ):
             self.roll()
 
@@ -351,7 +351,7 @@ class SegmentedLog:
                     handle.file.fdatasync()
                 for segment in closed:
                     with suppress(FileNotFoundError):  # retention has deleted it in the meantime
-                        segment.sync_indexes()
+                        segment.indexes.sync()
                 if epochs_are_dirty:
                     self._epochs.save()
                 if directory_is_dirty:
