@@ -12,10 +12,10 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from broker_core.environment import FileSlice
-from broker_core.errors import CorruptMessage
+from broker_core.errors import BrokerError, CorruptMessage, KafkaStorageError
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.segment import Segment
-from broker_core.protocol.records import BatchHeader, scan_batches
+from broker_core.protocol.records import BatchHeader, RecordReader, scan_batches
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class SegmentReader:
         for segment in segments:
             if segment.next_offset <= start or segment.max_timestamp < timestamp_ms:
                 continue
-            found = yield from segment.first_at_timestamp(timestamp_ms, start, end)
+            found = yield from _first_in(segment, timestamp_ms, start, end)
             self.use(segment)
             if found is not None:
                 return found
@@ -229,6 +229,46 @@ def _locate(segments: Sequence[Segment], offset: int) -> tuple[Segment, int] | N
         if located is not None:
             return segment, located[0]
     return None
+
+
+def _first_in(
+    segment: Segment, timestamp_ms: int, from_offset: int, up_to_offset: int
+) -> Generator[int, None, tuple[int, int] | None]:
+    """Return (timestamp, offset) of a segment's first record at or after a time, within offsets.
+
+    Yields the size of each batch that was opened in vain: the times in headers may be wrong.
+    """
+    from_offset = max(from_offset, segment.indexes.first_offset_at(timestamp_ms))
+    found = segment.locate(from_offset, timestamp_ms)
+    while found is not None:
+        position, size = found
+        data = segment.handle().file.pread(size, position)
+        headers, _, problem = scan_batches(data)
+        if problem is not None:
+            raise KafkaStorageError(f"{segment.path}, byte {position}: {problem}")
+        header = headers[0]
+        if header.base_offset >= up_to_offset:
+            return None
+        record = _first_record(data, header, timestamp_ms, from_offset)
+        if record is not None:
+            return record if record[1] < up_to_offset else None
+        yield size
+        from_offset = header.next_offset
+        found = segment.locate(from_offset, timestamp_ms)
+    return None
+
+
+def _first_record(
+    data: bytes, header: BatchHeader, timestamp_ms: int, from_offset: int
+) -> tuple[int, int] | None:
+    if header.is_log_append_time:
+        return header.max_timestamp, max(header.base_offset, from_offset)
+    try:
+        return RecordReader(data, header).first_at(timestamp_ms, from_offset)
+    except BrokerError as error:
+        # Compressed batches are stored without being decompressed; the header is readable anyway.
+        logger.warning("batch at offset %d cannot be opened: %s", header.base_offset, error)
+        return header.max_timestamp, header.base_offset
 
 
 def aborted_between(

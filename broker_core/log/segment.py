@@ -11,19 +11,17 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Generator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from broker_core.environment import Buffer, Disk, File, FileSlice, SystemFile
 from broker_core.errors import CorruptMessage, KafkaStorageError
 from broker_core.log.offset_index import OffsetIndex
-from broker_core.log.scanning import Scan
+from broker_core.log.scanning import Scan, find_sound
 from broker_core.log.segment_indexes import SegmentIndexes
 from broker_core.protocol.records import (
     HEADER_BYTES,
     BatchHeader,
-    RecordReader,
     find_batch,
     scan_batches,
     whole_batches,
@@ -35,8 +33,6 @@ LOG_SUFFIX: Final = ".log"
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # an index entry holds 32 bits
 
 _SLICE_BYTES_MIN: Final = 32 * 1024  # smaller ranges are faster to read than to send from the file
-_MAGIC_AT: Final = 16  # position of that byte in a batch header
-_SEARCH_DAMAGE_BYTES_MAX: Final = 1024 * 1024  # behind a damaged length, where no index helps
 _MAX_TIMESTAMP_AT: Final = 35  # position of that field in a batch header, 8 bytes
 _SEARCH_BYTES: Final = 8192  # with an index entry every 4096 bytes, one read usually suffices
 
@@ -322,36 +318,8 @@ class Segment:
         Damage before it is passed over. Raises KafkaStorageError.
         """
         file, index = self.handle()
-        position = index.lookup(max(0, offset - self.base_offset))
-        while position < self.size:
-            scan = Scan(file, self.size, check_crc=True, start=position)
-            for header, at, _ in scan:
-                if offset <= header.base_offset < self.next_offset:
-                    return header.base_offset, at
-                position = at + header.size
-            if scan.problem is None:
-                break
-            position = self._behind_damage(file, index, position)
-        return None
-
-    def _behind_damage(self, file: File, index: OffsetIndex, position: int) -> int:
-        """Return where a batch may begin behind the damaged one that begins here."""
-        size = int.from_bytes(file.pread(12, position)[8:], "big", signed=True) + 12
-        if size >= HEADER_BYTES and position + size < self.size:
-            for _ in Scan(file, self.size, check_crc=True, start=position + size):
-                return position + size
-        # Its length is damaged, or the next one too: look for what begins as a batch.
-        behind = index.position_behind(position)
-        until = self.size if behind is None else behind
-        data = file.pread(min(until - position, _SEARCH_DAMAGE_BYTES_MAX), position)
-        upper = self.base_offset.to_bytes(8, "big")[:4]
-        at = data.find(upper, 1)
-        while at >= 0:
-            if data[at + _MAGIC_AT : at + _MAGIC_AT + 1] == b"\x02":
-                for _ in Scan(file, self.size, check_crc=True, start=position + at):
-                    return position + at
-            at = data.find(upper, at + 1)
-        return until
+        offsets = range(offset, self.next_offset)
+        return find_sound(file, self.size, index, self.base_offset, offsets)
 
     def read_at(
         self, position: int, max_bytes: int, up_to_offset: int, min_one_message: bool
@@ -402,44 +370,3 @@ class Segment:
         if end - position < _SLICE_BYTES_MIN:
             return None
         return FileSlice(file, position, end - position), end_offset
-
-    def first_at_timestamp(
-        self, timestamp_ms: int, from_offset: int, up_to_offset: int
-    ) -> Generator[int, None, tuple[int, int] | None]:
-        """Return (timestamp, offset) of the first record at or after a time, within offsets.
-
-        Yields the size of each batch that was opened in vain: the times in headers may be wrong.
-        """
-        from_offset = max(from_offset, self.indexes.first_offset_at(timestamp_ms))
-        found = self.locate(from_offset, timestamp_ms)
-        while found is not None:
-            position, size = found
-            data = self.handle().file.pread(size, position)
-            headers, _, problem = scan_batches(data)
-            if problem is not None:
-                raise KafkaStorageError(f"{self.path}, byte {position}: {problem}")
-            header = headers[0]
-            if header.base_offset >= up_to_offset:
-                return None
-            record = _first_record(data, header, timestamp_ms, from_offset)
-            if record is not None:
-                return record if record[1] < up_to_offset else None
-            yield size
-            from_offset = header.next_offset
-            found = self.locate(from_offset, timestamp_ms)
-        return None
-
-
-def _first_record(
-    data: bytes, header: BatchHeader, timestamp_ms: int, from_offset: int
-) -> tuple[int, int] | None:
-    from broker_core.errors import BrokerError
-
-    if header.is_log_append_time:
-        return header.max_timestamp, max(header.base_offset, from_offset)
-    try:
-        return RecordReader(data, header).first_at(timestamp_ms, from_offset)
-    except BrokerError as error:
-        # Compressed batches are stored without being decompressed; the header is readable anyway.
-        logger.warning("batch at offset %d cannot be opened: %s", header.base_offset, error)
-        return header.max_timestamp, header.base_offset
