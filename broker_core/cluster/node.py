@@ -20,8 +20,8 @@ from broker_core.cluster.records import ClusterRecord, MetadataRecord, decode_re
 from broker_core.cluster.settings import ControllerSettings
 from broker_core.cluster.snapshot import decode_image, encode_image
 from broker_core.quorum.entries import EntryKind
+from broker_core.quorum.leader import Leader
 from broker_core.quorum.replica import QuorumReplica
-from broker_core.quorum.roles import Leader
 from waylog.process.storage_trouble import is_disk_full
 
 _ENTRIES_AT_ONCE: Final = 1000
@@ -119,7 +119,7 @@ class MetadataNode:
     def take_snapshot(self) -> None:
         """Replace the applied entries with a snapshot."""
         if self.image.offset > self.replica.log.start_offset:
-            self.replica.install(self.replica.snapshot(self.image.offset, encode_image(self.image)))
+            self.replica.take_snapshot(self.image.offset, encode_image(self.image))
 
     # --------------------------------------------------------------------------- for the controller
 

@@ -20,6 +20,9 @@ class ReplicaKey(NamedTuple):
     directory_id: str
 
 
+Voters = frozenset[ReplicaKey]
+
+
 class EntryKind(enum.IntEnum):
     """Kafka's types of control records; DATA is written by the controller."""
 
@@ -48,7 +51,7 @@ class Snapshot(NamedTuple):
 
     end_offset: int
     epoch: int  # of the entry before end_offset
-    voters: frozenset[ReplicaKey]
+    voters: Voters
     data: bytes
 
     @property
@@ -65,6 +68,6 @@ def encode_voters(voters: Iterable[ReplicaKey]) -> bytes:
     return msgspec.json.encode(sorted(voters))
 
 
-def decode_voters(value: bytes) -> frozenset[ReplicaKey]:
+def decode_voters(value: bytes) -> Voters:
     """Decode the voters from such a value; raises msgspec.DecodeError."""
     return frozenset(_decode_voters(value))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker_core.quorum.entries import Entry, EpochEnd, ReplicaKey
+from broker_core.quorum.entries import Entry, EpochEnd, ReplicaKey, Voters
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class FetchSnapshotAnswer(Answer):
 
     size: int = 0
     chunk: bytes | None = None
-    voters: frozenset[ReplicaKey] = frozenset()
+    voters: Voters = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

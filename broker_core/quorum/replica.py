@@ -11,17 +11,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
-from broker_core.quorum.entries import (
-    Entry,
-    EntryKind,
-    EpochEnd,
-    ReplicaKey,
-    Snapshot,
-    encode_voters,
-)
+from broker_core.quorum.entries import EntryKind, ReplicaKey, Voters
+from broker_core.quorum.fetcher import AnyFetch, Fetcher
+from broker_core.quorum.leader import Leader
 from broker_core.quorum.messages import (
     Answer,
     BeginQuorumEpochRequest,
@@ -35,19 +29,10 @@ from broker_core.quorum.messages import (
     VoteAnswer,
     VoteRequest,
 )
-from broker_core.quorum.roles import (
-    Follower,
-    FollowerProgress,
-    Leader,
-    Role,
-    Unattached,
-    Voting,
-)
+from broker_core.quorum.replicated_log import ReplicatedLog
+from broker_core.quorum.roles import Follower, Role, Unattached, Voting
 from broker_core.quorum.settings import QuorumSettings
 from broker_core.quorum.storage import Election, ElectionStore, MetadataLog
-from broker_core.quorum.voter_history import VoterHistory
-
-Voters = frozenset[ReplicaKey]
 
 
 class NotLeader(Exception):
@@ -56,14 +41,6 @@ class NotLeader(Exception):
     def __init__(self, leader_id: int | None) -> None:
         super().__init__(f"not the leader, which is {leader_id}")
         self.leader_id = leader_id
-
-
-class VoterChangeRefused(Exception):
-    """The set of voters cannot be changed in this way, or not now; the message has the reason."""
-
-
-class LogsDisagree(Exception):
-    """The leader's log contradicts entries that are committed here; the replica cannot continue."""
 
 
 class QuorumReplica:
@@ -80,7 +57,9 @@ class QuorumReplica:
         now: float,
     ) -> None:
         self.key: Final = key
+        #: To be read; `append` and what the leader says change it.
         self.log: Final = log
+        self._replicated = ReplicatedLog(log, bootstrap_voters)
         self._elections = elections
         self._settings = settings
         self._random = randomness
@@ -89,19 +68,11 @@ class QuorumReplica:
         if self._epoch < log.last_epoch:
             # The file of the vote was lost; epochs in the log must never decrease.
             self._epoch, self._voted = log.last_epoch, None
-        #: Entries before it are committed; None until it is known.
-        self.high_watermark = None if log.snapshot is None else log.snapshot.end_offset
-        self._bootstrap_voters = bootstrap_voters
-        self._voters = VoterHistory(bootstrap_voters, log)
         # A pre-vote or a fetch comes first, and its response names the leader: the short wait does
         # not disturb a working quorum (KIP-996).
         wait = randomness.random() * settings.election_timeout / 4
         self.role: Role = Unattached(now + wait)
-        self._fetch_due = now
-        self._fetch_given_up = now
-        self._fetch_sent: Request | None = None  # the one fetch in flight, until it times out
-        self._snapshot_bytes = bytearray()
-        self._snapshot_wanted: EpochEnd | None = None
+        self._fetcher = Fetcher(key, self._replicated, settings, now)
 
     # State that callers may read
 
@@ -113,10 +84,7 @@ class QuorumReplica:
     @property
     def leader_id(self) -> int | None:
         """The leader of this epoch, if it is known."""
-        role = self.role
-        if isinstance(role, Leader):
-            return self.key.node_id
-        return None if isinstance(role, Unattached) else role.leader_id
+        return self.role.leader_id
 
     @property
     def is_leader(self) -> bool:
@@ -124,9 +92,14 @@ class QuorumReplica:
         return isinstance(self.role, Leader)
 
     @property
+    def high_watermark(self) -> int | None:
+        """Entries before it are committed; None until it is known."""
+        return self._replicated.high_watermark
+
+    @property
     def voters(self) -> Voters:
         """The voters named by the newest entry about them, committed or not."""
-        return self._voters.newest
+        return self._replicated.voters
 
     @property
     def is_voter(self) -> bool:
@@ -137,11 +110,10 @@ class QuorumReplica:
         """Return when `tick` has something to do if nothing happens before."""
         role = self.role
         if isinstance(role, Leader):
-            others = [role.followers[voter].next_begin_epoch for voter in self._other_voters()]
-            return min([self._quorum_deadline(role), *others])
+            return role.next_deadline()
         deadlines = [role.deadline]
         if isinstance(role, Follower) or not self.is_voter:
-            deadlines.append(self._fetch_due if self._fetch_sent is None else self._fetch_given_up)
+            deadlines.append(self._fetcher.deadline)
         return min(deadlines)
 
     def take_outgoing(self) -> list[Outgoing]:
@@ -155,10 +127,10 @@ class QuorumReplica:
         """Do everything that is due."""
         role = self.role
         if isinstance(role, Leader):
-            if now >= self._quorum_deadline(role):
+            if now >= role.quorum_deadline():
                 self.resign(now)
             else:
-                self._tell_who_leads(role, now)
+                self._outgoing += role.announcements(now)
             return
         if now >= role.deadline:
             self._deadline_passed(role, now)
@@ -176,7 +148,7 @@ class QuorumReplica:
             wait = self._random.random() * self._settings.disconnect_backoff_max
             role.deadline = min(role.deadline, now + wait)
 
-    def _deadline_passed(self, role: Role, now: float) -> None:
+    def _deadline_passed(self, role: Unattached | Follower | Voting, now: float) -> None:
         if not self.is_voter:
             self._become_unattached(self._epoch, now)
         elif isinstance(role, Voting) and not role.pre_vote:
@@ -184,8 +156,7 @@ class QuorumReplica:
             # again.
             self._become_unattached(self._epoch, now, self._backoff())
         else:
-            leader_id = None if isinstance(role, Unattached | Leader) else role.leader_id
-            self._ask_for_votes(now, pre_vote=True, leader_id=leader_id)
+            self._ask_for_votes(now, pre_vote=True, leader_id=role.leader_id)
 
     def _election_deadline(self, now: float) -> float:
         timeout = self._settings.election_timeout
@@ -204,8 +175,7 @@ class QuorumReplica:
     def _become_follower(self, epoch: int, leader_id: int, now: float) -> None:
         self._enter_epoch(epoch)
         self.role = Follower(leader_id, now + self._settings.fetch_timeout)
-        self._fetch_due = now
-        self._fetch_sent = None
+        self._fetcher.begin(now)
         self._fetch_if_due(now)
 
     def _enter_epoch(self, epoch: int) -> None:
@@ -234,39 +204,29 @@ class QuorumReplica:
         self._count_votes(voting, now)
 
     def _count_votes(self, voting: Voting, now: float) -> None:
-        majority = len(self.voters) // 2 + 1
-        if len(voting.granted & self.voters) >= majority:
+        if voting.is_granted(self.voters):
             if voting.pre_vote:
                 self._ask_for_votes(now, pre_vote=False, leader_id=None)
             else:
                 self._become_leader(now)
-        elif len(self.voters - voting.rejected) < majority:
+        elif voting.is_rejected(self.voters):
             if voting.leader_id is not None:
                 self._become_follower(self._epoch, voting.leader_id, now)
             else:
                 self._become_unattached(self._epoch, now)
 
     def _become_leader(self, now: float) -> None:
-        self.role = leader = Leader(self.log.end_offset, now)
-        for voter in self._other_voters():
-            leader.followers[voter] = FollowerProgress()
-        # Only a committed entry of its own epoch tells a leader which earlier entries are
-        # committed.
-        self._append([Entry(self._epoch, EntryKind.LEADER_CHANGE, b"")])
-        self._tell_who_leads(leader, now)
+        self.role = leader = Leader(self.key, self._epoch, self._replicated, self._settings, now)
+        # Earlier entries count as committed once this one does.
+        leader.append(EntryKind.LEADER_CHANGE, [b""])
+        self._outgoing += leader.announcements(now)
 
     def resign(self, now: float) -> None:
         """Stop leading and tell the voters; the one with the longest log is named first."""
         role = self.role
         if not isinstance(role, Leader):
             return
-        others = sorted(
-            self._other_voters(),
-            key=lambda voter: role.followers[voter].fetch_offset,
-            reverse=True,
-        )
-        request = EndQuorumEpochRequest(self._epoch, self.key.node_id, tuple(others))
-        self._outgoing += [Outgoing(voter.node_id, request) for voter in others]
+        self._outgoing += role.farewell()
         self._become_unattached(self._epoch, now)
 
     # Leading
@@ -276,84 +236,19 @@ class QuorumReplica:
 
         The entries are committed when the high watermark is beyond that offset, in this epoch.
         """
-        if not self.is_leader:
-            raise NotLeader(self.leader_id)
-        self._append([Entry(self._epoch, EntryKind.DATA, value) for value in values])
-        return self.log.end_offset - 1
+        return self._leading().append(EntryKind.DATA, values)
 
     def change_voters(self, voters: Voters) -> int:
         """Add or remove one voter; return the offset of the entry that records the change.
 
-        Raises NotLeader and VoterChangeRefused. Only one voter can change at a time, so that any
-        old and any new majority have a replica in common. The leader must have committed an entry,
-        or two leaders could make different changes (an error in the first edition of Raft's
-        thesis).
+        Raises NotLeader and VoterChangeRefused, see `Leader.change_voters`.
         """
-        role = self.role
-        if not isinstance(role, Leader):
+        return self._leading().change_voters(voters)
+
+    def _leading(self) -> Leader:
+        if not isinstance(self.role, Leader):
             raise NotLeader(self.leader_id)
-        committed = self.high_watermark
-        if committed is None or committed <= role.start_offset:
-            raise VoterChangeRefused("the leader has not committed an entry yet; try again")
-        if self._voters.changed_at >= committed:
-            raise VoterChangeRefused("another change of the voters is not committed yet; try again")
-        if len(voters ^ self.voters) != 1 or not voters:
-            raise VoterChangeRefused("one voter at a time can be added or removed")
-        for added in voters - self.voters:
-            progress = role.followers.get(added)
-            if progress is None or progress.fetch_offset < committed:
-                raise VoterChangeRefused(f"replica {added.node_id} has not caught up; try again")
-            if any(voter.node_id == added.node_id for voter in self.voters):
-                raise VoterChangeRefused(f"node {added.node_id} votes already, with another disk")
-        self._append([Entry(self._epoch, EntryKind.VOTERS, encode_voters(voters))])
-        return self.log.end_offset - 1
-
-    def _append(self, entries: list[Entry]) -> None:
-        self._write(entries)
-        self._raise_high_watermark()
-
-    def _write(self, entries: Sequence[Entry]) -> None:
-        self._voters.appended(self.log.end_offset, entries)
-        self.log.append(entries)
-        self.log.flush()
-        role = self.role
-        if isinstance(role, Leader):
-            for voter in self._other_voters():
-                role.followers.setdefault(voter, FollowerProgress())
-
-    def _raise_high_watermark(self) -> None:
-        role = self.role
-        if not isinstance(role, Leader):
-            return
-        offsets = sorted(
-            self.log.flushed_offset if voter == self.key else role.followers[voter].fetch_offset
-            for voter in self.voters
-        )
-        majority_has = offsets[(len(offsets) - 1) // 2]
-        if majority_has > role.start_offset and majority_has > (self.high_watermark or 0):
-            self.high_watermark = majority_has
-
-    def _tell_who_leads(self, leader: Leader, now: float) -> None:
-        for voter in self._other_voters():
-            progress = leader.followers[voter]
-            if now < progress.next_begin_epoch:
-                continue
-            progress.next_begin_epoch = now + self._settings.election_timeout / 2
-            if now - progress.last_fetch > self._settings.election_timeout / 2:
-                request = BeginQuorumEpochRequest(self._epoch, self.key.node_id)
-                self._outgoing.append(Outgoing(voter.node_id, request))
-
-    def _quorum_deadline(self, leader: Leader) -> float:
-        """Return when a majority, including this replica, will not have fetched for too long."""
-        heard = sorted(
-            float("inf") if voter == self.key else leader.followers[voter].last_fetch
-            for voter in self.voters
-        )
-        last = max(leader.since, heard[(len(heard) - 1) // 2])
-        # A leader that was removed from the voters resigns when that is committed.
-        if not self.is_voter and self._voters.changed_at < (self.high_watermark or 0):
-            return float("-inf")
-        return last + self._settings.check_quorum_timeout
+        return self.role
 
     # Requests of others
 
@@ -418,74 +313,29 @@ class QuorumReplica:
 
     def _handle_fetch(self, request: FetchRequest, now: float) -> FetchAnswer:
         role = self.role
-        if not isinstance(role, Leader) or request.epoch != self._epoch:
-            return FetchAnswer(epoch=self._epoch, leader_id=self.leader_id)
-        progress = self._heard(role, request.replica, now)
-        snapshot = self.log.snapshot
-        end = self.log.end_of_epoch(request.last_epoch)
-        lead = FetchAnswer(
-            epoch=self._epoch, leader_id=self.key.node_id, high_watermark=self.high_watermark or 0
-        )
-        if snapshot is not None and (
-            request.fetch_offset < self.log.start_offset or request.last_epoch < snapshot.epoch
-        ):
-            return replace(lead, snapshot=snapshot.id)
-        if end.epoch != request.last_epoch or end.end_offset < request.fetch_offset:
-            return replace(lead, diverging=end)
-        # A replica does not lose what it once had of this epoch's log: a request with a smaller
-        # offset is only late.
-        progress.fetch_offset = max(progress.fetch_offset, request.fetch_offset)
-        self._raise_high_watermark()
-        return replace(
-            lead,
-            high_watermark=self.high_watermark or 0,
-            entries=self.log.read(request.fetch_offset, self._settings.fetch_entries_max),
-        )
+        if isinstance(role, Leader) and request.epoch == self._epoch:
+            return role.answer_fetch(request, now)
+        return FetchAnswer(epoch=self._epoch, leader_id=self.leader_id)
 
     def has_news(self, request: FetchRequest) -> bool:
         """Return whether a fetch response would contain news; otherwise it may be delayed."""
-        return (
-            not self.is_leader
-            or request.epoch != self._epoch
-            or request.high_watermark < (self.high_watermark or 0)
-            or request.last_epoch != self.log.last_epoch
-            or request.fetch_offset != self.log.end_offset
-        )
-
-    def _heard(self, leader: Leader, replica: ReplicaKey, now: float) -> FollowerProgress:
-        progress = leader.followers.setdefault(replica, FollowerProgress())
-        progress.last_fetch = now
-        return progress
+        role = self.role
+        return not isinstance(role, Leader) or role.has_news(request)
 
     def _handle_fetch_snapshot(
         self, request: FetchSnapshotRequest, now: float
     ) -> FetchSnapshotAnswer:
         role = self.role
-        if not isinstance(role, Leader) or request.epoch != self._epoch:
-            return FetchSnapshotAnswer(epoch=self._epoch, leader_id=self.leader_id)
-        self._heard(role, request.replica, now)
-        snapshot = self.log.snapshot
-        if snapshot is None or snapshot.id != request.snapshot:
-            return FetchSnapshotAnswer(epoch=self._epoch, leader_id=self.key.node_id)
-        end = request.position + self._settings.snapshot_chunk_bytes
-        return FetchSnapshotAnswer(
-            epoch=self._epoch,
-            leader_id=self.key.node_id,
-            size=len(snapshot.data),
-            chunk=snapshot.data[request.position : end],
-            voters=snapshot.voters,
-        )
+        if isinstance(role, Leader) and request.epoch == self._epoch:
+            return role.answer_fetch_snapshot(request, now)
+        return FetchSnapshotAnswer(epoch=self._epoch, leader_id=self.leader_id)
 
     # Answers of others
 
     def on_answer(self, request: Request, answer: Answer | None, now: float) -> None:
         """Handle the response to a request, or None if there will be no response."""
-        if isinstance(request, FetchRequest | FetchSnapshotRequest):
-            if request is not self._fetch_sent:
-                # It timed out or was answered before: two responses must not lead to two fetches.
-                return
-            self._fetch_sent = None
-            self._fetch_due = now + self._settings.retry_backoff
+        if isinstance(request, AnyFetch) and not self._fetcher.answered(request, now):
+            return
         if answer is None:
             return
         self._observe(answer.epoch, answer.leader_id, now)
@@ -522,105 +372,44 @@ class QuorumReplica:
         if not isinstance(role, Follower) or answer.high_watermark is None:
             return
         self._leader_answered(role, now)
-        if (request.fetch_offset, request.last_epoch) != (self.log.end_offset, self.log.last_epoch):
-            return
-        if answer.snapshot is not None:
-            self._snapshot_wanted = answer.snapshot
-            self._snapshot_bytes.clear()
-        elif answer.diverging is not None:
-            self._truncate(answer.diverging)
-        else:
-            self._write(answer.entries)
-            self._learn_high_watermark(min(answer.high_watermark, self.log.end_offset))
-        self._fetch_if_due(now)
+        if self._fetcher.take(request, answer):
+            self._fetch_if_due(now)
 
     def _leader_answered(self, role: Follower, now: float) -> None:
         role.deadline = now + self._settings.fetch_timeout
         role.has_fetched = True
-        self._fetch_due = now
-
-    def _truncate(self, diverging: EpochEnd) -> None:
-        ours = self.log.end_of_epoch(diverging.epoch)
-        end_offset = min(ours.end_offset, diverging.end_offset)
-        if end_offset < max(self.high_watermark or 0, self.log.start_offset):
-            raise LogsDisagree(
-                f"the leader of epoch {self._epoch} has the same entries up to offset {end_offset} "
-                f"only, but those up to {self.high_watermark} are committed"
-            )
-        self.log.truncate(end_offset)
-        self._voters.truncated(end_offset)
-
-    def _learn_high_watermark(self, offset: int) -> None:
-        if offset > (self.high_watermark or 0):
-            self.high_watermark = offset
+        self._fetcher.leader_answered(now)
 
     def _on_snapshot_fetched(
         self, request: FetchSnapshotRequest, answer: FetchSnapshotAnswer, now: float
     ) -> None:
         role = self.role
-        if not isinstance(role, Follower) or request.snapshot != self._snapshot_wanted:
-            return
-        if answer.chunk is None:
-            # The leader has a newer one, or is no longer the leader: the next fetch will tell.
-            self._snapshot_wanted = None
-            return
-        self._leader_answered(role, now)
-        if request.position != len(self._snapshot_bytes):
-            return
-        self._snapshot_bytes += answer.chunk
-        if len(self._snapshot_bytes) >= answer.size:
-            epoch, end_offset = request.snapshot
-            data = bytes(self._snapshot_bytes)
-            self._snapshot_wanted = None
-            self._snapshot_bytes.clear()
-            self.install(Snapshot(end_offset, epoch, answer.voters, data))
-            self._learn_high_watermark(end_offset)
-        self._fetch_if_due(now)
+        if isinstance(role, Follower) and self._fetcher.take_chunk(request, answer):
+            self._leader_answered(role, now)
+            self._fetch_if_due(now)
 
     # Fetching
 
     def _fetch_if_due(self, now: float) -> None:
-        if self._fetch_sent is not None:
-            if now < self._fetch_given_up:
-                return
-            self._fetch_sent = None
-            self._fetch_due = now
-        leader_id = self.role.leader_id if isinstance(self.role, Follower) else None
-        if leader_id is None and not self.is_voter and isinstance(self.role, Unattached):
+        if self._fetcher.is_waiting(now):
+            return
+        role = self.role
+        leader_id = role.leader_id if isinstance(role, Follower) else None
+        if leader_id is None and not self.is_voter and isinstance(role, Unattached):
             # An observer asks a random voter, which names the leader.
             leader_id = self._random.choice(sorted(self._other_voters())).node_id
-        if leader_id is None or now < self._fetch_due:
+        if leader_id is None:
             return
-        self._fetch_given_up = now + self._settings.request_timeout
-        request: Request
-        if self._snapshot_wanted is not None and isinstance(self.role, Follower):
-            request = FetchSnapshotRequest(
-                self._epoch, self.key, self._snapshot_wanted, len(self._snapshot_bytes)
-            )
-        else:
-            request = FetchRequest(
-                self._epoch,
-                self.key,
-                self.log.end_offset,
-                self.log.last_epoch,
-                self.high_watermark or 0,
-            )
-        self._fetch_sent = request
-        self._outgoing.append(Outgoing(leader_id, request))
+        is_follower = isinstance(role, Follower)
+        request = self._fetcher.next_request(self._epoch, now, is_follower=is_follower)
+        if request is not None:
+            self._outgoing.append(Outgoing(leader_id, request))
 
-    # Snapshots and voters
+    # Snapshots
 
-    def snapshot(self, end_offset: int, data: bytes) -> Snapshot:
-        """Return a snapshot of the entries before a committed offset; `data` is their state."""
-        if not self.log.start_offset < end_offset <= (self.high_watermark or 0):
-            raise ValueError(f"offset {end_offset} is not committed, or before the last snapshot")
-        [last] = self.log.read(end_offset - 1, 1)
-        return Snapshot(end_offset, last.epoch, self._voters.before(end_offset), data)
-
-    def install(self, snapshot: Snapshot) -> None:
-        """Replace the entries before the snapshot's end with the snapshot."""
-        self.log.install(snapshot)
-        self._voters = VoterHistory(self._bootstrap_voters, self.log)
+    def take_snapshot(self, end_offset: int, data: bytes) -> None:
+        """Replace the entries before a committed offset; `data` is the state that they make."""
+        self._replicated.take_snapshot(end_offset, data)
 
     def _other_voters(self) -> Voters:
         return self.voters - {self.key}

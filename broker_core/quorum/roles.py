@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from broker_core.quorum.entries import ReplicaKey
+from broker_core.quorum.entries import ReplicaKey, Voters
+from broker_core.quorum.leader import Leader
 
 
 @dataclass(slots=True)
 class Unattached:
     """Knows no leader. At `deadline` a voter begins a pre-vote; an observer asks random voters."""
 
+    leader_id: ClassVar[None] = None
     deadline: float
 
 
@@ -37,23 +40,17 @@ class Voting:
     granted: set[ReplicaKey] = field(default_factory=set)
     rejected: set[ReplicaKey] = field(default_factory=set)
 
+    def is_granted(self, voters: Voters) -> bool:
+        """Return whether a majority has granted its votes."""
+        return len(self.granted & voters) >= _majority(voters)
 
-@dataclass(slots=True)
-class FollowerProgress:
-    """The leader's data about another replica."""
-
-    fetch_offset: int = 0  # all entries before it are durable there, and the same as here
-    last_fetch: float = float("-inf")
-    next_begin_epoch: float = float("-inf")  # when to announce the leader to it again
+    def is_rejected(self, voters: Voters) -> bool:
+        """Return whether no majority can grant its votes any more."""
+        return len(voters - self.rejected) < _majority(voters)
 
 
-@dataclass(slots=True)
-class Leader:
-    """Appends entries and tracks how far the other replicas are."""
-
-    start_offset: int  # offset of the first entry of its epoch
-    since: float
-    followers: dict[ReplicaKey, FollowerProgress] = field(default_factory=dict)
+def _majority(voters: Voters) -> int:
+    return len(voters) // 2 + 1
 
 
 Role = Unattached | Follower | Voting | Leader

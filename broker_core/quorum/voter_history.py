@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker_core.quorum.entries import Entry, EntryKind, ReplicaKey, decode_voters
+from broker_core.quorum.entries import Entry, EntryKind, Voters, decode_voters
 from broker_core.quorum.storage import MetadataLog
 
 _ENTRIES_AT_ONCE = 1000
@@ -17,7 +17,7 @@ class VoterHistory:
     4.1).
     """
 
-    def __init__(self, bootstrap: frozenset[ReplicaKey], log: MetadataLog) -> None:
+    def __init__(self, bootstrap: Voters, log: MetadataLog) -> None:
         """Read the log; `bootstrap` are the voters if neither log nor snapshot names any."""
         snapshot = log.snapshot
         self._changes = [(-1, bootstrap if snapshot is None else snapshot.voters)]
@@ -27,7 +27,7 @@ class VoterHistory:
             offset += len(entries)
 
     @property
-    def newest(self) -> frozenset[ReplicaKey]:
+    def newest(self) -> Voters:
         """The voters in force."""
         return self._changes[-1][1]
 
@@ -36,7 +36,7 @@ class VoterHistory:
         """Offset of the entry that named the newest; -1 for those of the snapshot or bootstrap."""
         return self._changes[-1][0]
 
-    def before(self, offset: int) -> frozenset[ReplicaKey]:
+    def before(self, offset: int) -> Voters:
         """Return the voters in force before the entry at `offset`."""
         return next(voters for changed, voters in reversed(self._changes) if changed < offset)
 

@@ -11,7 +11,7 @@ from broker_core.cluster.image import PartitionImage
 from broker_core.cluster.node import Decided, MetadataNode
 from broker_core.cluster.partitions import PartitionControl
 from broker_core.cluster.records import PartitionChange
-from broker_core.quorum.roles import Leader
+from broker_core.quorum.leader import Leader
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (

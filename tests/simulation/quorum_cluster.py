@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from broker_core.environment import Environment, SystemClock
-from broker_core.quorum.entries import ReplicaKey
+from broker_core.quorum.entries import ReplicaKey, Voters
 from broker_core.quorum.file_store import FileElectionStore, FileMetadataLog
+from broker_core.quorum.leader import VoterChangeRefused
 from broker_core.quorum.messages import Answer, FetchAnswer, FetchRequest, Outgoing, Request
-from broker_core.quorum.replica import NotLeader, QuorumReplica, VoterChangeRefused, Voters
+from broker_core.quorum.replica import NotLeader, QuorumReplica
 from broker_core.quorum.settings import QuorumSettings
 from tests.simulation.network import Network, Weather
 from tests.simulation.quorum_checker import Checker, Violation, digest_of
@@ -168,7 +169,7 @@ class Node:
     def take_snapshot(self) -> None:
         """Replace the applied entries by a snapshot."""
         if self.replica is not None and self._applied[0] > self.replica.log.start_offset:
-            self.replica.install(self.replica.snapshot(*self._applied))
+            self.replica.take_snapshot(*self._applied)
             self.cluster.faults["snapshot"] += 1
 
     # Requests

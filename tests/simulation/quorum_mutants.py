@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
 
-from broker_core.quorum.entries import Entry, EntryKind, ReplicaKey, encode_voters
+from broker_core.quorum import replica as replica_module
+from broker_core.quorum.entries import Entry, EntryKind, ReplicaKey, Voters, encode_voters
+from broker_core.quorum.fetcher import AnyFetch, Fetcher
+from broker_core.quorum.leader import Leader
 from broker_core.quorum.messages import FetchAnswer, FetchRequest, VoteRequest
-from broker_core.quorum.replica import QuorumReplica, Voters
-from broker_core.quorum.roles import Follower, Leader
+from broker_core.quorum.replica import QuorumReplica
+from broker_core.quorum.replicated_log import ReplicatedLog
+from broker_core.quorum.roles import Follower
 from broker_core.quorum.storage import Election
+
+
+class _OtherLeader(QuorumReplica):
+    leader: type[Leader]
+
+    def _become_leader(self, now: float) -> None:
+        with patch.object(replica_module, "Leader", self.leader):
+            super()._become_leader(now)
 
 
 class ForgetsItsVote(QuorumReplica):
@@ -40,42 +54,48 @@ class VotesForAShorterLog(QuorumReplica):
         )  # fmt: skip
 
 
-class CommitsEntriesOfFormerEpochs(QuorumReplica):
+class _CommittingAtOnce(Leader):
+    def append(self, kind: EntryKind, values: Sequence[bytes]) -> int:
+        return super().append(kind, () if kind is EntryKind.LEADER_CHANGE else values)
+
+    def _raise_high_watermark(self) -> None:
+        self.start_offset = -1
+        super()._raise_high_watermark()
+
+
+class CommitsEntriesOfFormerEpochs(_OtherLeader):
     """Entries on a majority count as committed without one of the leader's own epoch (figure 8 of
     the Raft paper).
     """
 
-    def _append(self, entries: list[Entry]) -> None:
-        super()._append([entry for entry in entries if entry.kind != EntryKind.LEADER_CHANGE])
+    leader = _CommittingAtOnce
 
-    def _raise_high_watermark(self) -> None:
-        role = self.role
-        if isinstance(role, Leader):
-            role.start_offset = -1
-        super()._raise_high_watermark()
+
+class _Unflushed(ReplicatedLog):
+    def append(self, entries: Sequence[Entry]) -> None:
+        self._voters.appended(self.stored.end_offset, entries)
+        self.stored.append(entries)
 
 
 class AcknowledgesBeforeTheFlush(QuorumReplica):
     """Entries count as durable once they are appended."""
 
-    def _write(self, entries: Sequence[Entry]) -> None:
-        self._voters.appended(self.log.end_offset, entries)
-        self.log.append(entries)
-        role = self.role
-        if isinstance(role, Leader):
-            for voter in self._other_voters():
-                self._heard(role, voter, role.followers[voter].last_fetch)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._replicated.__class__ = _Unflushed
 
 
-class CommitsWithoutAMajority(QuorumReplica):
+class _CommittingAlone(Leader):
+    def _raise_high_watermark(self) -> None:
+        best = max((other.fetch_offset for other in self.followers.values()), default=0)
+        if best > self.start_offset:
+            self._log.commit(best)
+
+
+class CommitsWithoutAMajority(_OtherLeader):
     """Entries count as committed once one follower has them."""
 
-    def _raise_high_watermark(self) -> None:
-        role = self.role
-        if isinstance(role, Leader):
-            best = max((other.fetch_offset for other in role.followers.values()), default=0)
-            if best > role.start_offset and best > (self.high_watermark or 0):
-                self.high_watermark = best
+    leader = _CommittingAlone
 
 
 class IgnoresEpochsWhenItAnswersAFetch(QuorumReplica):
@@ -92,8 +112,24 @@ class IgnoresEpochsWhenItAnswersAFetch(QuorumReplica):
         return super()._handle_fetch(request, now)
 
 
+class _ImpatientFetcher(Fetcher):
+    def next_request(self, epoch: int, now: float, *, is_follower: bool) -> AnyFetch | None:
+        request = super().next_request(epoch, now, is_follower=is_follower)
+        self._given_up = min(self._given_up, now + 0.05)
+        return request
+
+    def answered(self, request: AnyFetch, now: float) -> bool:
+        if isinstance(request, FetchRequest):
+            self._sent = request
+        return super().answered(request, now)
+
+
 class TakesLateAnswers(QuorumReplica):
     """Entries are appended without a check of their offset."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._fetcher.__class__ = _ImpatientFetcher
 
     def _on_fetched(self, request: FetchRequest, answer: FetchAnswer, now: float) -> None:
         if isinstance(self.role, Follower):
@@ -103,22 +139,12 @@ class TakesLateAnswers(QuorumReplica):
             )
         super()._on_fetched(request, answer, now)
 
-    def _fetch_if_due(self, now: float) -> None:
-        super()._fetch_if_due(now)
-        self._fetch_given_up = min(self._fetch_given_up, now + 0.05)
-
-    def on_answer(self, request, answer, now) -> None:  # type: ignore[no-untyped-def]
-        if isinstance(request, FetchRequest):
-            self._fetch_sent = request
-        super().on_answer(request, answer, now)
-
 
 class ChangesSeveralVotersAtOnce(QuorumReplica):
     """Several voters are changed at once, so that two majorities need not overlap."""
 
     def change_voters(self, voters: Voters) -> int:
-        self._append([Entry(self._epoch, EntryKind.VOTERS, encode_voters(voters))])
-        return self.log.end_offset - 1
+        return self._leading().append(EntryKind.VOTERS, [encode_voters(voters)])
 
 
 class LeadsOnInANewEpoch(QuorumReplica):
@@ -127,6 +153,7 @@ class LeadsOnInANewEpoch(QuorumReplica):
     def _observe(self, epoch: int, leader_id: int | None, now: float) -> None:
         if isinstance(self.role, Leader) and epoch > self._epoch:
             self._save_election(epoch, self.key)
+            self.role._epoch = epoch
             return
         super()._observe(epoch, leader_id, now)
 

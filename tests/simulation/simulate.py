@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 from broker_core.cluster.image import ImageError
-from broker_core.quorum.replica import LogsDisagree
+from broker_core.quorum.replicated_log import LogsDisagree
 from tests.simulation.controller_cluster import ControllerCluster
 from tests.simulation.quorum_checker import Violation
 from tests.simulation.quorum_cluster import Cluster

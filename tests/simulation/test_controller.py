@@ -6,7 +6,7 @@ import pytest
 
 from broker_core.cluster.image import ImageError
 from broker_core.cluster.node import MetadataNode
-from broker_core.quorum.replica import LogsDisagree
+from broker_core.quorum.replicated_log import LogsDisagree
 from tests.simulation.controller_cluster import ControllerCluster
 from tests.simulation.controller_mutants import MUTANTS
 from tests.simulation.quorum_checker import Violation

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker_core.quorum.replica import LogsDisagree, QuorumReplica
+from broker_core.quorum.replica import QuorumReplica
+from broker_core.quorum.replicated_log import LogsDisagree
 from tests.simulation.quorum_checker import Violation
 from tests.simulation.quorum_cluster import Cluster
 from tests.simulation.quorum_mutants import MUTANTS

@@ -16,8 +16,8 @@ from broker_core.coordinator.sharing.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.environment import Environment
 from broker_core.protocol.definitions import BROKER_HEARTBEAT, ENVELOPE
+from broker_core.quorum.leader import Leader
 from broker_core.quorum.messages import Answer
-from broker_core.quorum.roles import Leader
 from broker_core.security.principal import Principal
 from broker_core.server.cluster import wire
 from broker_core.server.cluster.adopted_files import AdoptedFiles

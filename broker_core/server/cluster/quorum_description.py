@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from broker_core.quorum.entries import ReplicaKey
-from broker_core.quorum.roles import FollowerProgress, Leader
+from broker_core.quorum.leader import FollowerProgress, Leader
 from broker_core.server.cluster.quorum_node import QuorumNode
 from broker_core.server.cluster.wire import directory_bytes
 

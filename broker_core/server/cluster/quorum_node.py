@@ -29,7 +29,8 @@ from broker_core.protocol.schema import AnyApi
 from broker_core.quorum.entries import ReplicaKey
 from broker_core.quorum.file_store import FileElectionStore, FileMetadataLog
 from broker_core.quorum.messages import Answer, FetchAnswer, FetchRequest, Outgoing, Request
-from broker_core.quorum.replica import LogsDisagree, QuorumReplica
+from broker_core.quorum.replica import QuorumReplica
+from broker_core.quorum.replicated_log import LogsDisagree
 from broker_core.quorum.settings import QuorumSettings
 from broker_core.security.tls import client_context
 from broker_core.server.cluster import wire
