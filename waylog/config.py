@@ -43,6 +43,13 @@ class Endpoint:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
+    def bound_to(self, address: Endpoint) -> Endpoint:
+        """Return how to reach a listener of this endpoint that is bound to an address.
+
+        The port is the actual one, and so is the host if this endpoint has none.
+        """
+        return Endpoint(self.host or address.host, address.port)
+
 
 def parse_endpoint(text: str) -> Endpoint:
     """Parse `HOST:PORT`, `:PORT` (loopback) or `[IPV6]:PORT`; raises ConfigError."""

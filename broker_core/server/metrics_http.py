@@ -95,8 +95,7 @@ class MetricsServer:
         self._acceptor = Acceptor(self._protocol)
         self._acceptor.bind(endpoint, reuse_port=is_held(endpoint))
         self._acceptor.listen()
-        bound = self._acceptor.address
-        return Endpoint(endpoint.host or bound.host, bound.port)
+        return endpoint.bound_to(self._acceptor.address)
 
     async def close(self) -> None:
         """Stop listening, and abort open connections."""

@@ -332,13 +332,12 @@ async def start_http(
         "http_connections", "Open HTTP connections.", lambda: len(plain.connections)
     )
     if starting is not None:
-        port = starting.port
         acceptor = starting.take_over(plain.connection)
-        return HttpServer(runner, plain, acceptor, Endpoint(endpoint.host, port))
+        return HttpServer(runner, plain, acceptor, endpoint.bound_to(acceptor.address))
     try:
         acceptor = listen(endpoint, plain.connection, reuse_port=reuse_port)
     except OSError:
         await plain.close(0)
         await runner.cleanup()
         raise
-    return HttpServer(runner, plain, acceptor, Endpoint(endpoint.host, acceptor.address.port))
+    return HttpServer(runner, plain, acceptor, endpoint.bound_to(acceptor.address))

@@ -36,6 +36,12 @@ def test_an_ipv6_address_is_printed_so_that_it_can_be_parsed_again() -> None:
     assert parse_endpoint(str(Endpoint("::1", 80))) == Endpoint("::1", 80)
 
 
+def test_a_bound_listener_is_reached_at_its_host_with_the_port_that_was_chosen() -> None:
+    bound = Endpoint("127.0.0.1", 40_000)
+    assert Endpoint("localhost", 0).bound_to(bound) == Endpoint("localhost", 40_000)
+    assert Endpoint("", 0).bound_to(bound) == bound
+
+
 def test_properties_survive_the_file(tmp_path: Path) -> None:
     properties = {"log.dirs": "/a b", "listeners": "PLAINTEXT://h:1", "x": "1=2"}
     save_properties(tmp_path / "folder" / "server.properties", properties)

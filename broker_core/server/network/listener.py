@@ -100,8 +100,7 @@ class Listener:
         """Bind without accepting; return the address with the actual port. Raises OSError."""
         self._acceptor = self._make_acceptor(partial(Connection, self, self._context))
         self._acceptor.bind(endpoint, reuse_port=is_held(endpoint))
-        bound = self._acceptor.address
-        return Endpoint(endpoint.host or bound.host, bound.port)
+        return endpoint.bound_to(self._acceptor.address)
 
     def serve(self) -> None:
         """Accept connections. Raises OSError."""
