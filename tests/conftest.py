@@ -7,6 +7,8 @@ from inspect import isfunction
 import pytest
 from hypothesis import settings
 
+from tests.certificates import Certificates
+
 # On a busy machine an example may take long for reasons that have nothing to do with the code.
 # `make test` tries the same examples everywhere, so that a change is judged by what it changes;
 # `make explore` tries new ones each time.
@@ -36,3 +38,9 @@ def _same_umask_afterwards() -> Iterator[None]:
     os.umask(umask)
     yield
     os.umask(umask)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority, and a broker's certificate of it for 127.0.0.1 and localhost."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))

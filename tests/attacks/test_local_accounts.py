@@ -23,8 +23,8 @@ from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA, PROD
 from broker_core.protocol.definitions.vote import VOTE
 from broker_core.protocol.records import build_batch
 from tests.attacks.strangers import FRIEND, STRANGER, Wish, connect_as, needs_root
-from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import fetch_body, produce_body, request_frame
+from tests.certificates import Certificates
 from tests.contract.broker_process import BrokerProcess
 from waylog.config import Endpoint, load_properties, save_properties
 from waylog.network.free_ports import FreePorts

@@ -15,8 +15,8 @@ from gateway.http.listener import start_http
 from gateway.limits.bounds import HttpLimits
 from gateway.mqtt.settings import Settings
 from tests.attacks.strangers import FRIEND, STRANGER, Idler, Wish, connect_as, needs_root
-from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import request_frame
+from tests.certificates import Certificates
 from tests.contract.broker_process import BrokerProcess
 from tests.end_to_end.running import Platform as RunningPlatform
 from tests.end_to_end.running import await_condition, start_platform

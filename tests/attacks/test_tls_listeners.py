@@ -18,18 +18,13 @@ from broker_core.configuration.config import BrokerConfig
 from broker_core.protocol.definitions import API_VERSIONS
 from broker_core.server.runtime import Broker, start_broker
 from tests.attacks.strangers import STRANGER, Wish, connect_as, needs_root
-from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import request_frame
+from tests.certificates import Certificates
 from tests.event_loops import on_both_event_loops
 from tests.tls_peer import TlsPeer
 
 KAFKA: Final = request_frame(API_VERSIONS, 0, {})
 ANSWER: Final = KAFKA[8:12]
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 class Starter:

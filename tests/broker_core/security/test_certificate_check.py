@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_core.security.certificate_check import ListenerCertificates, listener_certificates
-from tests.broker_core.server.certificates import Certificates
+from tests.certificates import Certificates
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 

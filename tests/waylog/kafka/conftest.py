@@ -10,19 +10,13 @@ import pytest
 from broker_core.configuration.config import BrokerConfig
 from broker_core.security.scram import BY_NAME, credential_from_password
 from broker_core.server.runtime import Broker, start_broker
-from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.topics import create_topic
+from tests.certificates import Certificates
 
 StartBroker = Callable[..., Awaitable[Broker]]
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 USER, PASSWORD = "anna", "pl;ain pw"
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """An authority, and the broker's certificate of it for 127.0.0.1 and localhost."""
-    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_core.server.certificates import Certificates
+from tests.certificates import Certificates
 from tests.waylog.kafka.conftest import PASSWORD, USER, StartBroker, login, over_tls
 from waylog.kafka.connection.properties import client_properties
 from waylog.kafka.connection.security import connection_security

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_core.server.certificates import Certificates
+from tests.certificates import Certificates
 from waylog import cli
 
 TLS = {"security.protocol": "SSL"}

@@ -13,7 +13,7 @@ import pytest
 
 from broker_core.security.scram import BY_NAME, credential_from_password
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.certificates import Certificates
+from tests.certificates import Certificates
 from tests.ports import reserved_ports
 from tests.waylog.kafka.conftest import PASSWORD, USER, StartBroker, login, over_tls
 from waylog.config import ConfigError

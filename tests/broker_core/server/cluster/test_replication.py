@@ -27,10 +27,10 @@ from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.metrics import renderer
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S, StartTrio, Trio
 from tests.broker_core.server.cluster.test_cluster import create, image
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+from tests.certificates import Certificates
 from waylog.kafka.batch_producer import BatchProducer
 
 Connect = Callable[[Broker], Awaitable[RawClient]]

@@ -28,20 +28,15 @@ from broker_core import errors
 from broker_core.protocol.definitions import BROKER_HEARTBEAT, CREATE_TOPICS
 from broker_core.security.tls import client_context
 from broker_core.server.network.peer import Peer
-from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.cluster.conftest import StartTrio, Trio
 from tests.broker_core.server.raw_client import RawClient
+from tests.certificates import Certificates
 from waylog.config import save_properties
 from waylog.kafka.connection.sasl import SaslCredentials
 
 BROKER = "User:broker"
 ADMIN = "User:admin"
 CLIENT = "User:client"
-
-
-@pytest.fixture
-def certificates(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path / "certificates")
 
 
 @pytest.fixture

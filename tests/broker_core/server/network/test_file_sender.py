@@ -17,9 +17,9 @@ import pytest
 from broker_core.protocol.definitions import API_VERSIONS, FETCH, PRODUCE
 from broker_core.protocol.records import build_batch, scan_batches
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body, request_frame
 from tests.broker_core.server.topics import create_topic
+from tests.certificates import Certificates
 from tests.resident_memory import resident_kb
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -129,11 +129,6 @@ async def test_a_file_that_becomes_shorter_ends_the_connection_and_nothing_else(
     client = await connect(broker)
     await _fill(broker, client)
     await _lose_the_file(broker, await connect(broker), client)
-
-
-@pytest.fixture
-def certificates(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path / "certificates")
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from cryptography import x509
 from broker_core.protocol.definitions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from broker_core.server.runtime import Broker
 from tests.broker_core.security.tokens import TokenMint, first_message
-from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import RawClient
+from tests.certificates import Certificates
 from tests.ports import reserved_ports
 from waylog.config import Endpoint
 from waylog.network.tls import certificate_dates

@@ -14,7 +14,7 @@ from broker_core.protocol.definitions import BROKER_HEARTBEAT
 from broker_core.security.tls import client_context
 from broker_core.server.network.peer import Peer
 from broker_core.server.runtime import start_broker
-from tests.broker_core.server.certificates import Certificates
+from tests.certificates import Certificates
 from waylog.kafka.connection.sasl import SaslCredentials
 
 GOOD = SaslCredentials("PLAIN", "broker", "right")

@@ -25,9 +25,9 @@ from broker_core.protocol.definitions import (
 )
 from broker_core.security.scram import BY_NAME, credential_from_password
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import RawClient
 from tests.broker_core.server.topics import create_topic
+from tests.certificates import Certificates
 from waylog.config import Endpoint
 
 Start = Callable[..., Awaitable[Broker]]
@@ -43,11 +43,6 @@ ALL = {
     "plain.sasl.jaas.config": 'PlainLoginModule required user_anna="pl;ain pw" user_bert="x";',
     "connection.failed.authentication.delay.ms": "50",
 }
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture

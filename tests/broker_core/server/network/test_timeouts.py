@@ -13,9 +13,9 @@ import pytest
 from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import RawClient, fetch_body, has_answer, request_frame
 from tests.broker_core.server.topics import create_topic
+from tests.certificates import Certificates
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from broker_core.security.scram import BY_NAME, credential_from_password
 from tests.broker_core.security.tokens import TokenMint
-from tests.broker_core.server.certificates import Certificates
+from tests.certificates import Certificates
 from tests.tcp_server import tcp_server
 from tests.waylog.kafka.conftest import MECHANISMS, USER, StartBroker, login, over_tls
 from waylog.config import ConfigError

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from tests.broker_core.server.certificates import Certificates
+from tests.certificates import Certificates
 from tests.tcp_server import tcp_server
 from tests.waylog.kafka.conftest import StartBroker
 from waylog.config import ConfigError

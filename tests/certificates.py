@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 import trustme
@@ -13,6 +14,7 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._numbers = count(1)
         folder.mkdir(exist_ok=True)
         self._authority = trustme.CA()
         self.authority = folder / "ca.pem"
@@ -23,7 +25,8 @@ class Certificates:
         self, *names: str, common_name: str, valid: tuple[datetime, datetime] | None = None
     ) -> Path:
         """Issue a certificate; return a file with the key and the chain."""
-        path = self._folder / f"{common_name}.pem"
+        # Several tests share an authority: what one makes does not replace what another one has.
+        path = self._folder / f"{common_name}-{next(self._numbers)}.pem"
         not_before, not_after = valid or (None, None)
         issued = self._authority.issue_cert(
             *names,
