@@ -18,7 +18,8 @@ from gateway.http.ingest.registrations import Registrations
 from gateway.http.ingest.ulogger_sessions import UloggerSessions
 from gateway.http.kafka_rest.kafka_rest import KafkaRest
 from gateway.http.openapi import openapi
-from gateway.http.plain.plain_server import Accept, PlainServer
+from gateway.http.plain.plain_server import PlainServer
+from gateway.http.plain.shared_state import Accept
 from gateway.http.requests.authentication import (
     ASKER,
     party_at_first,

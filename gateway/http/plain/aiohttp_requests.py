@@ -37,7 +37,7 @@ class AiohttpRequests:
         protocol._msg_queue_resume_size = _WAITING_MAX // 2
         self._protocol = protocol
         self._bytes_max = bytes_max
-        self._refuse = refuse
+        self._refuse: Callable[[bool], None] | None = refuse
         self._requests = 0
         self._body: StreamReader | None = None
         self._in_body = False
@@ -72,7 +72,7 @@ class AiohttpRequests:
             self._bytes = 0
             return
         self._bytes += size
-        if self._bytes > self._bytes_max:
+        if self._bytes > self._bytes_max and self._refuse is not None:
             self._refuse(bool(protocol._messages) or protocol._current_request is not None)
 
     def connection_lost(self) -> None:
@@ -84,6 +84,8 @@ class AiohttpRequests:
         if protocol._current_request is None and task is not None:
             # It would begin a request of a connection that has gone, and fail.
             task.cancel()
+        # Whoever is called back refers to this object, too.
+        self._refuse = None
 
     def _newest_body(self) -> StreamReader | None:
         """Return the body of the newest request, or None if all have been answered.

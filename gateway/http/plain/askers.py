@@ -24,21 +24,24 @@ def begins_request(data: bytes) -> bool:
 class Askers:
     """Finds who asks on one connection, where most requests have the credentials of the last."""
 
-    __slots__ = ("_authenticator", "_credentials", "_shown")
+    __slots__ = ("_authenticator", "_credentials", "_shown", "_stranger")
 
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator, stranger: str) -> None:
+        """`stranger` is the party of whoever is not known."""
         self._authenticator = authenticator
+        self._stranger = stranger
         self._shown = b""
         self._credentials: Credentials | None = None
 
-    def of(self, data: bytes) -> str | None:
+    def of(self, data: bytes) -> str:
         """Return the user whose request begins with this data.
 
-        None if no request begins here, or if its credentials have not been verified recently.
+        It is the stranger if no request begins here, or if its credentials have not been verified
+        recently.
         """
         found = _CREDENTIALS.search(data, 0, HEAD_BYTES_MAX) if begins_request(data) else None
         if found is None:
-            return None
+            return self._stranger
         if found[1] != self._shown:
             self._shown, self._credentials = found[1], None
             with suppress(Refused):
@@ -46,5 +49,5 @@ class Askers:
                     {"Authorization": found[1].decode("latin-1")}, {}
                 )
         if self._credentials is None:
-            return None
-        return known_user_of(self._credentials, self._authenticator)
+            return self._stranger
+        return known_user_of(self._credentials, self._authenticator) or self._stranger

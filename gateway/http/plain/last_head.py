@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from gateway.fixes.plain_positions import PlainPositions
 from gateway.formats import Context, positions
 from gateway.http.ingest.ingest import named_device
+from gateway.http.plain.origin import Origin
 from gateway.http.plain.request_head import LengthSpan, RequestHead, length_span, recognise
 from gateway.http.requests.authentication import credentials_of, kept_of, without_secrets
 from gateway.http.requests.responses import Refused
-from gateway.users.auth import ANONYMOUS, Identity
+from gateway.limits.failed_logins import TooManyFailedLogins
+from gateway.users.auth import ANONYMOUS, AuthenticationUnavailable, Identity
 from gateway.users.database import DEVICE_NAME
 
 if TYPE_CHECKING:
@@ -58,6 +60,20 @@ class LastHead:
             self.identity = identity
             self._context = None
         return identity
+
+    async def authenticate(self, origin: Origin) -> Identity | None:
+        """Verify the credentials of the sender; None if they are not valid, or nobody can tell."""
+        head = self._head
+        assert head is not None
+        credentials = credentials_of(head.headers, head.query, head.token)
+        assert credentials is not None
+        address, authenticator = origin.client(head.headers), self._services.authenticator
+        try:
+            if credentials.user is None:
+                return await authenticator.authenticate_token(credentials.secret, address)
+            return await authenticator.authenticate(credentials.user, credentials.secret, address)
+        except (AuthenticationUnavailable, TooManyFailedLogins):
+            return None
 
     def context_of(self, identity: Identity) -> tuple[Context, PlainPositions | None]:
         """Return the context of a body, but for its time, and a fast parser if one may be used."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -12,14 +12,12 @@ from gateway.fixes.plain_positions import answer as plain_answer
 from gateway.formats import Parsed, positions
 from gateway.http.ingest.app_responses import Receiving, newest
 from gateway.http.plain.request_head import RequestHead
+from gateway.http.plain.shared_state import SharedState
 from gateway.http.requests.responses import Refused, unavailable
 from gateway.limits.bounds import OVERHEAD_BYTES, RECORD_BYTES
 from gateway.users.auth import Identity
 from waylog.kafka.clients import AppendError
 from waylog.messages import live_time
-
-if TYPE_CHECKING:
-    from gateway.http.plain.plain_connection import PlainConnection
 
 _encode = msgspec.json.Encoder().encode
 
@@ -47,11 +45,22 @@ def response(status: int, body: bytes, date: bytes, headers: dict[str, str] | No
     )
 
 
+class Answers(Protocol):
+    """Writes the answers of a connection."""
+
+    @property
+    def shared(self) -> SharedState:
+        """What the request has in common with those of other connections."""
+
+    def answered(self, route: str, status: int) -> None:
+        """Take note that a request has its answer."""
+
+
 class PlainRequest:
     """One request from the parsed body to the response, without a task and without a future."""
 
     __slots__ = (
-        "_connection",
+        "_answers",
         "_error",
         "_head",
         "_identity",
@@ -65,9 +74,9 @@ class PlainRequest:
     )
 
     def __init__(
-        self, connection: PlainConnection, head: RequestHead, identity: Identity, parsed: Parsed
+        self, answers: Answers, head: RequestHead, identity: Identity, parsed: Parsed
     ) -> None:
-        self._connection = connection
+        self._answers = answers
         self._head = head
         self._identity = identity
         self._parsed = parsed
@@ -82,7 +91,7 @@ class PlainRequest:
     def begin(self, body_bytes: int, records: int) -> bool:
         """Take the request's size from the user's budget. Return False if that is exceeded."""
         size = body_bytes + OVERHEAD_BYTES + records * RECORD_BYTES
-        if not self._connection.server.services.under_way.take(self._identity.user, size):
+        if not self._answers.shared.services.under_way.take(self._identity.user, size):
             return False
         self._size = size
         return True
@@ -90,7 +99,7 @@ class PlainRequest:
     def submit(self, traceparent: str | None) -> None:
         """Append everything; the response follows when the log has stored all of it."""
         parsed = self._parsed
-        submitter = self._connection.server.services.submitter
+        submitter = self._answers.shared.services.submitter
         trace = submitter.traces.continue_from(traceparent)
         # One more than the number of appends, so that nothing is answered before all are submitted.
         self._waiting = 1
@@ -113,7 +122,7 @@ class PlainRequest:
         """Append records that were made from the body without parsing it fully."""
         self._records = records
         self._waiting = 1
-        submitter = self._connection.server.services.submitter
+        submitter = self._answers.shared.services.submitter
         trace = None if traceparent is None else submitter.traces.continue_from(traceparent)
         receipt = submitter.submit_records(records, positions.SOURCE, trace)
         receipt.add_done_callback(self._one_done)
@@ -124,7 +133,7 @@ class PlainRequest:
             self._error = completion.exception()
         if self._waiting:
             return
-        services = self._connection.server.services
+        services = self._answers.shared.services
         user = self._identity.user
         services.under_way.give_back(user, self._size)
         # The log may have answered thousands of requests at once.
@@ -140,7 +149,7 @@ class PlainRequest:
         if self._head.format.tells_address:
             fix = newest(self._parsed)
             if fix is not None:
-                services = self._connection.server.services
+                services = self._answers.shared.services
                 services.address_view.when(
                     fix.device,
                     live_time(fix.time, fix.received),
@@ -156,19 +165,19 @@ class PlainRequest:
         if self._records is not None:
             body = plain_answer(self._records)
         else:
-            services = self._connection.server.services
+            services = self._answers.shared.services
             parsed = self._parsed
             received = Receiving(parsed, self._identity, services, newest(parsed))
             body = b"".join(self._head.format.answer(received))
         self.status = 200
-        date = self._connection.server.date
+        date = self._answers.shared.date
         self.answer = (
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
             b"Date: %b\r\n\r\n%b" % (len(body), date, body)
             if body
             else b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nDate: %b\r\n\r\n" % date
         )
-        self._connection.answered(self._head.template, 200)
+        self._answers.answered(self._head.template, 200)
 
     def refuse(self, refusal: Refused) -> None:
         """Answer with an error."""
@@ -176,10 +185,10 @@ class PlainRequest:
         self.answer = response(
             refusal.status,
             _encode({"error": refusal.reason}),
-            self._connection.server.date,
+            self._answers.shared.date,
             refusal.headers,
         )
-        self._connection.answered(self._head.template, refusal.status)
+        self._answers.answered(self._head.template, refusal.status)
 
     def late(self) -> None:
         """Answer with 503: the log has not stored the request in time. A repeat joins the wait."""

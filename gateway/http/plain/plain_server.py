@@ -1,43 +1,27 @@
-"""State shared by the connections of the HTTP listener, and the enforcement of timeouts."""
+"""The connections of the HTTP listener, and the enforcement of their timeouts."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from email.utils import formatdate
 from itertools import islice
 from typing import Final
 
 from gateway.http.plain.plain_connection import PlainConnection
+from gateway.http.plain.shared_state import Accept, SharedState
 from gateway.http.requests.services import Services
-from waylog.network.shares import Shares
-from waylog.process.background import TaskSet
 
 _SWEEP_S: Final = 0.5
 #: Thousands of connections are looked after in steps: all at once would keep everybody waiting.
 _STEP_S: Final = 0.02
 _CONNECTIONS_A_STEP: Final = 100
 
-Accept = Callable[[], asyncio.Protocol]
-
 
 class PlainServer:
-    """State shared by all connections of a listener. Also enforces their timeouts."""
+    """Makes the connections of a listener, looks after them, and closes them."""
 
     def __init__(self, services: Services, accept: Accept) -> None:
-        self.services = services
-        self.addresses = services.addresses
-        self.accept = accept
         self.connections: set[PlainConnection] = set()
-        self.pool = services.connections.part(services.limits.connections_max, "HTTP")
-        #: Bytes of incomplete requests. They count for the address; on loopback they count for the
-        #: connection or, when the pool is half full, for the account.
-        limits = services.limits
-        self.partial = Shares(limits.partial_bytes_max, limits.partial_bytes_each_max)
-        self.authentications = TaskSet("an authentication over HTTP")
-        self.closing = False
-        #: The time as in a Date header. Connections that a server takes over are answered at once.
-        self.date = formatdate(usegmt=True).encode()
+        self._shared = SharedState(services, accept)
         self._loop = asyncio.get_running_loop()
         self._half_closed: dict[PlainConnection, None] = {}
         # What is left of a round over all connections.
@@ -47,7 +31,11 @@ class PlainServer:
 
     def connection(self) -> asyncio.Protocol:
         """Return a new connection; the protocol factory of the acceptor."""
-        return PlainConnection(self)
+        return PlainConnection(self._shared, self)
+
+    def opened(self, connection: PlainConnection) -> None:
+        """Look after a connection from now on."""
+        self.connections.add(connection)
 
     def has_half_closed(self, connection: PlainConnection) -> None:
         """Close a connection soon after its last answer, since its client sends no more."""
@@ -61,7 +49,7 @@ class PlainServer:
 
     async def close(self, timeout_s: float) -> None:
         """Take no more requests, and wait until those in progress are answered."""
-        self.closing = True
+        self._shared.closing = True
         for connection in list(self.connections):
             connection.close_when_idle()
         deadline = self._loop.time() + timeout_s
@@ -83,7 +71,7 @@ class PlainServer:
         now = self._loop.time()
         self._timer.cancel()
         if now - self._round_began >= _SWEEP_S:
-            self.date = formatdate(usegmt=True).encode()
+            self._shared.renew_date()
             if not self._round:
                 self._round_began = now
                 self._round = list(self.connections)

@@ -9,6 +9,7 @@ HTTP server, so strictness here costs nothing.
 from __future__ import annotations
 
 import re
+import string
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -19,6 +20,11 @@ HEAD_BYTES_MAX: Final = 8_000
 _HEADERS_MAX: Final = 60
 _PARAMETERS_MAX: Final = 100
 _LENGTH_DIGITS_MAX: Final = 9
+
+_STARTS: Final = (b"GET /", b"POST /")
+_LONGEST_START: Final = b"POST /"
+#: What a request may begin with: a token (RFC 9110, section 5.6.2), or empty lines before it.
+_BEGINNINGS: Final = frozenset(f"!#$%&'*+-.^_`|~{string.digits}{string.ascii_letters}\r\n".encode())
 
 _REQUEST_LINE = re.compile(
     rb"(GET|POST) (/[A-Za-z0-9._~/-]*)(?:\?([A-Za-z0-9._~!$&'()*+,;=:@/?%-]*))? HTTP/1\.1"
@@ -57,6 +63,17 @@ class RequestHead(NamedTuple):
     query: dict[str, str]
     headers: dict[str, str]
     body_bytes: int
+
+
+def is_request(data: bytes, position: int) -> bool:
+    """Tell whether any request of HTTP/1 may begin here."""
+    return data[position] in _BEGINNINGS
+
+
+def may_be_plain(data: bytes, position: int) -> bool:
+    """Tell whether what begins here may become a plain request."""
+    start = data[position : position + len(_LONGEST_START)]
+    return any(each[: len(start)] == start[: len(each)] for each in _STARTS)
 
 
 def _templates() -> dict[tuple[str, int], tuple[Format, str]]:

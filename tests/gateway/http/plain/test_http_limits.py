@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from gateway.http.listener import HttpServer, start_http
-from gateway.http.plain.plain_server import PlainServer
+from gateway.http.plain.shared_state import SharedState
 from gateway.limits.bounds import HttpLimits
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
@@ -133,8 +133,7 @@ async def test_a_plain_request_that_the_log_does_not_store_in_time_is_503(tmp_pa
 
 async def test_the_first_answer_of_a_server_has_its_date(tmp_path: Path) -> None:
     async with parts(tmp_path) as services:
-        server = PlainServer(services, asyncio.Protocol)
+        shared = SharedState(services, asyncio.Protocol)
         # A connection that it takes over may be answered before the loop comes to anything else.
-        now = parsedate_to_datetime(server.date.decode())
+        now = parsedate_to_datetime(shared.date.decode())
         assert abs((datetime.now(UTC) - now).total_seconds()) < 60
-        await server.close(0)
