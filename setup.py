@@ -34,6 +34,7 @@ EXTENSIONS = [
     "gateway/mqtt/packets/message.pyx",
     "gateway/mqtt/sessions/session.pyx",
     "gateway/mqtt/sessions/shell.pyx",
+    "gateway/mqtt/sessions/waiting_publishes.pyx",
     "gateway/mqtt/packets/topics.pyx",
     "gateway/fixes/receipts.pyx",
     "gateway/fixes/siphash.pyx",

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 from gateway.bridge.cluster import Arrival
 from gateway.mqtt.interfaces import Completion, Submitter
+from gateway.mqtt.publishing.completions import AllOf, has_failed
 from gateway.mqtt.publishing.ingest import Ingest
 from gateway.mqtt.rights.acl import AccessRules
-from gateway.mqtt.sessions.shell import AllOf
 from gateway.users.admission import Admission, QuotaExceeded
 from gateway.users.rights import USUAL_RIGHTS, Rights
 
@@ -105,7 +105,7 @@ class Inbound:
         return ClusterIdentity(levels[1], rights=self._rights_of(levels[1]))
 
     def _appended(self, arrival: Arrival, completion: Completion) -> None:
-        if not completion.cancelled() and completion.exception() is None:
+        if not has_failed(completion):
             self.counters["appended"] += 1
             self._acknowledge(arrival)
             return

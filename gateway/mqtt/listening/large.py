@@ -72,10 +72,10 @@ class LargeMessages:
             )
         except QuotaExceeded as error:
             connection.held = None
-            shell.beyond_quota(connection, packet, error.retry_after_s, shell.time())
+            shell.held.beyond_quota(connection, packet, error.retry_after_s, shell.time())
         except ParsingBusy:
             connection.held = None
-            shell.hold(connection, packet, _AGAIN_S)
+            shell.held.hold(connection, packet, _AGAIN_S)
         except Exception as error:
             if not isinstance(error, ParsingUnavailable):
                 logger.exception("a large message could not be stored")
@@ -83,7 +83,7 @@ class LargeMessages:
             connection.fail(packet, shell.time())
         else:
             connection.held = None
-            shell.answer_when_stored(connection, packet, code, completions, shell.time())
+            shell.publishes.answer_when_stored(connection, packet, code, completions, shell.time())
         if connection.state == CONNECTED and connection.owner is not None:
             connection.owner.process(shell.time())
         shell.wake()

@@ -133,7 +133,6 @@ class MqttServer(Shell):
         #: The proxies whose connections may begin with a PROXY header.
         self.proxies = proxies if proxies is not None else TrustedProxies()
         self._protocols: set[MqttProtocol] = set()
-        self.draining = False
         #: Fetches the session of a client from the worker that has it. The second argument tells
         #: whether the client wants a new session (Clean Start). Raises SessionBusy.
         self.claim: Callable[[SessionKey, bool], Awaitable[None]] | None = None
@@ -179,9 +178,9 @@ class MqttServer(Shell):
             await self._acceptors.pop().close()
         if self._pusher is not None:
             self._pusher.unregister(self.channel)
-        self.draining = self.saturated = True
+        self.publishes.drain()
         deadline = self.time() + timeout_s
-        while self.in_flight and self.time() < deadline:
+        while self.publishes.count and self.time() < deadline:
             await asyncio.sleep(0.01)
         self.authentication.close()
         if self._large is not None:
@@ -271,7 +270,7 @@ class MqttServer(Shell):
             self.pool.leave(protocol.pool_party)
         if protocol.counted:
             self.disconnected(protocol.address)
-        self.stalled.pop(protocol, None)
+        self.publishes.forget(protocol.connection)
         self.authentication.forget(protocol.connection)
         self.wake()
 
@@ -346,7 +345,7 @@ class MqttServer(Shell):
             "retained_bytes": self.router.retained.size_bytes,
             "retained_evicted": self.router.retained.evicted,
             "held_bytes": self.router.accounts.held_bytes,
-            "publishes_in_flight": self.in_flight,
+            "publishes_in_flight": self.publishes.count,
         }
 
     def gauge(self, name: str) -> int:

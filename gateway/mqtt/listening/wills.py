@@ -11,10 +11,10 @@ from gateway.mqtt.interfaces import Completion
 from gateway.mqtt.listening.large import LargeMessages
 from gateway.mqtt.packets.message import message_of
 from gateway.mqtt.packets.packets import ReasonCode
+from gateway.mqtt.publishing.completions import AllOf, has_failed
 from gateway.mqtt.publishing.ingest import Ingest, Submission
 from gateway.mqtt.publishing.topic_route import TopicRoute
 from gateway.mqtt.sessions.router import Router, WillDue
-from gateway.mqtt.sessions.shell import AllOf
 from gateway.users.admission import QuotaExceeded
 from waylog.process.background import TaskSet
 
@@ -83,7 +83,7 @@ class Wills:
             self._forward(due)
 
     def _stored(self, due: WillDue, code: int, completion: Completion) -> None:
-        if completion.cancelled() or completion.exception() is not None:
+        if has_failed(completion):
             self._router.counters["appends_failed"] += 1
         elif code == ReasonCode.SUCCESS:
             self._forward(due)

@@ -127,6 +127,30 @@ class UserAccounts:
         return self._held.used
 
 
+class ChargedBytes:
+    """Bytes of one connection, in the share of its user or address."""
+
+    __slots__ = ("_party", "_shares", "_size")
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._party = ""
+        self._size = 0
+
+    def replace(self, size: int, party: str) -> bool:
+        """Charge so many bytes instead; return False, and charge none, if that is too much."""
+        self.clear()
+        if not self._shares.take(party, size):
+            return False
+        self._party, self._size = party, size
+        return True
+
+    def clear(self) -> None:
+        """Charge nothing any more."""
+        self._shares.give_back(self._party, self._size)
+        self._size = 0
+
+
 def subscription_bytes(topic_filter: str) -> int:
     """Return the estimated memory of a subscription in bytes."""
     levels = topic_filter.count("/") + 1 if "+" in topic_filter or "#" in topic_filter else 0

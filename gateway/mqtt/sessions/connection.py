@@ -291,7 +291,7 @@ class Connection(Link):
     def _end(self, reason_code: ReasonCode, text: str) -> None:
         self.state = CLOSED
         self.closing = (reason_code, text)
-        self._change()
+        self.change()
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class Connection(Link):
         """Act on a deadline that may have passed; called for the timer wheel."""
         if self.state == CLOSED:
             self.abort = True
-            self._change()
+            self.change()
         elif self.state != CONNECTED:
             self.refuse(ReasonCode.SERVER_BUSY, "no CONNECT was completed in time")
         elif self.paused_since is not None:

@@ -60,7 +60,7 @@ cdef class Link:
     cdef int _answer(self, Publish packet, double now) except -1
     cdef bint _writable(self)
     cpdef send(self, bytes data)
-    cpdef _change(self)
+    cpdef change(self)
     cpdef done(self)
     cdef int go_on(self) except -1
     cpdef bytes take_outgoing(self, double now)

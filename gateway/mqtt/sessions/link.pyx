@@ -231,7 +231,7 @@ cdef class Link:
             self._answer(first, now)
         if self.blocked and self._unacknowledged <= self._router._publishes_in_flight_max // 2:
             self.blocked = False
-            self._change()
+            self.change()
 
     cpdef fail(self, Publish packet, double now):
         """End the connection without acknowledging a PUBLISH that the log did not store.
@@ -323,9 +323,9 @@ cdef class Link:
             self._outgoing = [self._outgoing, data]
         self.outgoing_bytes += len(data)
         if not self._announced:
-            self._change()
+            self.change()
 
-    cpdef _change(self):
+    cpdef change(self):
         """Have the shell handle this connection at the end of the loop's turn."""
         if not self._announced:
             self._announced = True
@@ -350,12 +350,12 @@ cdef class Link:
         """Note that work of several turns is done, and read the client again after the last."""
         self.under_way -= 1
         if not self.under_way:
-            self._change()
+            self.change()
 
     cdef int go_on(self) except -1:
         """Send more of what waits in the next turn of the loop."""
         self.more = True
-        self._change()
+        self.change()
         return 0
 
     cpdef bytes take_outgoing(self, double now):

@@ -7,7 +7,7 @@ cdef class Pool:
 cdef class Account:
     cdef readonly Pool pool
     cdef readonly Py_ssize_t held
-    cdef public dict waiting        # protocols that are not read because of it, or None
+    cdef public dict waiting        # links that are not read because of it, or None
 
     cpdef bint take(self, Py_ssize_t amount)
     cpdef hold(self, Py_ssize_t amount)

@@ -4,8 +4,8 @@ from gateway.mqtt.packets.decoder cimport Publish
 from gateway.mqtt.publishing.topic_route cimport TopicRoute
 from gateway.mqtt.sessions.hub cimport Hub
 from gateway.mqtt.sessions.link cimport Link
-from gateway.mqtt.sessions.memory_pool cimport Account
 from gateway.mqtt.sessions.user_turns cimport UserQueues, UserTurns
+from gateway.mqtt.sessions.waiting_publishes cimport WaitingPublishes
 from gateway.fixes.receipts cimport FixAppender, Receipt
 
 
@@ -17,18 +17,13 @@ cdef class Shell:
     cdef double _sampled               # when a fix last passed the interceptors that record calls
     cdef long _unrecorded              # fixes since then
     cdef long long _publishers         # connections that have published something
-    cdef public bint saturated         # too much waits for the log: no connection is read
-    cdef public int in_flight
-    cdef public Py_ssize_t in_flight_bytes
-    cdef public dict stalled
+    cdef readonly WaitingPublishes publishes
+    cdef readonly object held          # HeldPublishes
     cdef UserTurns _turns
     cdef UserQueues _unflushed         # connections for which the last turn had no time left
     cdef bint _was_read                # packets were handled since the last flush
     cdef bint _flush_scheduled
     cdef object _call_soon
-    cdef object _call_later
-    cdef int _in_flight_max
-    cdef Py_ssize_t _in_flight_bytes_max
 
     cpdef wake(self)
     cdef int _publish(self, Link connection, Publish packet, double now) except -1
@@ -36,16 +31,6 @@ cdef class Shell:
     cdef int _flush_changed(self, double now) except -1
     cdef int _read_waiting(self) except -1
     cdef int _work(self, double until) except -1
-    cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1
-    cdef int _stored(self, PendingPublish pending, completion) except -1
-    cdef int _give_back(self, Account account, Publish packet) except -1
-
-
-cdef class PendingPublish:
-    cdef Shell shell
-    cdef Link connection
-    cdef Publish packet
-    cdef int code
 
 
 cdef class MqttProtocol:
@@ -58,14 +43,11 @@ cdef class MqttProtocol:
     cdef object _gone_since     # time of the server at which its client was found to have gone
     cdef public bint counted    # among the connections of its address
     cdef public str pool_party  # party charged in the server's pool; None: it has no place there
-    cdef Py_ssize_t _incomplete # bytes of an incomplete packet, charged to the share of
-    cdef str _incomplete_of     # this user or address
-    cdef Py_ssize_t _unread     # written bytes that the client does not read, charged to
-    cdef str _unread_of         # this user or address
+    cdef object _incomplete     # ChargedBytes of an incomplete packet, or None
+    cdef object _unread         # ChargedBytes that were written and not read, or None
 
     cpdef process(self, double now)
     cdef int _read(self, double now) except -1
-    cdef bint _try_again(self, Link connection, double now) except -1
     cdef int _adapt_reading(self) except -1
     cdef int _count_incomplete(self, Py_ssize_t left) except -1
     cdef int _count_unread(self, Py_ssize_t size) except -1

@@ -1,11 +1,11 @@
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from gateway.mqtt.interfaces import Completion
-from gateway.mqtt.packets.decoder import Publish
 from gateway.mqtt.publishing.ingest import Ingest
 from gateway.mqtt.sessions.connection import Connection
+from gateway.mqtt.sessions.held_publishes import HeldPublishes
 from gateway.mqtt.sessions.router import Router
+from gateway.mqtt.sessions.waiting_publishes import WaitingPublishes
 
 class Shell:
     """The base of `gateway.mqtt.listening.listener.MqttServer`."""
@@ -13,25 +13,9 @@ class Shell:
     router: Router
     time: Callable[[], float]
     ingest: Ingest
-    saturated: bool
-    in_flight: int
-    in_flight_bytes: int
-    stalled: dict[MqttProtocol, None]
+    publishes: WaitingPublishes
+    held: HeldPublishes
     def __init__(self, router: Router, ingest: Ingest, loop: asyncio.AbstractEventLoop) -> None: ...
-    draining: bool
-    def answer_when_stored(
-        self,
-        connection: Connection,
-        packet: Publish,
-        code: int,
-        completions: list[Completion],
-        now: float,
-    ) -> None: ...
-    def beyond_quota(
-        self, connection: Connection, packet: Publish, retry_after_s: float, now: float
-    ) -> None: ...
-    def hold(self, connection: Connection, packet: Publish, seconds: float) -> None: ...
-    def relieve(self) -> None: ...
     def wake(self) -> None: ...
     def flush(self) -> None: ...
 
@@ -48,9 +32,3 @@ class MqttProtocol(asyncio.Protocol):
     def process(self, now: float) -> None: ...
     def flush(self, now: float) -> None: ...
     def peer(self) -> str: ...
-
-class AllOf:
-    """Several completions as one, which fails as soon as one of them fails."""
-
-    def __init__(self, completions: Sequence[Completion]) -> None: ...
-    def add_done_callback(self, callback: Callable[[Completion], object]) -> None: ...

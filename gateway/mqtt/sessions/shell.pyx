@@ -7,30 +7,25 @@ to one client leaves in one write at its end.
 
 import logging
 
-cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t
 
 from gateway.fixes.known_fixes cimport FixKey
 from gateway.mqtt.packets.decoder cimport Publish
 from gateway.fixes.fix_route cimport FORM_POSITION, wall_clock_ms
 from gateway.mqtt.publishing.topic_route cimport TopicRoute
-from gateway.mqtt.sessions.constants cimport (
-    STATE_AUTHENTICATING,
-    STATE_CLOSED,
-    STATE_CONNECTED,
-)
+from gateway.mqtt.sessions.constants cimport STATE_AUTHENTICATING, STATE_CLOSED
 from gateway.limits.precise_clock cimport clock_s
 from gateway.mqtt.sessions.hub cimport Hub
 from gateway.mqtt.sessions.link cimport Link
-from gateway.mqtt.sessions.memory_pool cimport Account
 from gateway.mqtt.sessions.session cimport Session
 from gateway.mqtt.sessions.user_turns cimport UserQueues, UserTurn, UserTurns
+from gateway.mqtt.sessions.waiting_publishes cimport WaitingPublishes
 from gateway.fixes.receipts cimport FixAppender, Receipt
 
 from gateway.users.admission import QuotaExceeded
 from gateway.formats import owntracks, positions
-from gateway.mqtt.packets.packets import ReasonCode
+from gateway.mqtt.sessions.accounts import ChargedBytes
+from gateway.mqtt.sessions.held_publishes import HeldPublishes
 from waylog.network.peer_gone import has_gone
 from gateway.bodies.parsing import READ_HERE_COMMAS_MAX as COMMAS
 from waylog.observability.interceptors import RECORDS_PER_S, count_calls
@@ -38,9 +33,7 @@ from waylog.observability.interceptors import RECORDS_PER_S, count_calls
 cdef enum:
     WRITE_BUFFER_BYTES = 64 * 1024
     STEPS_A_TURN = 256   # queued messages that all clients together are sent in a turn
-    PUBLISH_BYTES = 300  # estimated size of a PUBLISH that waits for the log, beside its payload
     UNCOUNTED_BYTES = 4 * 1024  # of an incomplete packet: most arrive in one piece
-    HELD_S_MAX = 60  # seconds that a message beyond its sender's quota is held before a retry
     LOOKS = 32  # packets of one client that are handled between two looks at the clock
 
 #: Seconds of one turn of the loop for what a client sends before it has signed in.
@@ -61,16 +54,6 @@ logger = logging.getLogger(__name__)
 cdef Py_ssize_t READ_HERE_BYTES = 2 * COMMAS
 
 
-# No garbage collection: only its receipt refers to it, and only until the log has answered.
-@cython.freelist(256)
-@cython.no_gc
-cdef class PendingPublish:
-    """A PUBLISH that waits for the log; called when the log has answered."""
-
-    def __call__(self, completion):
-        self.shell._stored(self, completion)
-
-
 cdef class Shell:
     """The base of `gateway.mqtt.listening.listener.MqttServer`; it handles publishes and flushing.
 
@@ -86,13 +69,12 @@ cdef class Shell:
         if isinstance(ingest.submitter, FixAppender):
             self._appender = ingest.submitter
         self.time = loop.time
-        self.stalled = {}  # protocols not read because of `saturated`
         self._turns = UserTurns()
         self._unflushed = UserQueues()
         self._call_soon = loop.call_soon
-        self._call_later = loop.call_later
-        self._in_flight_max = router.settings.all_publishes_in_flight_max
-        self._in_flight_bytes_max = router.settings.all_publish_bytes_in_flight_max
+        #: What waits for the log, and what is beyond a quota.
+        self.publishes = WaitingPublishes(router, loop.time, self.wake)
+        self.held = HeldPublishes(router.counters, self.publishes, loop)
 
     # --- PUBLISH --------------------------------------------------------------------------------
 
@@ -120,7 +102,7 @@ cdef class Shell:
         elif self._appender is not None and route.form:
             receipt = self._append(route, packet.payload, now)
             if receipt is not None:
-                self._wait(connection, packet, 0, receipt)
+                self.publishes.add(connection, packet, 0, receipt)
                 return 0
         # This takes long, compared with an ordinary fix: look at the clock afterwards.
         connection.looks_left = 0
@@ -133,24 +115,13 @@ cdef class Shell:
                 retain=packet.retain,
             )
         except QuotaExceeded as error:
-            self.beyond_quota(connection, packet, error.retry_after_s, now)
+            self.held.beyond_quota(connection, packet, error.retry_after_s, now)
             return 0
         finally:
             if self._appender is not None:
                 self._appender.repeated = False
-        self.answer_when_stored(connection, packet, code, completions, now)
+        self.publishes.answer_when_stored(connection, packet, code, completions, now)
         return 0
-
-    def answer_when_stored(
-        self, Link connection, Publish packet, int code, list completions, double now
-    ):
-        """Acknowledge a packet when the log has all records of it."""
-        if not completions:
-            connection.acknowledge(packet, code, now)
-        elif len(completions) == 1:
-            self._wait(connection, packet, code, completions[0])
-        else:
-            self._wait(connection, packet, code, AllOf(completions))
 
     cdef Receipt _append(self, TopicRoute route, bytes payload, double now):
         """Append an ordinary fix directly; return None if it has to be parsed in full.
@@ -183,118 +154,6 @@ cdef class Shell:
             POSITIONS if route.form == FORM_POSITION else OWNTRACKS,
             None,
         )
-
-    def beyond_quota(self, Link connection, Publish packet, double retry_after_s, double now):
-        """Handle a PUBLISH of a user beyond its quota."""
-        self.router.counters["publishes_beyond_quota"] += 1
-        if connection.version == 5 and packet.qos:
-            connection.acknowledge(packet, ReasonCode.QUOTA_EXCEEDED, now)
-        else:
-            # MQTT has no answer for this case: the client is not read for a while.
-            self.hold(connection, packet, retry_after_s)
-
-    def hold(self, Link connection, Publish packet, double seconds):
-        """Stop reading a connection, and handle this packet again after some seconds.
-
-        What one message of the user waits for, all that are held cannot have at once: they are
-        tried again one after the other.
-        """
-        cdef double wait_s = seconds
-        if connection.turn is not None:
-            connection.turn.held.add(connection)
-            wait_s *= len(connection.turn.held)
-        timer = self._call_later(min(wait_s, HELD_S_MAX), self.look_again, connection)
-        connection.held = (timer, packet)
-
-    def look_again(self, Link connection):
-        """Handle the packet that was held, in the turn of its user."""
-        cdef MqttProtocol protocol = connection.owner
-        cdef double now = self.time()
-        if connection.state != STATE_CONNECTED or protocol is None or self.draining:
-            self.give_up_held(connection)
-            return
-        if protocol.has_been_gone_too_long(now):
-            connection.abort = True
-            connection.close(
-                ReasonCode.QUOTA_EXCEEDED, "the client has gone, and its user is beyond its quota"
-            )
-            return
-        connection.held = (None, connection.held[1])
-        protocol.process(now)
-
-    def give_up_held(self, Link connection):
-        """Discard a held packet of a connection that ends; the client will send it again."""
-        if connection.held is not None:
-            timer, packet = connection.held
-            if timer is not None:
-                timer.cancel()
-            if connection.turn is not None:
-                connection.turn.held.discard(connection)
-            connection.held = None
-            connection.fail(<Publish> packet, self.time())
-
-    cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1:
-        """Acknowledge a packet when the log has answered."""
-        cdef PendingPublish pending = PendingPublish.__new__(PendingPublish)
-        pending.shell = self
-        pending.connection = connection
-        pending.packet = packet
-        pending.code = code
-        self.in_flight += 1
-        self.in_flight_bytes += len(packet.payload)
-        if connection.publishes is not None:
-            connection.publishes.hold(len(packet.payload) + PUBLISH_BYTES)
-        if isinstance(completion, Receipt):
-            (<Receipt> completion).add_done_callback(pending)
-        else:
-            completion.add_done_callback(pending)
-        if (
-            self.in_flight >= self._in_flight_max
-            or self.in_flight_bytes >= self._in_flight_bytes_max
-        ):
-            self.saturated = True
-        return 0
-
-    cdef int _stored(self, PendingPublish pending, completion) except -1:
-        self.in_flight -= 1
-        self.in_flight_bytes -= len(pending.packet.payload)
-        if pending.connection.publishes is not None:
-            self._give_back(pending.connection.publishes, pending.packet)
-        if self.saturated:
-            self.relieve()
-        if has_failed(completion):
-            self.router.counters["appends_failed"] += 1
-            # As it is not acknowledged, the client sends it again on its next connection.
-            pending.connection.fail(pending.packet, self.time())
-        else:
-            pending.connection.acknowledge(pending.packet, pending.code, self.time())
-        self.wake()
-        return 0
-
-    cdef int _give_back(self, Account account, Publish packet) except -1:
-        """Discount a user's publish, and read clients again that had to wait for that."""
-        cdef MqttProtocol protocol
-        account.give_back(len(packet.payload) + PUBLISH_BYTES)
-        if account.waiting is not None and account.held <= account.pool.each // 2:
-            waiting, account.waiting = account.waiting, None
-            for protocol in waiting:
-                (<Link> protocol.connection)._change()
-        return 0
-
-    def relieve(self):
-        """Read the clients again that had to wait for the log, if it has caught up enough."""
-        cdef MqttProtocol protocol
-        if (
-            self.draining
-            or self.in_flight > self._in_flight_max // 2
-            or self.in_flight_bytes > self._in_flight_bytes_max // 2
-        ):
-            return
-        self.saturated = False
-        stalled, self.stalled = self.stalled, {}
-        for protocol in stalled:
-            (<Link> protocol.connection)._change()
-        self.wake()
 
     # --- effects --------------------------------------------------------------------------------
 
@@ -403,7 +262,7 @@ cdef class MqttProtocol:
         self.process(now)
         # While reading is paused, the bytes that are left may be whole packets.
         left = 0 if connection.unread else connection._decoder.left()
-        if left > UNCOUNTED_BYTES or self._incomplete:
+        if left > UNCOUNTED_BYTES or self._incomplete is not None:
             self._count_incomplete(left)
 
     def eof_received(self):
@@ -413,7 +272,7 @@ cdef class MqttProtocol:
         self.transport = None
         self._count_incomplete(0)
         self._count_unread(0)
-        self.server.give_up_held(self.connection)
+        self.server.held.give_up(self.connection)
         self.connection.lost(self.server.time())
         (<Link> self.connection).owner = None  # breaks a reference cycle
         self.server.closed(self)
@@ -438,7 +297,7 @@ cdef class MqttProtocol:
                 self._queued = True
                 self.server._turns.wait(connection.turn, self)
             elif self.waits:
-                connection._change()
+                connection.change()
         self._adapt_reading()
         self.server._was_read = True
         self.server.wake()
@@ -446,38 +305,29 @@ cdef class MqttProtocol:
     cdef int _read(self, double now) except -1:
         """Handle packets until others have to be served before the rest: `waits` tells."""
         cdef Shell server = self.server
+        cdef WaitingPublishes publishes = server.publishes
         cdef Link connection = self.connection
         cdef UserTurn turn = connection.turn
         cdef double began = clock_s()
         cdef double left = STRANGER_TURN_S if turn is None else server._turns.left_s(turn)
         self.waits = left <= 0
         connection.looks_left = LOOKS
-        while not self.waits and not server.saturated and not is_crowded(connection):
-            if connection.held is None or not self._try_again(connection, now):
+        while not self.waits and not publishes.holds_up(connection):
+            event = None if connection.held is None else server.held.take(connection)
+            if event is None:
                 event = connection.next_event(now)
-                if type(event) is Publish:
-                    server._publish(connection, <Publish> event, now)
-                elif event is not None:
-                    server.authenticate(connection, event)
-                elif connection.looks_left > 0:
-                    break
+            if type(event) is Publish:
+                server._publish(connection, <Publish> event, now)
+            elif event is not None:
+                server.authenticate(connection, event)
+            elif connection.looks_left > 0:
+                break
             if connection.looks_left <= 0:
                 connection.looks_left = LOOKS
                 self.waits = clock_s() - began > left
         if turn is not None:
             server._turns.spend(turn, clock_s() - began)
         return 0
-
-    cdef bint _try_again(self, Link connection, double now) except -1:
-        """Handle the packet that was held, if it is due; return whether it was."""
-        timer, packet = connection.held
-        if timer is not None:
-            return False
-        connection.held = None
-        if connection.turn is not None:
-            connection.turn.held.discard(connection)
-        self.server._publish(connection, <Publish> packet, now)
-        return True
 
     def has_gone(self):
         """Return whether the client has closed its connection."""
@@ -506,11 +356,10 @@ cdef class MqttProtocol:
 
     cdef int _adapt_reading(self) except -1:
         cdef Link connection = self.connection
-        cdef bint saturated = self.server.saturated
-        cdef bint crowded = is_crowded(connection)
+        cdef WaitingPublishes publishes = self.server.publishes
+        cdef bint held_up = publishes.holds_up(connection)
         cdef bint pause = (
-            saturated
-            or crowded
+            held_up
             or self.waits
             or connection.under_way
             or connection.blocked
@@ -518,7 +367,7 @@ cdef class MqttProtocol:
             or connection.paused_since is not None
             or connection.state == STATE_AUTHENTICATING
         )
-        if pause == connection.unread and not saturated and not crowded:
+        if pause == connection.unread and not held_up:
             return 0
         if (
             self.transport is None
@@ -526,12 +375,8 @@ cdef class MqttProtocol:
             or connection.state == STATE_CLOSED
         ):
             return 0
-        if saturated:
-            self.server.stalled[self] = None
-        if crowded:
-            if connection.publishes.waiting is None:
-                connection.publishes.waiting = {}
-            connection.publishes.waiting[self] = None
+        if held_up:
+            publishes.remember(connection)
         if pause == connection.unread:
             return 0
         connection.unread = pause
@@ -549,31 +394,29 @@ cdef class MqttProtocol:
 
     cdef int _count_incomplete(self, Py_ssize_t left) except -1:
         """Charge the bytes of an incomplete packet to the client's user or address."""
-        shares = self.server.router.accounts.incomplete
-        if self._incomplete:
-            shares.give_back(self._incomplete_of, self._incomplete)
-            self._incomplete = 0
         if left <= UNCOUNTED_BYTES or (<Link> self.connection).state == STATE_CLOSED:
+            if self._incomplete is not None:
+                self._incomplete.clear()
+                self._incomplete = None
             return 0
-        self._incomplete_of = self._party()
-        if shares.take(self._incomplete_of, left):
-            self._incomplete = left
-        else:
+        if self._incomplete is None:
+            self._incomplete = ChargedBytes(self.server.router.accounts.incomplete)
+        if not self._incomplete.replace(left, self._party()):
+            self._incomplete = None
             self.server.beyond_share(self, "incomplete", "too much of yours has not come whole")
         return 0
 
     cdef int _count_unread(self, Py_ssize_t size) except -1:
         """Charge the bytes that were written but not read to the client's user or address."""
-        shares = self.server.router.accounts.unread
-        if self._unread:
-            shares.give_back(self._unread_of, self._unread)
-            self._unread = 0
         if not size:
+            if self._unread is not None:
+                self._unread.clear()
+                self._unread = None
             return 0
-        self._unread_of = self._party()
-        if shares.take(self._unread_of, size):
-            self._unread = size
-        else:
+        if self._unread is None:
+            self._unread = ChargedBytes(self.server.router.accounts.unread)
+        if not self._unread.replace(size, self._party()):
+            self._unread = None
             self.server.beyond_share(self, "unread", "too much was written that you do not read")
         return 0
 
@@ -596,36 +439,3 @@ cdef int flush_link(Link connection, double now) except -1:
         if protocol.transport is not None:
             protocol.transport.abort()
     return 0
-
-
-cdef inline bint is_crowded(Link connection):
-    """Return whether the client's user has as many publishes in flight as it may."""
-    return connection.publishes is not None and connection.publishes.is_full()
-
-
-cdef bint has_failed(completion) except -1:
-    if isinstance(completion, Receipt):
-        return (<Receipt> completion)._error is not None
-    return completion.cancelled() or completion.exception() is not None
-
-
-class AllOf:
-    """Several completions as one, which fails as soon as one of them fails."""
-
-    def __init__(self, completions):
-        self._completions = completions
-
-    def add_done_callback(self, callback):
-        """Call `callback` once: with the first completion that fails, or with the last."""
-        missing = len(self._completions)
-
-        def done(completion):
-            nonlocal missing
-            if missing <= 0:
-                return
-            missing = 0 if has_failed(completion) else missing - 1
-            if not missing:
-                callback(completion)
-
-        for each in self._completions:
-            each.add_done_callback(done)
