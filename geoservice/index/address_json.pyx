@@ -78,7 +78,7 @@ cdef class AddressWriter:
         return written
 
     cdef int compose(self, int32_t number, int32_t tail, int32_t counted, double metres) except -1:
-        cdef const int32_t* row = self._streets.objects + <int64_t>number * OBJECT_WIDTH
+        cdef const int32_t* row = self._streets.sections.objects + <int64_t>number * OBJECT_WIDTH
         cdef const int32_t* parent
         cdef const int32_t* address
         cdef Text keys[HEAD_MAX]
@@ -87,7 +87,7 @@ cdef class AddressWriter:
         cdef int count = 0
         cdef Text members, display
         if not row[OBJECT_RANKS] & FLAG_IN_TAIL and row[OBJECT_TEXT] >= 0:
-            keys[count] = self.string(self._streets.kinds[3 * row[OBJECT_KIND] + 2])
+            keys[count] = self.string(self._streets.sections.kinds[3 * row[OBJECT_KIND] + 2])
             names[count] = self.string(row[OBJECT_TEXT])
             count += names[count].length > 0
         if counted >= 0:
@@ -100,7 +100,7 @@ cdef class AddressWriter:
             names[count] = self.string(row[OBJECT_NUMBER])
             count += 1
         if row[OBJECT_PARENT] >= 0:
-            parent = self._streets.objects + <int64_t>row[OBJECT_PARENT] * OBJECT_WIDTH
+            parent = self._streets.sections.objects + <int64_t>row[OBJECT_PARENT] * OBJECT_WIDTH
             if not parent[OBJECT_RANKS] & FLAG_IN_TAIL and parent[OBJECT_TEXT] >= 0:
                 keys[count] = literal("road", 4)
                 names[count] = self.string(parent[OBJECT_TEXT])
@@ -111,10 +111,10 @@ cdef class AddressWriter:
             count += 1
         if tail < 0:
             tail = row[OBJECT_TAIL]
-        address = self._streets.tails + <int64_t>tail * TAIL_WIDTH
-        members.start = self._streets.tail_texts + address[TAIL_TEXT]
+        address = self._streets.sections.tails + <int64_t>tail * TAIL_WIDTH
+        members.start = self._streets.sections.tail_texts + address[TAIL_TEXT]
         members.length = address[TAIL_DISPLAY] - address[TAIL_TEXT]
-        display.start = self._streets.tail_texts + address[TAIL_DISPLAY]
+        display.start = self._streets.sections.tail_texts + address[TAIL_DISPLAY]
         display.length = address[TAIL_WIDTH + TAIL_TEXT] - address[TAIL_DISPLAY]
 
         self._used = 0
@@ -129,9 +129,9 @@ cdef class AddressWriter:
 
     cdef Text string(self, int32_t number) noexcept:
         cdef Text text
-        cdef int32_t start = self._streets.string_ends[number - 1] if number else 0
-        text.start = self._streets.strings + start
-        text.length = self._streets.string_ends[number] - start
+        cdef int32_t start = self._streets.sections.string_ends[number - 1] if number else 0
+        text.start = self._streets.sections.strings + start
+        text.length = self._streets.sections.string_ends[number] - start
         return text
 
     cdef int put_display(self, const Text* names, int count, Text display) except -1:
