@@ -44,6 +44,7 @@ EXTENSIONS = [
     "geoservice/index/street_check.pyx",
     "geoservice/index/streets.pyx",
     "load_tests/fleet.pyx",
+    "load_tests/histogram.pyx",
     "spark/places/stay_points.pyx",
     "waylog/kafka/fetched_records.pyx",
     "waylog/kafka/record_batch.pyx",

@@ -1,7 +1,5 @@
 from collections.abc import Iterator
 
-def bucket_value(bucket: int) -> int: ...
-
 class Fleet:
     """A fleet of `devices` devices that together send `rate` fixes per second."""
 

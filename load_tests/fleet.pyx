@@ -13,21 +13,40 @@ stored for sending it again after a lost connection, and one bit records that it
 
 from libc.errno cimport EAGAIN, EINPROGRESS, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memmove, memset
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, nanosleep, timespec
 from posix.unistd cimport close
 
+from load_tests.device cimport (
+    CONNECTING,
+    DOWN,
+    GREETING,
+    READY,
+    REFUSED,
+    SUBSCRIBING,
+    Device,
+    disconnect,
+    has_bit_for,
+    is_acknowledged,
+    keep_input,
+    note_acknowledged,
+    send,
+    send_waiting,
+)
+from load_tests.histogram cimport Histogram
 from load_tests.linux cimport *
 from load_tests.packets cimport (
     PACKET_BYTES_MAX,
     Names,
     Text,
-    find_time,
+    find_body,
     put_connect,
     put_publish,
     put_subscribe,
+    read_time,
 )
+from load_tests.schedule cimport Schedule, moment, moment_of, sequence_about, time_ms_of
 
 import socket
 import time
@@ -37,15 +56,6 @@ cdef enum:
     PUBLISHES_A_PASS = 512  # limit per pass, before answers are read
     INPUT_BYTES = 65536
     PARTIAL_BYTES_MAX = 32768  # larger incoming packets are a protocol error
-    BUCKETS = 4096
-
-    # States of a connection.
-    DOWN = 0  # until `deadline`
-    CONNECTING = 1
-    GREETING = 2  # CONNECT was sent
-    SUBSCRIBING = 3
-    READY = 4
-    REFUSED = 5  # permanently: wrong password
 
     SECOND_NS = 1_000_000_000
     BACKOFF_MIN_NS = 100_000_000
@@ -58,49 +68,10 @@ cdef enum:
 
 cdef int64_t BACKOFF_MAX_NS = 5 * <int64_t>SECOND_NS
 
-ctypedef struct Device:
-    int fd
-    uint8_t state
-    uint32_t due  # number of fixes that are due
-    uint32_t next  # first fix that was never sent; floor <= next <= due
-    uint32_t floor  # all fixes below it are acknowledged
-    uint32_t in_flight  # sent on this connection and not acknowledged
-    uint32_t pushed  # 1 + the newest fix whose address was received
-    uint32_t words  # size of `acknowledged`
-    uint64_t* acknowledged  # one bit per fix
-    int64_t deadline  # when to connect again (DOWN), or when to give up waiting (other states)
-    int64_t backoff
-    uint8_t* input  # incomplete packet
-    uint32_t input_size
-    uint8_t* output  # data that the socket did not accept yet
-    uint32_t output_size
-
-
 cdef inline int64_t now_ns() noexcept nogil:
     cdef timespec moment
     clock_gettime(CLOCK_MONOTONIC, &moment)
     return <int64_t>moment.tv_sec * SECOND_NS + moment.tv_nsec
-
-
-cdef inline int bucket_of(uint64_t value) noexcept nogil:
-    """Return the log-linear bucket of a value, as in HdrHistogram.
-
-    There are 128 steps per doubling, hence an error below 0.8 %.
-    """
-    cdef int shift = 0
-    if value >= <uint64_t>1 << 36:
-        value = (<uint64_t>1 << 36) - 1
-    while value >> shift >= 256:
-        shift += 1
-    return 128 * shift + <int>(value >> shift)
-
-
-def bucket_value(int bucket):
-    """Return the middle of a bucket, for reports."""
-    if bucket < 256:
-        return bucket
-    cdef int shift = bucket // 128 - 1
-    return ((<uint64_t>bucket - 128 * shift) << shift) + (<uint64_t>1 << shift) // 2
 
 
 cdef Text text_of(bytes text):
@@ -133,17 +104,15 @@ cdef class Fleet:
     cdef int64_t _swept
     cdef int64_t _last_pass
     cdef bint _running
-    cdef int64_t _start_ns
-    cdef int64_t _start_wall_ms
-    cdef double _gap_ns
+    cdef Schedule _schedule
     cdef uint64_t _event  # number of fixes that were due, over all devices
     cdef tuple _texts  # keeps the memory alive that _names points to
     cdef Names _names
     cdef uint16_t _keep_alive_s
     cdef uint8_t* _input
     cdef uint8_t* _output
-    cdef uint32_t _ack_buckets[BUCKETS]
-    cdef uint32_t _push_buckets[BUCKETS]
+    cdef Histogram _ack_latencies
+    cdef Histogram _push_latencies
 
     cdef readonly uint64_t sent  # fixes that were sent at least once
     cdef readonly uint64_t acknowledged
@@ -162,6 +131,8 @@ cdef class Fleet:
 
     def __cinit__(self):
         self._epoll = -1
+        self._ack_latencies = Histogram()
+        self._push_latencies = Histogram()
 
     def __init__(
         self,
@@ -197,7 +168,8 @@ cdef class Fleet:
         self._subscribe = subscribe
         self._ack_timeout_ns = <int64_t>(ack_timeout_s * SECOND_NS)
         self._connects_per_s = connects_per_s
-        self._gap_ns = SECOND_NS / rate
+        self._schedule.devices = devices
+        self._schedule.gap_ns = SECOND_NS / rate
         self._keep_alive_s = <uint16_t>min(65535.0, max(600.0, 2 * devices / rate))
         self._texts = (
             f"devices/{user}/d".encode(),
@@ -251,11 +223,11 @@ cdef class Fleet:
 
     def begin(self):
         """Start the schedule; return its first moment (s since 1970)."""
-        self._start_ns = now_ns()
-        self._start_wall_ms = time.time_ns() // 1_000_000
+        self._schedule.start_ns = now_ns()
+        self._schedule.start_wall_ms = time.time_ns() // 1_000_000
         self._event = 0
         self._running = True
-        return self._start_wall_ms / 1000.0
+        return self._schedule.start_wall_ms / 1000.0
 
     def end(self):
         """Stop the schedule; fixes that are due already are still sent."""
@@ -292,20 +264,11 @@ cdef class Fleet:
 
     def take_acknowledgement_latencies(self):
         """Return (microseconds, count) pairs since the last call."""
-        return self._take(self._ack_buckets)
+        return self._ack_latencies.take()
 
     def take_push_latencies(self):
         """Return (microseconds, count) pairs since the last call."""
-        return self._take(self._push_buckets)
-
-    cdef list _take(self, uint32_t* buckets):
-        cdef int bucket
-        taken = []
-        for bucket in range(BUCKETS):
-            if buckets[bucket]:
-                taken.append((bucket_value(bucket), buckets[bucket]))
-                buckets[bucket] = 0
-        return taken
+        return self._push_latencies.take()
 
     def accounts(self):
         """Yield (device number, fixes sent, bit map of the acknowledged ones) for each device."""
@@ -335,12 +298,16 @@ cdef class Fleet:
         self._last_pass = now
         if now - self._swept >= SWEEP_NS:
             self._sweep(now)
-        while self._running and published < PUBLISHES_A_PASS and self._moment(self._event) <= now:
+        while (
+            self._running
+            and published < PUBLISHES_A_PASS
+            and moment(&self._schedule, self._event) <= now
+        ):
             self._come_due(now)
             published += 1
         wait_ns = until - now
         if self._running:
-            wait_ns = min(wait_ns, self._moment(self._event) - now)
+            wait_ns = min(wait_ns, moment(&self._schedule, self._event) - now)
         wait_ns = min(wait_ns, SWEEP_NS)
         # Rounded up to a whole millisecond: fixes are sent at most that much late, several per
         # wake-up.
@@ -349,15 +316,6 @@ cdef class Fleet:
         )
         for number in range(count):
             self._serve(events[number].data.u32, events[number].events)
-
-    cdef inline int64_t _moment(self, uint64_t event) noexcept nogil:
-        return self._start_ns + <int64_t>(event * self._gap_ns)
-
-    cdef inline int64_t _moment_of(self, uint32_t index, uint32_t sequence) noexcept nogil:
-        return self._moment(index + <uint64_t>sequence * self.devices)
-
-    cdef inline int64_t _time_ms(self, uint32_t index, uint32_t sequence) noexcept nogil:
-        return self._start_wall_ms + (self._moment_of(index, sequence) - self._start_ns) // 1_000_000
 
     cdef void _come_due(self, int64_t now) noexcept nogil:
         cdef uint32_t index = self._event % self.devices
@@ -373,13 +331,13 @@ cdef class Fleet:
         cdef uint32_t sequence
         while device.next < device.due and device.in_flight < self._window:
             sequence = device.next
-            if sequence // 64 >= device.words and not self._more_words(device):
+            if not has_bit_for(device, sequence):
                 break
             out = self._put_publish(out, index, sequence, False)
             device.next += 1
             device.in_flight += 1
             self.sent += 1
-            if now - self._moment_of(index, sequence) > LATE_NS:
+            if now - moment_of(&self._schedule, index, sequence) > LATE_NS:
                 self.late += 1
         if out != self._output:
             if device.in_flight == <uint32_t>1:
@@ -391,7 +349,7 @@ cdef class Fleet:
         cdef uint8_t* out = self._output
         cdef uint32_t sequence
         for sequence in range(device.floor, device.next):
-            if not device.acknowledged[sequence // 64] >> (sequence % 64) & 1:
+            if not is_acknowledged(device, sequence):
                 out = self._put_publish(out, index, sequence, True)
                 device.in_flight += 1
                 self.resent += 1
@@ -402,17 +360,9 @@ cdef class Fleet:
         self, uint8_t* out, uint32_t index, uint32_t sequence, bint again
     ) noexcept nogil:
         return put_publish(
-            out, &self._names, self.first_device + index, sequence, self._time_ms(index, sequence), again
+            out, &self._names, self.first_device + index, sequence,
+            time_ms_of(&self._schedule, index, sequence), again,
         )
-
-    cdef bint _more_words(self, Device* device) noexcept nogil:
-        cdef uint32_t words = 2 * device.words if device.words else 2
-        cdef uint64_t* grown = <uint64_t*>realloc(device.acknowledged, words * sizeof(uint64_t))
-        if grown is NULL:
-            return False
-        memset(grown + device.words, 0, (words - device.words) * sizeof(uint64_t))
-        device.acknowledged, device.words = grown, words
-        return True
 
     cdef void _sweep(self, int64_t now) noexcept nogil:
         """Connect devices that are down, and close connections whose deadline has passed."""
@@ -475,17 +425,9 @@ cdef class Fleet:
         self._hang_up(device, now)
 
     cdef void _hang_up(self, Device* device, int64_t now) noexcept nogil:
-        if device.fd >= 0:
-            close(device.fd)
         if device.state == READY:
             self.ready -= 1
-        device.fd = -1
-        device.state = DOWN
-        device.in_flight = 0
-        device.input_size = device.output_size = 0
-        free(device.input)
-        free(device.output)
-        device.input = device.output = NULL
+        disconnect(device)
         device.deadline = now + device.backoff
         device.backoff = min(BACKOFF_MAX_NS, 2 * device.backoff)
 
@@ -511,45 +453,20 @@ cdef class Fleet:
             )
             self._write(device, self._output, end - self._output, now)
         elif device.output_size and events & EPOLLOUT:
-            self._flush(device, now)
+            self._check(device, send_waiting(device), now)
         if device.fd >= 0 and events & (EPOLLIN | EPOLLRDHUP):
             self._read(index, device, now)
 
-    cdef void _write(self, Device* device, const uint8_t* data, Py_ssize_t size, int64_t now) noexcept nogil:
-        cdef ssize_t taken = 0
-        cdef uint8_t* grown
-        if not device.output_size:
-            taken = send_(device.fd, data, size, MSG_NOSIGNAL)
-            if taken == size:
-                return
-            if taken < 0:
-                if errno != EAGAIN and errno != EINTR:
-                    self.last_errno = errno
-                    self._lose(device, now)
-                    return
-                taken = 0
-        # Never more than two windows of packets, because new ones wait for acknowledgements.
-        grown = <uint8_t*>realloc(device.output, device.output_size + size - taken)
-        if grown is NULL:
-            self._lose(device, now)
-            return
-        device.output = grown
-        memcpy(grown + device.output_size, data + taken, size - taken)
-        device.output_size += size - taken
+    cdef void _write(
+        self, Device* device, const uint8_t* data, Py_ssize_t size, int64_t now
+    ) noexcept nogil:
+        self._check(device, send(device, data, size), now)
 
-    cdef void _flush(self, Device* device, int64_t now) noexcept nogil:
-        cdef ssize_t taken = send_(device.fd, device.output, device.output_size, MSG_NOSIGNAL)
-        if taken < 0:
-            if errno != EAGAIN and errno != EINTR:
-                self.last_errno = errno
-                self._lose(device, now)
-            return
-        device.output_size -= taken
-        if device.output_size:
-            memmove(device.output, device.output + taken, device.output_size)
-        else:
-            free(device.output)
-            device.output = NULL
+    cdef void _check(self, Device* device, int error, int64_t now) noexcept nogil:
+        """Close a connection on which sending has failed."""
+        if error:
+            self.last_errno = error
+            self._lose(device, now)
 
     cdef void _read(self, uint32_t index, Device* device, int64_t now) noexcept nogil:
         cdef ssize_t size, room
@@ -573,22 +490,9 @@ cdef class Fleet:
                 self.protocol_errors += 1
                 self._lose(device, now)
                 return
-            self._keep(device, self._input + used, filled + size - used)
+            keep_input(device, self._input + used, filled + size - used)
             if size < room:
                 return  # drained: more data raises the next edge
-
-    cdef void _keep(self, Device* device, const uint8_t* rest, Py_ssize_t size) noexcept nogil:
-        if size == 0:
-            if device.input is not NULL:
-                free(device.input)
-                device.input = NULL
-            device.input_size = 0
-            return
-        free(device.input)
-        device.input = <uint8_t*>malloc(size)
-        device.input_size = 0 if device.input is NULL else size
-        if device.input is not NULL:
-            memcpy(device.input, rest, size)
 
     cdef Py_ssize_t _packets(
         self, uint32_t index, Device* device, Py_ssize_t size, int64_t now
@@ -596,22 +500,12 @@ cdef class Fleet:
         """Handle all complete packets of the input; return the bytes used, or -1."""
         cdef const uint8_t* data = self._input
         cdef Py_ssize_t position = 0, body, length
-        cdef int shift
         cdef uint32_t acknowledged_before = device.in_flight
         while position + 2 <= size:
-            length, shift, body = 0, 0, position + 1
-            while True:
-                if body >= size:
-                    break
-                length |= <Py_ssize_t>(data[body] & 127) << shift
-                shift += 7
-                body += 1
-                if not data[body - 1] & 128:
-                    shift = -1
-                    break
-                if shift > 21:
-                    return -1
-            if shift != -1 or body + length > size:
+            body = find_body(data, position, size, &length)
+            if body < 0:
+                return -1
+            if not body:
                 break
             if not self._packet(index, device, data[position], data + body, length, now):
                 return -1 if device.fd >= 0 else 0
@@ -672,29 +566,20 @@ cdef class Fleet:
         # Find the only fix in the window with this identifier.
         cdef uint32_t ahead = (packet_id + 65534 - device.floor % 65535) % 65535
         cdef uint32_t sequence = device.floor + ahead
-        cdef uint64_t bit
         if sequence >= device.next:
             return  # it was acknowledged before; this answers a repetition
-        bit = <uint64_t>1 << (sequence % 64)
-        if device.acknowledged[sequence // 64] & bit:
+        if is_acknowledged(device, sequence):
             return
-        device.acknowledged[sequence // 64] |= bit
         if ahead == 0:
             # The deadline is that of the oldest fix: acknowledgements of later ones do not extend
             # it.
             device.deadline = now + self._ack_timeout_ns
-        while (
-            device.floor < device.next
-            and device.acknowledged[device.floor // 64] >> (device.floor % 64) & 1
-        ):
-            device.floor += 1
-        if device.in_flight:
-            device.in_flight -= 1
+        note_acknowledged(device, sequence)
         # Reset only now: a gateway that accepts connections and drops them must not get ten a
         # second.
         device.backoff = BACKOFF_MIN_NS
         self.acknowledged += 1
-        self._ack_buckets[bucket_of(max(0, now - self._moment_of(index, sequence)) // 1000)] += 1
+        self._ack_latencies.count(now - moment_of(&self._schedule, index, sequence))
 
     cdef bint _pushed(
         self, uint32_t index, Device* device, uint8_t first, const uint8_t* body, Py_ssize_t size,
@@ -703,7 +588,7 @@ cdef class Fleet:
         """Handle a message on the device's address topic: find its fix by the time."""
         cdef uint8_t answer[4]
         cdef Py_ssize_t position, topic
-        cdef int64_t time_ms = 0, guess
+        cdef int64_t time_ms, guess
         cdef uint32_t sequence
         if size < 2:
             return False
@@ -721,20 +606,15 @@ cdef class Fleet:
             return False
         self.push_messages += 1
         self.push_bytes += size - position
-        position = find_time(body, position, size)
-        while position < size and 48 <= body[position] <= 57 and time_ms < <int64_t>1 << 50:
-            time_ms = 10 * time_ms + body[position] - 48
-            position += 1
-        guess = <int64_t>(
-            ((time_ms - self._start_wall_ms) * 1e6 / self._gap_ns - index) / self.devices + 0.5
-        )
-        # Rounding the time to milliseconds may have moved the guess by one.
+        time_ms = read_time(body, position, size)
+        guess = sequence_about(&self._schedule, index, time_ms)
         for sequence in range(max(0, guess - 1), max(0, min(guess + 2, <int64_t>device.next))):
-            if sequence >= device.pushed and self._time_ms(index, sequence) == time_ms:
+            if (
+                sequence >= device.pushed
+                and time_ms_of(&self._schedule, index, sequence) == time_ms
+            ):
                 device.pushed = sequence + 1
                 self.pushes += 1
-                self._push_buckets[
-                    bucket_of(max(0, now - self._moment_of(index, sequence)) // 1000)
-                ] += 1
+                self._push_latencies.count(now - moment_of(&self._schedule, index, sequence))
                 break
         return True

@@ -155,3 +155,36 @@ cdef inline Py_ssize_t find_time(const uint8_t* text, Py_ssize_t position, Py_ss
             return position + 7
         position += 1
     return size
+
+
+cdef inline int64_t read_time(
+    const uint8_t* text, Py_ssize_t position, Py_ssize_t size
+) noexcept nogil:
+    """Return the number after `"time":`; 0 if there is none."""
+    cdef int64_t found = 0
+    position = find_time(text, position, size)
+    while position < size and 48 <= text[position] <= 57 and found < <int64_t>1 << 50:
+        found = 10 * found + text[position] - 48
+        position += 1
+    return found
+
+
+cdef inline Py_ssize_t find_body(
+    const uint8_t* data, Py_ssize_t position, Py_ssize_t size, Py_ssize_t* length
+) noexcept nogil:
+    """Return where the body of a packet begins, and set its length.
+
+    It is 0 if the packet is not complete, and -1 if it can be none.
+    """
+    cdef Py_ssize_t body = position + 1
+    cdef int shift = 0
+    length[0] = 0
+    while body < size:
+        length[0] |= <Py_ssize_t>(data[body] & 127) << shift
+        shift += 7
+        body += 1
+        if not data[body - 1] & 128:
+            return body if body + length[0] <= size else 0
+        if shift > 21:
+            return -1
+    return 0

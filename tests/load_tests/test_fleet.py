@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +9,7 @@ import msgspec
 import pytest
 
 from gateway.formats import Context, positions
-from load_tests.fleet import Fleet, bucket_value
+from load_tests.fleet import Fleet
 from tests.load_tests.mqtt_acceptor import MqttAcceptor, mqtt_acceptor
 from tests.tcp_server import tcp_server
 
@@ -216,15 +215,6 @@ async def test_answers_may_arrive_byte_by_byte() -> None:
         assert (fleet.sent, fleet.acknowledged, fleet.protocol_errors) == (1, 1, 0)
         assert (fleet.push_messages, fleet.pushes) == (1, 0), "an address of somebody else's fix"
         fleet.close()
-
-
-def test_buckets_are_within_one_percent() -> None:
-    assert [bucket_value(value) for value in (0, 1, 255)] == [0, 1, 255]
-    values = [bucket_value(bucket) for bucket in range(3800)]
-    assert values == sorted(values)
-    assert all(
-        later - earlier <= max(1, earlier * 0.01) for earlier, later in itertools.pairwise(values)
-    )
 
 
 def test_wrong_settings_are_refused() -> None:

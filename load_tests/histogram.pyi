@@ -1,0 +1,6 @@
+def bucket_value(bucket: int) -> int: ...
+
+class Histogram:
+    """Durations, counted by their size."""
+
+    def take(self) -> list[tuple[int, int]]: ...
