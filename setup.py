@@ -9,8 +9,13 @@ from setuptools.command.bdist_wheel import bdist_wheel
 
 # Listed by hand: a glob would also compile Cython's own files inside .venv.
 EXTENSIONS = [
+    "broker_core/protocol/batch_builder.pyx",
+    "broker_core/protocol/batch_header.pyx",
+    "broker_core/protocol/crc32c.pyx",
     "broker_core/protocol/primitives.pyx",
-    "broker_core/protocol/records.pyx",
+    "broker_core/protocol/produced_batches.pyx",
+    "broker_core/protocol/record_reader.pyx",
+    "broker_core/protocol/stored_batches.pyx",
     "broker_core/server/coordination/string_hash.pyx",
     "gateway/fixes/device_times.pyx",
     "gateway/views/fix_view.pyx",

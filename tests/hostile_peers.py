@@ -12,7 +12,7 @@ from typing import Final, Self
 import google_crc32c
 import psutil
 
-from broker_core.protocol.records import build_batch
+from broker_core.protocol.batch_builder import build_batch
 
 _MILLION: Final = b"\xc0\x84\x3d"  # as a varint
 _TIMES: Final = 5

@@ -30,14 +30,11 @@ from broker_core.log.config import LogConfig
 from broker_core.log.scanning import Scan
 from broker_core.log.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment, segment_path
 from broker_core.log.segment_indexes import DERIVED_SUFFIXES
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.batch_header import BatchHeader
 from broker_core.protocol.control_records import read_end_marker
-from broker_core.protocol.records import (
-    BatchHeader,
-    RecordReader,
-    build_batch,
-    read_records,
-    scan_batches,
-)
+from broker_core.protocol.record_reader import RecordReader, read_records
+from broker_core.protocol.stored_batches import scan_batches
 
 logger = logging.getLogger(__name__)
 

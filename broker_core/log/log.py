@@ -22,14 +22,11 @@ from broker_core.log.recovery import remember_producer
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
 from broker_core.log.truncation import cut_segments, reload_producers
 from broker_core.log.validation import check_times, open_batches
+from broker_core.protocol.batch_builder import empty_batch
+from broker_core.protocol.batch_header import BatchHeader
 from broker_core.protocol.control_records import EndMarker
-from broker_core.protocol.records import (
-    BatchHeader,
-    assign_offsets,
-    empty_batch,
-    scan_batches,
-    validate_batches,
-)
+from broker_core.protocol.produced_batches import assign_offsets, validate_batches
+from broker_core.protocol.stored_batches import scan_batches
 
 logger = logging.getLogger(__name__)
 

@@ -24,8 +24,9 @@ from broker_core.errors import (
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
+from broker_core.protocol.batch_header import BatchHeader
 from broker_core.protocol.control_records import EndMarker
-from broker_core.protocol.records import BatchHeader, crc32c
+from broker_core.protocol.crc32c import crc32c
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,9 @@ from broker_core.environment import FileSlice
 from broker_core.errors import BrokerError, CorruptMessage, KafkaStorageError
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.segment import Segment
-from broker_core.protocol.records import BatchHeader, RecordReader, scan_batches
+from broker_core.protocol.batch_header import BatchHeader
+from broker_core.protocol.record_reader import RecordReader
+from broker_core.protocol.stored_batches import scan_batches
 
 logger = logging.getLogger(__name__)
 

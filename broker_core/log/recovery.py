@@ -25,8 +25,8 @@ from broker_core.log.producer_state import ProducerState
 from broker_core.log.scanning import Scan
 from broker_core.log.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment, segment_path
 from broker_core.log.segment_indexes import DERIVED_SUFFIXES, TRANSACTION_INDEX_SUFFIX
+from broker_core.protocol.batch_header import BatchHeader
 from broker_core.protocol.control_records import read_end_marker
-from broker_core.protocol.records import BatchHeader
 
 logger = logging.getLogger(__name__)
 

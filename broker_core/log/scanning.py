@@ -7,7 +7,8 @@ from typing import Final
 
 from broker_core.environment import File
 from broker_core.log.offset_index import OffsetIndex
-from broker_core.protocol.records import HEADER_BYTES, BatchHeader, scan_batches
+from broker_core.protocol.batch_header import HEADER_BYTES, BatchHeader
+from broker_core.protocol.stored_batches import scan_batches
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _LENGTH_END: Final = 12  # where a batch's length field ends

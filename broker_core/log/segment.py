@@ -19,13 +19,8 @@ from broker_core.errors import CorruptMessage, KafkaStorageError
 from broker_core.log.offset_index import OffsetIndex
 from broker_core.log.scanning import Scan, find_sound
 from broker_core.log.segment_indexes import SegmentIndexes
-from broker_core.protocol.records import (
-    HEADER_BYTES,
-    BatchHeader,
-    find_batch,
-    scan_batches,
-    whole_batches,
-)
+from broker_core.protocol.batch_header import HEADER_BYTES, BatchHeader
+from broker_core.protocol.stored_batches import find_batch, scan_batches, whole_batches
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from broker_core.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from broker_core.log.offset_index import OffsetIndex
 from broker_core.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from broker_core.log.time_index import TimeIndex, last_timestamp_of
-from broker_core.protocol.records import BatchHeader
+from broker_core.protocol.batch_header import BatchHeader
 
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"

@@ -24,7 +24,8 @@ from broker_core.log.producer_state import ProducerState
 from broker_core.log.reading import SegmentReader, SoundRead, aborted_between
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
 from broker_core.log.steps import result_of
-from broker_core.protocol.records import empty_batch, whole_batches
+from broker_core.protocol.batch_builder import empty_batch
+from broker_core.protocol.stored_batches import whole_batches
 
 logger = logging.getLogger(__name__)
 

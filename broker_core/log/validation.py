@@ -12,16 +12,12 @@ from typing import Final
 from broker_core.errors import InvalidRecord, InvalidTimestamp
 from broker_core.log.config import LogConfig
 from broker_core.log.steps import result_of
+from broker_core.protocol.batch_header import BatchHeader
 from broker_core.protocol.compression import codec_named
+from broker_core.protocol.produced_batches import BATCHES_MAX, inspect_compressed, validate_batches
 from broker_core.protocol.recompression import recompress
-from broker_core.protocol.records import (
-    BATCHES_MAX,
-    BatchHeader,
-    RecordReader,
-    inspect_compressed,
-    scan_batches,
-    validate_batches,
-)
+from broker_core.protocol.record_reader import RecordReader
+from broker_core.protocol.stored_batches import scan_batches
 
 #: The value of `compression.type` that keeps the producer's compression.
 _PRODUCERS_CHOICE: Final = "producer"

@@ -15,7 +15,7 @@ from broker_core.log.recovery import offsets_of
 from broker_core.log.scanning import Scan
 from broker_core.log.segment import LOG_SUFFIX, segment_path
 from broker_core.log.segment_indexes import INDEX_SUFFIX
-from broker_core.protocol.records import HEADER_BYTES
+from broker_core.protocol.batch_header import HEADER_BYTES
 
 #: Called with the bytes that have been checked since the last call.
 Progress = Callable[[int], None]

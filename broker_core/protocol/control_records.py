@@ -10,7 +10,9 @@ import struct
 from typing import Final, NamedTuple
 
 from broker_core.errors import BrokerError
-from broker_core.protocol.records import BatchHeader, build_batch, read_records
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.batch_header import BatchHeader
+from broker_core.protocol.record_reader import read_records
 
 Buffer = bytes | bytearray | memoryview
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from broker_core.protocol.batch_header import HEADER_BYTES, BatchHeader
 from broker_core.protocol.compression import EXPANDED_BYTES_MAX, compress, decompress
-from broker_core.protocol.records import HEADER_BYTES, BatchHeader, crc32c
+from broker_core.protocol.crc32c import crc32c
 
 Buffer = bytes | bytearray | memoryview
 

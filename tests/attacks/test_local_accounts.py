@@ -19,9 +19,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA, PRODUCE
 from broker_core.protocol.definitions.vote import VOTE
-from broker_core.protocol.records import build_batch
 from tests.attacks.strangers import FRIEND, STRANGER, Wish, connect_as, needs_root
 from tests.broker_core.server.raw_client import fetch_body, produce_body, request_frame
 from tests.certificates import Certificates

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker_core.protocol import definitions as api
-from broker_core.protocol.records import build_batch
+from broker_core.protocol.batch_builder import build_batch
 from tests.broker_core.server.raw_client import RawClient, produce_body
 from tests.contract.broker_process import BrokerProcess
 from waylog.config import parse_endpoint

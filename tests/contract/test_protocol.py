@@ -11,7 +11,8 @@ import pytest
 
 from broker_core import errors
 from broker_core.protocol import definitions as api
-from broker_core.protocol.records import build_batch, crc32c
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.crc32c import crc32c
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
 from waylog.config import parse_endpoint
 

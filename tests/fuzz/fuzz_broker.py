@@ -11,7 +11,6 @@ from contextlib import suppress
 import atheris
 
 from broker_core.errors import BrokerError
-from broker_core.protocol import records
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.definitions.messages import decode_request
 from broker_core.protocol.primitives import (
@@ -20,6 +19,9 @@ from broker_core.protocol.primitives import (
     decode,
     encode,
 )
+from broker_core.protocol.produced_batches import inspect_compressed, validate_batches
+from broker_core.protocol.record_reader import read_records
+from broker_core.protocol.stored_batches import find_batch, scan_batches, whole_batches
 
 with atheris.instrument_imports(include=["broker_core.security"]):
     from broker_core.security.credentials import ScramUsers
@@ -54,17 +56,17 @@ def fuzz_batches(data: bytes) -> None:
     """Fuzz record batches: they are validated, scanned, read, or rejected with Kafka's errors."""
     buffer = bytearray(data)
     with suppress(BrokerError, RemoteProtocolError):
-        for header in records.validate_batches(memoryview(buffer)):
-            records.inspect_compressed(memoryview(buffer), header, max_bytes=_DECOMPRESSED_MAX)
-            records.read_records(memoryview(buffer), header, max_bytes=_DECOMPRESSED_MAX)
-    headers, _, _ = records.scan_batches(memoryview(buffer), check_crc=False)
+        for header in validate_batches(memoryview(buffer)):
+            inspect_compressed(memoryview(buffer), header, max_bytes=_DECOMPRESSED_MAX)
+            read_records(memoryview(buffer), header, max_bytes=_DECOMPRESSED_MAX)
+    headers, _, _ = scan_batches(memoryview(buffer), check_crc=False)
     for header in headers:
         with suppress(BrokerError, RemoteProtocolError):
-            records.read_records(memoryview(buffer), header, max_bytes=_DECOMPRESSED_MAX)
+            read_records(memoryview(buffer), header, max_bytes=_DECOMPRESSED_MAX)
     with suppress(BrokerError, RemoteProtocolError):
-        records.whole_batches(memoryview(buffer))
+        whole_batches(memoryview(buffer))
     with suppress(BrokerError, RemoteProtocolError):
-        records.find_batch(memoryview(buffer), 5)
+        find_batch(memoryview(buffer), 5)
 
 
 def fuzz_login(data: bytes) -> None:

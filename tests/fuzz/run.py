@@ -20,8 +20,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 EXTENSIONS = (
+    "broker_core/protocol/batch_builder.pyx",
+    "broker_core/protocol/batch_header.pyx",
+    "broker_core/protocol/crc32c.pyx",
     "broker_core/protocol/primitives.pyx",
-    "broker_core/protocol/records.pyx",
+    "broker_core/protocol/produced_batches.pyx",
+    "broker_core/protocol/record_reader.pyx",
+    "broker_core/protocol/stored_batches.pyx",
     "gateway/fixes/device_times.pyx",
     "gateway/fixes/plain_positions.pyx",
     "gateway/fixes/fix_readers.pyx",
@@ -77,9 +82,9 @@ def build(folder: Path, clang: str) -> None:
 
 def seed(corpus: Path) -> None:
     """Write the seeds of the broker: a request of every API and version, batches, logins."""
+    from broker_core.protocol.batch_builder import build_batch
     from broker_core.protocol.definitions import APIS
     from broker_core.protocol.primitives import encode
-    from broker_core.protocol.records import build_batch
     from tests.broker_core.protocol.test_definitions import Generator
 
     for target in TARGETS:

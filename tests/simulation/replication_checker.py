@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker_core.cluster.image import PartitionImage
-from broker_core.protocol.records import iterate_records, scan_batches
+from broker_core.protocol.record_reader import iterate_records
+from broker_core.protocol.stored_batches import scan_batches
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 
 

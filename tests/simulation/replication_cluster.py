@@ -16,7 +16,7 @@ from broker_core.cluster.image import PartitionImage
 from broker_core.cluster.records import NO_LEADER
 from broker_core.environment import Environment, SystemClock
 from broker_core.log import Log, LogConfig
-from broker_core.protocol.records import build_batch
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.replication.follower import Fetched, FetchPosition, Outcome
 from broker_core.replication.leader import IsrProposal
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition

@@ -15,8 +15,8 @@ from broker_core.coordinator.groups.group_coordinator import GroupCoordinator
 from broker_core.coordinator.groups.offset_coordinator import GroupSettings
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.environment import Environment
-from broker_core.protocol import records
-from broker_core.protocol.records import BatchHeader
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.batch_header import BatchHeader
 from broker_core.server.coordination.coordinator_shards import CoordinatorShards
 from broker_core.server.coordination.internal_topic import InternalTopic, read_back
 from broker_core.server.partitions.flusher import Flusher
@@ -263,10 +263,10 @@ class Groups:
                 return
             partition.check_in_sync()
             if effect.producer is None:
-                result = partition.append(records.build_batch(rows), now.wall_ms)
+                result = partition.append(build_batch(rows), now.wall_ms)
             else:
                 producer_id, epoch = effect.producer
-                batch = records.build_batch(
+                batch = build_batch(
                     rows, producer_id=producer_id, producer_epoch=epoch, is_transactional=True
                 )
                 result = partition.append_from_coordinator(batch, now.wall_ms)
@@ -290,7 +290,7 @@ class Groups:
             partition = self._topic.partition_of(group_id)
             partition.check_in_sync()
             result = partition.append(
-                records.build_batch([(now_ms, key, value, ()) for key, value in rows]), now_ms
+                build_batch([(now_ms, key, value, ()) for key, value in rows]), now_ms
             )
         except errors.BrokerError as error:
             logger.error("group %s cannot be stored: %s", group_id, error)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from broker_core import errors
 from broker_core.log.reading import Unreadable
-from broker_core.protocol import records
+from broker_core.protocol.batch_header import BatchHeader
 from broker_core.protocol.control_records import read_end_marker
-from broker_core.protocol.records import BatchHeader
+from broker_core.protocol.record_reader import read_records
 from broker_core.server.coordination.string_hash import java_string_hash
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.topics import Topic, TopicRegistry
@@ -86,7 +86,7 @@ def read_back(
                 if marker is not None:
                     take_marker(header.producer_id, marker.committed)
                 continue
-            for _, _, key, value, _ in records.read_records(data, header):
+            for _, _, key, value, _ in read_records(data, header):
                 if key is not None:
                     take(header, key, value)
                     count += 1

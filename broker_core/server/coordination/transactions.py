@@ -24,7 +24,7 @@ from broker_core.coordinator.transaction_coordinator import (
     TransactionCoordinator,
     load_transaction,
 )
-from broker_core.protocol import records
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.control_records import EndMarker, build_end_marker
 from broker_core.protocol.definitions import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
 from broker_core.protocol.schema import Api, RequestBody, ResponseBody
@@ -324,7 +324,7 @@ class Transactions:
         try:
             partition = self._topic.partition_of(effect.transactional_id)
             partition.check_in_sync()
-            result = partition.append(records.build_batch([row]), now.wall_ms)
+            result = partition.append(build_batch([row]), now.wall_ms)
         except errors.BrokerError as error:
             logger.error("transaction of %s cannot be stored: %s", effect.transactional_id, error)
             self.coordinator.store_failed(effect, now, coordinator_error(error.code))

@@ -12,7 +12,7 @@ from broker_core import errors
 from broker_core.coordinator.transaction import Producer
 from broker_core.environment import Clock
 from broker_core.log.validation import is_dear, opens_batches
-from broker_core.protocol.records import transactional_producer
+from broker_core.protocol.produced_batches import transactional_producer
 from broker_core.server.cluster.view import ClusterView
 from broker_core.server.coordination.transactions import Transactions
 from broker_core.server.network.request import Request, client_party

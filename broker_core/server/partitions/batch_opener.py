@@ -12,7 +12,7 @@ from broker_core import errors
 from broker_core.environment import Worker, call_on_loop
 from broker_core.log.config import LogConfig
 from broker_core.log.validation import Batches, open_in_steps
-from broker_core.protocol.records import BatchHeader
+from broker_core.protocol.batch_header import BatchHeader
 from waylog.network.party_queues import PartyQueues
 
 logger = logging.getLogger(__name__)

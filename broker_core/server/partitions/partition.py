@@ -15,8 +15,9 @@ from broker_core.errors import (
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.log import AppendResult, Log
 from broker_core.ordered_set import OrderedSet
+from broker_core.protocol.batch_header import BatchHeader
 from broker_core.protocol.control_records import EndMarker
-from broker_core.protocol.records import BatchHeader, transactional_producer
+from broker_core.protocol.produced_batches import transactional_producer
 
 
 class AppendWaiter(Protocol):

@@ -17,8 +17,8 @@ from broker_core.cluster.records import NO_LEADER
 from broker_core.environment import FileSlice
 from broker_core.log.log import AppendResult, Log
 from broker_core.ordered_set import OrderedSet
+from broker_core.protocol.batch_header import BatchHeader
 from broker_core.protocol.control_records import EndMarker
-from broker_core.protocol.records import BatchHeader
 from broker_core.replication.follower import PartitionFollower
 from broker_core.replication.leader import IsrProposal, PartitionLeader
 from broker_core.server.partitions.partition import AppendWaiter, Partition

@@ -22,8 +22,8 @@ from broker_core.coordinator.sharing.share_records import (
     encode_value,
 )
 from broker_core.environment import Clock
-from broker_core.protocol import records
-from broker_core.protocol.records import BatchHeader
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.batch_header import BatchHeader
 from broker_core.server.coordination.coordinator_shards import CoordinatorShards
 from broker_core.server.coordination.groups import Stored, StoreWait, coordinator_error
 from broker_core.server.coordination.internal_topic import InternalTopic, read_back
@@ -156,9 +156,7 @@ class ShareCoordinator:
         try:
             partition = self._topic.partition_of(_key(place))
             partition.check_in_sync()
-            result = partition.append(
-                records.build_batch([(now_ms, encode_key(place), value, ())]), now_ms
-            )
+            result = partition.append(build_batch([(now_ms, encode_key(place), value, ())]), now_ms)
         except errors.BrokerError as error:
             logger.error("share group %s cannot be stored: %s", place.group_id, error)
             stored(coordinator_error(error.code))

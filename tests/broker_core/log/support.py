@@ -9,7 +9,9 @@ from pathlib import Path
 from broker_core.environment import Buffer, Environment, File, SystemClock, SystemDisk
 from broker_core.log import Log, LogConfig
 from broker_core.log.log import AppendResult
-from broker_core.protocol.records import build_batch, iterate_records, scan_batches
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.record_reader import iterate_records
+from broker_core.protocol.stored_batches import scan_batches
 
 NOW = 1_700_000_000_000
 HOUR_MS = 3_600_000

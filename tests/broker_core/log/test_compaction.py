@@ -15,7 +15,8 @@ from broker_core.environment import File, SystemDisk
 from broker_core.errors import CorruptMessage, InvalidRecord, KafkaStorageError
 from broker_core.log import Log, LogConfig
 from broker_core.log.compaction import Compaction
-from broker_core.protocol.records import iterate_records, scan_batches
+from broker_core.protocol.record_reader import iterate_records
+from broker_core.protocol.stored_batches import scan_batches
 from tests.broker_core.log.support import HOUR_MS, NOW, Workbench
 
 HORIZON_BIT = 0x40
@@ -196,7 +197,7 @@ def test_a_batch_that_cannot_be_opened_stays(tmp_path: Path) -> None:
     bench = compacted_bench(tmp_path)
     put(bench, ("a", "1"))
     raw = bytearray(bench.log.read(0, 1))
-    from broker_core.protocol.records import crc32c
+    from broker_core.protocol.crc32c import crc32c
 
     raw[22] = 1  # marked as gzip, but it is not
     raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")

@@ -23,8 +23,11 @@ from broker_core.errors import (
     OutOfOrderSequenceNumber,
 )
 from broker_core.log import AppendResult, LogConfig
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.compression import Compression, codec_named
-from broker_core.protocol.records import build_batch, crc32c, iterate_records, scan_batches
+from broker_core.protocol.crc32c import crc32c
+from broker_core.protocol.record_reader import iterate_records
+from broker_core.protocol.stored_batches import scan_batches
 from tests.broker_core.log.support import HOUR_MS, NOW, Workbench
 
 # --- append and read ---
@@ -304,7 +307,7 @@ def test_a_look_up_by_time_survives_a_compressed_batch_of_garbage(bench: Workben
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     bench.log.update_config(LogConfig(message_timestamp_type="LogAppendTime"))
     # A wrong CRC would be refused: make `assign_offsets` compute a new one.
-    from broker_core.protocol.records import crc32c
+    from broker_core.protocol.crc32c import crc32c
 
     batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
     bench.log.update_config(LogConfig())

@@ -11,7 +11,7 @@ from broker_core.environment import SystemDisk
 from broker_core.errors import CorruptMessage, OffsetOutOfRange
 from broker_core.log.log import Log
 from broker_core.log.verification import Verified, verify_log
-from broker_core.protocol.records import scan_batches
+from broker_core.protocol.stored_batches import scan_batches
 from tests.broker_core.log.support import NOW, Workbench
 
 RECORDS = 40

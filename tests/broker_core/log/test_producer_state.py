@@ -13,7 +13,9 @@ from broker_core.errors import (
     OutOfOrderSequenceNumber,
 )
 from broker_core.log.producer_state import ProducerState, WrittenBatch
-from broker_core.protocol.records import BatchHeader, build_batch, scan_batches
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.batch_header import BatchHeader
+from broker_core.protocol.stored_batches import scan_batches
 
 NOW = 1_700_000_000_000
 LAST_SEQUENCE = 2**31 - 1

@@ -22,7 +22,8 @@ from broker_core.log.checkpoints import (
     RECOVERY_POINT,
     load_offset,
 )
-from broker_core.protocol.records import iterate_records, scan_batches
+from broker_core.protocol.record_reader import iterate_records
+from broker_core.protocol.stored_batches import scan_batches
 from tests.broker_core.log.support import NOW, Workbench
 
 
@@ -225,7 +226,7 @@ def test_leader_epochs_are_read_from_the_batches(bench: Workbench) -> None:
     for epoch in (0, 3, 3, 8):
         data = bench.append(b"x")
         assert not data.duplicate
-        from broker_core.protocol.records import build_batch
+        from broker_core.protocol.batch_builder import build_batch
 
         bench.log.append(build_batch([(NOW, b"k", b"y", [])]), leader_epoch=epoch, now_ms=NOW)
     entries = bench.log.leader_epochs.entries
@@ -239,7 +240,7 @@ import sys, time
 from pathlib import Path
 from broker_core.environment import Environment, SystemDisk
 from broker_core.log import Log, LogConfig
-from broker_core.protocol.records import build_batch
+from broker_core.protocol.batch_builder import build_batch
 
 config = LogConfig(segment_bytes=20_000, index_interval_bytes=500)
 log = Log.open(Path(sys.argv[1]), "location", 0, config, Environment.real())

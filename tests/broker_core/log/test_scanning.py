@@ -9,7 +9,8 @@ import pytest
 
 from broker_core.environment import SystemDisk
 from broker_core.log.scanning import Scan
-from broker_core.protocol.records import build_batch, iterate_records
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.record_reader import iterate_records
 
 PIECE = 1024 * 1024  # size of one read
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from broker_core.environment import Environment
 from broker_core.log import Log, LogConfig
-from broker_core.protocol.records import build_batch, scan_batches
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.stored_batches import scan_batches
 from tests.broker_core.log.support import NOW, Workbench
 
 _sizes = st.lists(st.integers(min_value=1, max_value=30_000), min_size=1, max_size=40)

@@ -15,8 +15,9 @@ from broker_core.environment import Buffer, Environment, File, SystemDisk
 from broker_core.errors import CorruptMessage, KafkaStorageError
 from broker_core.log import Log, LogConfig
 from broker_core.log.log import AppendResult
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.control_records import EndMarker, build_end_marker
-from broker_core.protocol.records import build_batch, scan_batches
+from broker_core.protocol.stored_batches import scan_batches
 from tests.broker_core.log.support import NOW, StandingClock, Workbench
 
 _SMALL: dict[str, Any] = {"segment_bytes": 600, "index_interval_bytes": 100}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from broker_core import errors
 from broker_core.log import Log
-from broker_core.protocol.records import build_batch
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.replication.follower import (
     Fetched,
     FetchPosition,

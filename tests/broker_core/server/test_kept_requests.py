@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.compression import Compression
+from broker_core.protocol.crc32c import crc32c
 from broker_core.protocol.definitions import (
     ALTER_USER_SCRAM_CREDENTIALS,
     CREATE_TOPICS,
     METADATA,
     PRODUCE,
 )
-from broker_core.protocol.records import build_batch, crc32c
 from broker_core.protocol.schema import AnyApi
 from broker_core.server.network.request import Request
 from broker_core.server.runtime import Broker

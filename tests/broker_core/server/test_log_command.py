@@ -9,7 +9,7 @@ import pytest
 
 from broker_core.environment import Environment
 from broker_core.log import Log, LogConfig
-from broker_core.protocol.records import build_batch
+from broker_core.protocol.batch_builder import build_batch
 from waylog.cli import main
 
 

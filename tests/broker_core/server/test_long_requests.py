@@ -11,7 +11,7 @@ import pytest
 from broker_core import errors
 from broker_core.environment import Environment, SystemDisk
 from broker_core.protocol import definitions as api
-from broker_core.protocol.records import build_batch
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.schema import AnyApi
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.hasty_clock import HastyClock

@@ -12,8 +12,8 @@ from types import FrameType
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import FETCH, OFFSET_COMMIT, PRODUCE
-from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
 from tests.broker_core.server.topics import all_open, create_topic, start_coordinators

@@ -11,9 +11,9 @@ import pytest
 
 from broker_core import errors
 from broker_core.environment import Buffer, Environment, File, SystemClock, SystemDisk
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.compression import Compression
 from broker_core.protocol.definitions import DELETE_RECORDS, LIST_OFFSETS, PRODUCE
-from broker_core.protocol.records import build_batch
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.hasty_clock import HastyClock

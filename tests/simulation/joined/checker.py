@@ -242,6 +242,6 @@ def compare_logs(brokers: Iterable[Broker]) -> None:
 
 
 def _end(data: bytes) -> int:
-    from broker_core.protocol.records import scan_batches
+    from broker_core.protocol.stored_batches import scan_batches
 
     return scan_batches(data)[0][-1].next_offset

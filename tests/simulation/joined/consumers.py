@@ -15,7 +15,8 @@ from broker_core.protocol.definitions import (
     OFFSET_FETCH,
     SYNC_GROUP,
 )
-from broker_core.protocol.records import read_records, scan_batches
+from broker_core.protocol.record_reader import read_records
+from broker_core.protocol.stored_batches import scan_batches
 from tests.simulation.joined.checker import NO_VALUE
 from tests.simulation.joined.client import AGAIN, Body, Client, Place
 

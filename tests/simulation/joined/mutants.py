@@ -23,7 +23,7 @@ from broker_core.coordinator.sharing.share_records import SharePartitionKey, Sto
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.log import Log
 from broker_core.log.producer_state import ProducerState
-from broker_core.protocol import records
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.quorum.file_store import FileElectionStore
 from broker_core.quorum.messages import FetchRequest, Request
 from broker_core.quorum.storage import Election
@@ -67,7 +67,7 @@ def _append_offsets(self: Groups, effect: Append) -> None:
     rows = [(now.wall_ms, key, value, ()) for key, value in effect.records]
     partition = self._topic.partition_of(effect.group_id)
     if effect.producer is None and partition.is_led:  # type: ignore[attr-defined]
-        partition.append(records.build_batch(rows), now.wall_ms)
+        partition.append(build_batch(rows), now.wall_ms)
         partition.advance()
     self.coordinator.appended(effect, now)
 

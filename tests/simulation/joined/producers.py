@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from broker_core import errors
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -14,7 +15,6 @@ from broker_core.protocol.definitions import (
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
-from broker_core.protocol.records import build_batch
 from tests.simulation.joined.checker import Transaction
 from tests.simulation.joined.client import AGAIN, Body, Client, Place
 

@@ -13,7 +13,7 @@ from broker_core.protocol.definitions import (
     SHARE_FETCH,
     SHARE_GROUP_HEARTBEAT,
 )
-from broker_core.protocol.records import iterate_records
+from broker_core.protocol.record_reader import iterate_records
 from tests.simulation.joined.client import Body, Client, Place
 
 _GROUP_RESOURCE: Final = 32

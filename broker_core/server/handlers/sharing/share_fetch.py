@@ -11,7 +11,8 @@ from broker_core import errors
 from broker_core.coordinator.sharing.share_partition import LogBatch
 from broker_core.coordinator.sharing.share_records import SharePartitionKey
 from broker_core.log.aborted_transactions import AbortedTransaction
-from broker_core.protocol.records import BatchHeader, scan_batches
+from broker_core.protocol.batch_header import BatchHeader
+from broker_core.protocol.stored_batches import scan_batches
 from broker_core.server.handlers.sharing.share_acknowledge import (
     NO_LEADER,
     Acknowledgements,

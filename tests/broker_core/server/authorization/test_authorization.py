@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_core.protocol import definitions as api
-from broker_core.protocol.records import build_batch
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.schema import AnyApi
 from broker_core.security.acl import Acl, Operation, PatternType, Permission, ResourceType
 from broker_core.server.authorization import RULES

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import INIT_PRODUCER_ID, PRODUCE
-from broker_core.protocol.records import build_batch
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.scram import BY_NAME, credential_from_password
 from broker_core.server.runtime import Broker

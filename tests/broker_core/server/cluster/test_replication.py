@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from broker_core import errors
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import (
     CREATE_TOPICS,
     DELETE_RECORDS,
@@ -23,7 +24,7 @@ from broker_core.protocol.definitions import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
-from broker_core.protocol.records import build_batch, iterate_records
+from broker_core.protocol.record_reader import iterate_records
 from broker_core.server.metrics import renderer
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 from broker_core.server.runtime import Broker

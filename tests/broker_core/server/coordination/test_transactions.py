@@ -12,6 +12,7 @@ import pytest
 
 from broker_core import errors
 from broker_core.environment import Buffer, Environment, File, SystemDisk
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import (
     ADD_OFFSETS_TO_TXN,
     END_TXN,
@@ -21,7 +22,6 @@ from broker_core.protocol.definitions import (
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
-from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
 from tests.broker_core.server.topics import create_topic, delete_topic, start_coordinators

@@ -13,8 +13,9 @@ import pytest
 
 from broker_core import errors
 from broker_core.environment import Environment, File, SystemClock, SystemDisk, SystemFile
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import FETCH, LIST_OFFSETS, PRODUCE
-from broker_core.protocol.records import build_batch, iterate_records
+from broker_core.protocol.record_reader import iterate_records
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.hasty_clock import HastyClock
 from tests.broker_core.server.raw_client import RawClient, client_at, fetch_body, produce_body

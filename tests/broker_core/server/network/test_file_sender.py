@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import API_VERSIONS, FETCH, PRODUCE
-from broker_core.protocol.records import build_batch, scan_batches
+from broker_core.protocol.stored_batches import scan_batches
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body, request_frame
 from tests.broker_core.server.topics import create_topic

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA, PRODUCE
-from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import (
     RawClient,

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from broker_core import errors
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import (
     ALTER_CLIENT_QUOTAS,
     API_VERSIONS,
@@ -17,7 +18,6 @@ from broker_core.protocol.definitions import (
     METADATA,
     PRODUCE,
 )
-from broker_core.protocol.records import build_batch
 from broker_core.server.network.limits import ConnectionLimits
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import (

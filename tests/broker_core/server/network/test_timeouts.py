@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA
-from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, fetch_body, has_answer, request_frame
 from tests.broker_core.server.topics import create_topic

@@ -21,14 +21,12 @@ from broker_core.environment import (
 )
 from broker_core.log.config import LogConfig
 from broker_core.log.validation import open_batches
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.batch_header import HEADER_BYTES
 from broker_core.protocol.compression import Compression
 from broker_core.protocol.definitions import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
-from broker_core.protocol.records import (
-    HEADER_BYTES,
-    build_batch,
-    iterate_records,
-    scan_batches,
-)
+from broker_core.protocol.record_reader import iterate_records
+from broker_core.protocol.stored_batches import scan_batches
 from broker_core.server.partitions.batch_opener import BatchOpener, Closed, Opened, Outcome
 from broker_core.server.partitions.topics import Topic
 from broker_core.server.runtime import Broker

@@ -12,13 +12,14 @@ import pytest
 
 from broker_core import errors
 from broker_core.errors import KafkaStorageError
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import (
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     OFFSET_COMMIT,
     OFFSET_FETCH,
 )
-from broker_core.protocol.records import build_batch, scan_batches
+from broker_core.protocol.stored_batches import scan_batches
 from broker_core.server.cluster.clean_shutdown import UNKNOWN
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient

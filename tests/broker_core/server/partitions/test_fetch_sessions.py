@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker_core import errors
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import FETCH
-from broker_core.protocol.records import build_batch
 from broker_core.server.partitions.fetch_sessions import FetchSessions
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient

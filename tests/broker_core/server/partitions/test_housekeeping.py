@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from broker_core.environment import Environment, File, SystemClock, SystemDisk
-from broker_core.protocol.records import build_batch, iterate_records
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.record_reader import iterate_records
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.topics import administer, all_open, create_topic

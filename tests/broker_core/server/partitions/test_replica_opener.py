@@ -13,6 +13,7 @@ import pytest
 
 from broker_core import errors
 from broker_core.environment import Buffer, Environment, SystemClock, SystemDisk
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import (
     API_VERSIONS,
     CREATE_PARTITIONS,
@@ -20,7 +21,6 @@ from broker_core.protocol.definitions import (
     DELETE_TOPICS,
     PRODUCE,
 )
-from broker_core.protocol.records import build_batch
 from broker_core.server.partitions.topics import Topic
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, produce_body

@@ -15,8 +15,8 @@ import pytest
 
 from broker_core import errors
 from broker_core.environment import Buffer, Environment, File, SystemClock, SystemDisk
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.definitions import CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS, METADATA
-from broker_core.protocol.records import build_batch
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient

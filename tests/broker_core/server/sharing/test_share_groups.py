@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from broker_core import errors
+from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.compression import Compression
+from broker_core.protocol.crc32c import crc32c
 from broker_core.protocol.definitions import (
     ALTER_SHARE_GROUP_OFFSETS,
     DELETE_GROUPS,
@@ -25,7 +27,7 @@ from broker_core.protocol.definitions import (
     SHARE_GROUP_DESCRIBE,
     SHARE_GROUP_HEARTBEAT,
 )
-from broker_core.protocol.records import build_batch, crc32c, iterate_records
+from broker_core.protocol.record_reader import iterate_records
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, produce_body
 from tests.broker_core.server.topics import (

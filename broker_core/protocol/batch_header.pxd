@@ -1,6 +1,24 @@
-# The header class for other modules; waylog/kafka/protocol/record_format.pxd has the layout.
-
 from libc.stdint cimport int16_t, int32_t, int64_t
+
+# Results of the C functions, which would need the GIL to raise.
+cdef enum Problem:
+    FINE = 0
+    SHORT = 1
+    BAD_LENGTH = 2
+    BAD_MAGIC = 3
+    BAD_CRC = 4
+    BAD_OFFSETS = 5
+    BAD_RECORD = 6
+    BAD_RECORD_COUNT = 7
+    BAD_RECORD_OFFSET = 8
+
+
+cdef str problem_text(int problem)
+cdef object refusal(int problem, int64_t position)
+cdef int check_batch(
+    const unsigned char *batch, int64_t available, bint check_crc, int64_t *size
+) noexcept nogil
+
 
 cdef class BatchHeader:
     cdef readonly int64_t position
@@ -18,4 +36,5 @@ cdef class BatchHeader:
     cdef readonly bint has_null_key  # set only for uncompressed batches that were validated
     cdef readonly int64_t newest_timestamp  # of the records, if they were walked through
 
-    cdef void read(self, const unsigned char *batch, int64_t position, int64_t size) noexcept
+
+cdef BatchHeader read_header(const unsigned char *batch, int64_t position, int64_t size)

@@ -1,0 +1,3 @@
+_Buffer = bytes | bytearray | memoryview
+
+def crc32c(data: _Buffer, value: int = 0, *, by_table: bool = False) -> int: ...
