@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker_core.protocol import primitives
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.decoder import decode
+from broker_core.protocol.encoder import encode
+from broker_core.protocol.errors import RemoteProtocolError
 from broker_core.protocol.schema import StoredMessage
 
 _VERSION_BYTES: Final = 2
@@ -19,9 +20,7 @@ def stored_version(data: bytes) -> int:
 
 def encode_stored(message: StoredMessage, version: int, fields: Mapping[str, object]) -> bytes:
     """Encode a key or value."""
-    return version.to_bytes(_VERSION_BYTES, "big") + primitives.encode(
-        message.plan(version), fields
-    )
+    return version.to_bytes(_VERSION_BYTES, "big") + encode(message.plan(version), fields)
 
 
 def decode_stored(message: StoredMessage, data: bytes) -> dict[str, Any]:
@@ -29,5 +28,5 @@ def decode_stored(message: StoredMessage, data: bytes) -> dict[str, Any]:
     version = stored_version(data)
     if not message.versions[0] <= version <= message.versions[1]:
         raise RemoteProtocolError(f"{message.name} of unknown version {version}")
-    fields: dict[str, Any] = primitives.decode(message.plan(version), data, _VERSION_BYTES)[0]
+    fields: dict[str, Any] = decode(message.plan(version), data, _VERSION_BYTES)[0]
     return fields

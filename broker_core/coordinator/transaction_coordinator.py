@@ -35,7 +35,7 @@ from broker_core.coordinator.transaction import (
     decode_transaction,
     decode_transaction_key,
 )
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from broker_core.coordinator.effects import TransactionResponse

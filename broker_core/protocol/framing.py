@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.errors import RemoteProtocolError
 
 #: Size of a frame's length field, in bytes.
 LENGTH_BYTES: Final = 4

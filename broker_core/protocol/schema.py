@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from broker_core.protocol.primitives import FieldPlan, Plan
+from broker_core.protocol.plan import FieldPlan, Plan
 
 #: The end of an open version range, larger than any version of Kafka.
 _NO_END = 32767

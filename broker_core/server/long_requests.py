@@ -21,7 +21,7 @@ from broker_core.protocol.definitions import (
     DESCRIBE_TOPIC_PARTITIONS,
     METADATA,
 )
-from broker_core.protocol.primitives import Elements
+from broker_core.protocol.encoder import Elements
 from broker_core.protocol.schema import AnyApi
 from broker_core.server.cluster.new_partitions import (
     WhenKnown,

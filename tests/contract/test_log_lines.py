@@ -10,7 +10,7 @@ from typing import Any
 
 from broker_core.protocol import definitions as api
 from broker_core.protocol.batch_builder import build_batch
-from broker_core.protocol.primitives import encode
+from broker_core.protocol.encoder import encode
 from broker_core.protocol.schema import AnyApi
 from tests.broker_core.server.raw_client import RawClient, produce_body
 from tests.contract.broker_process import BrokerProcess

@@ -11,14 +11,11 @@ from contextlib import suppress
 import atheris
 
 from broker_core.errors import BrokerError
+from broker_core.protocol.decoder import decode
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.definitions.messages import decode_request
-from broker_core.protocol.primitives import (
-    LocalProtocolError,
-    RemoteProtocolError,
-    decode,
-    encode,
-)
+from broker_core.protocol.encoder import encode
+from broker_core.protocol.errors import LocalProtocolError, RemoteProtocolError
 from broker_core.protocol.produced_batches import inspect_compressed, validate_batches
 from broker_core.protocol.record_reader import read_records
 from broker_core.protocol.stored_batches import find_batch, scan_batches, whole_batches

@@ -23,7 +23,9 @@ EXTENSIONS = (
     "broker_core/protocol/batch_builder.pyx",
     "broker_core/protocol/batch_header.pyx",
     "broker_core/protocol/crc32c.pyx",
-    "broker_core/protocol/primitives.pyx",
+    "broker_core/protocol/decoder.pyx",
+    "broker_core/protocol/encoder.pyx",
+    "broker_core/protocol/plan.pyx",
     "broker_core/protocol/produced_batches.pyx",
     "broker_core/protocol/record_reader.pyx",
     "broker_core/protocol/stored_batches.pyx",
@@ -84,7 +86,7 @@ def seed(corpus: Path) -> None:
     """Write the seeds of the broker: a request of every API and version, batches, logins."""
     from broker_core.protocol.batch_builder import build_batch
     from broker_core.protocol.definitions import APIS
-    from broker_core.protocol.primitives import encode
+    from broker_core.protocol.encoder import encode
     from tests.broker_core.protocol.test_definitions import Generator
 
     for target in TARGETS:

@@ -29,7 +29,7 @@ from broker_core.coordinator.groups.subscription import (
     encode_assignment,
     with_ids,
 )
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (

@@ -18,7 +18,7 @@ from broker_core.coordinator.offsets import (
     decode_offset_value,
 )
 from broker_core.coordinator.stored import stored_version
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.errors import RemoteProtocolError
 
 logger = logging.getLogger(__name__)
 

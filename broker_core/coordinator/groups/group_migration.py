@@ -29,7 +29,7 @@ from broker_core.coordinator.groups.subscription import (
     with_ids,
 )
 from broker_core.coordinator.offsets import encode_group_key
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.errors import RemoteProtocolError
 
 logger = logging.getLogger(__name__)
 

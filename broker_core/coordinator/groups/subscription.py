@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 from broker_core.coordinator.groups.assignors import TopicPartition
 from broker_core.coordinator.groups.topic_view import TopicView
 from broker_core.coordinator.stored import stored_version
-from broker_core.protocol import primitives
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.decoder import decode
+from broker_core.protocol.encoder import encode
+from broker_core.protocol.errors import RemoteProtocolError
 from broker_core.protocol.schema import StoredMessage
 
 #: The protocol type of members with this metadata.
@@ -64,7 +65,7 @@ def _decode(message: StoredMessage, data: bytes) -> dict[str, Any]:
         raise RemoteProtocolError(f"{message.name} without a version")
     # Later versions only add fields at the end.
     version = min(stored_version(data), _VERSIONS[1])
-    fields: dict[str, Any] = primitives.decode(message.plan(version), data, _VERSION_BYTES)[0]
+    fields: dict[str, Any] = decode(message.plan(version), data, _VERSION_BYTES)[0]
     return fields
 
 
@@ -139,6 +140,4 @@ def encode_assignment(
         ],
         "user_data": None,
     }
-    return version.to_bytes(_VERSION_BYTES, "big") + primitives.encode(
-        _ASSIGNMENT.plan(version), fields
-    )
+    return version.to_bytes(_VERSION_BYTES, "big") + encode(_ASSIGNMENT.plan(version), fields)

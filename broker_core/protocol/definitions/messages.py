@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from broker_core.protocol import primitives
+from broker_core.protocol.decoder import decode, decode_request_header, skip_tagged_fields
 from broker_core.protocol.definitions import APIS
+from broker_core.protocol.encoder import encode_response_frame
+from broker_core.protocol.errors import RemoteProtocolError
 from broker_core.protocol.parts import Part
-from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.protocol.schema import AnyApi
 
 _API_VERSIONS: Final = 18
@@ -31,7 +32,7 @@ def decode_request(
     For an ApiVersions request of an unknown version the body is None: such a request is answered
     too (KIP-511). Raises RemoteProtocolError, after which Kafka closes the connection.
     """
-    key, version, correlation_id, client_id, position = primitives.decode_request_header(frame)
+    key, version, correlation_id, client_id, position = decode_request_header(frame)
     api = apis.get(key)
     if api is None:
         raise RemoteProtocolError(f"unknown API key {key}")
@@ -41,8 +42,8 @@ def decode_request(
             return header, None
         raise RemoteProtocolError(f"{api.name} version {version} is not served")
     if api.is_flexible(version):
-        position = primitives.skip_tagged_fields(frame, position)
-    body, _ = primitives.decode(api.request_plan(version), frame, position)
+        position = skip_tagged_fields(frame, position)
+    body, _ = decode(api.request_plan(version), frame, position)
     return header, body
 
 
@@ -52,6 +53,6 @@ def encode_response(header: RequestHeader, body: Mapping[str, object]) -> list[P
     # A client that negotiates does not know the supported versions yet: it gets version 0.
     version = header.version if api.serves(header.version) else 0
     flexible_header = api.key != _API_VERSIONS and api.is_flexible(version)
-    return primitives.encode_response_frame(
+    return encode_response_frame(
         api.response_plan(version), header.correlation_id, flexible_header, body
     )

@@ -33,7 +33,7 @@ from broker_core.protocol.definitions import (
     LIST_PARTITION_REASSIGNMENTS,
 )
 from broker_core.protocol.definitions.messages import decode_request
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.errors import RemoteProtocolError
 from broker_core.security.principal import Principal
 from broker_core.server.cluster.channel import ControllerChannel
 from broker_core.server.cluster.new_partitions import (

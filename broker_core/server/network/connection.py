@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol, cast
 
 from broker_core.protocol.definitions import SASL_AUTHENTICATE
 from broker_core.protocol.definitions.messages import RequestHeader, decode_request
+from broker_core.protocol.errors import RemoteProtocolError
 from broker_core.protocol.framing import FrameReader
 from broker_core.protocol.parts import Buffer, Part
-from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.security.principal import ANONYMOUS
 from broker_core.server.network.connection_context import ConnectionContext
 from broker_core.server.network.file_sender import FileSender, PieceSender

@@ -15,10 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker_core import errors
-from broker_core.protocol import primitives
+from broker_core.protocol.decoder import decode, skip_tagged_fields
 from broker_core.protocol.definitions import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from broker_core.protocol.encoder import encode
+from broker_core.protocol.errors import RemoteProtocolError
 from broker_core.protocol.framing import FrameReader
-from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.protocol.schema import AnyApi, Api, RequestBody, ResponseBody
 from waylog.config import Endpoint
 from waylog.kafka.connection.login import PasswordLogin
@@ -68,7 +69,7 @@ def encode_request(
     header = struct.pack(">hhih", api.key, version, correlation_id, len(client_id)) + client_id
     if api.is_flexible(version):
         header += b"\0"
-    frame = header + primitives.encode(api.request_plan(version), body)
+    frame = header + encode(api.request_plan(version), body)
     return struct.pack(">i", len(frame)) + frame
 
 
@@ -78,8 +79,8 @@ def decode_response(
     """Return the body of a response frame; raises RemoteProtocolError."""
     position = 4
     if api.key != _API_VERSIONS and api.is_flexible(version):
-        position = primitives.skip_tagged_fields(frame, position)
-    body: ResponseBody = primitives.decode(api.response_plan(version), frame, position)[0]
+        position = skip_tagged_fields(frame, position)
+    body: ResponseBody = decode(api.response_plan(version), frame, position)[0]
     return body
 
 

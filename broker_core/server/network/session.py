@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from broker_core.configuration.listeners import ListenerConfig
 from broker_core.protocol.definitions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.errors import RemoteProtocolError
 from broker_core.protocol.schema import AnyApi
 from broker_core.security.principal import ANONYMOUS, Principal, PrincipalMapper, distinguished_name
 from broker_core.security.sasl import SaslAuthentication, SaslSettings

@@ -19,7 +19,7 @@ from broker_core.coordinator.sharing.share_records import (
 )
 from broker_core.coordinator.stored import stored_version
 from broker_core.environment import Clock
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.errors import RemoteProtocolError
 from broker_core.server.coordination.groups import Stored, SubscribableTopics
 from broker_core.server.partitions.topics import TopicRegistry
 from broker_core.server.settings.group_settings import GroupSettings

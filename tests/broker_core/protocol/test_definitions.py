@@ -15,8 +15,10 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from broker_core.protocol.decoder import decode
 from broker_core.protocol.definitions import APIS, CONTROLLER_APIS
-from broker_core.protocol.primitives import FieldPlan, Plan, decode, encode
+from broker_core.protocol.encoder import encode
+from broker_core.protocol.plan import FieldPlan, Plan
 
 _KINDS = [
     "bool",

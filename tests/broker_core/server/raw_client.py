@@ -7,8 +7,9 @@ import socket
 import struct
 from typing import Any
 
+from broker_core.protocol.decoder import decode
 from broker_core.protocol.definitions import APIS
-from broker_core.protocol.primitives import decode, encode
+from broker_core.protocol.encoder import encode
 from broker_core.protocol.schema import AnyApi
 from waylog.config import Endpoint
 

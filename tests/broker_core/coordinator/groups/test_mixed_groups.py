@@ -27,7 +27,7 @@ from broker_core.coordinator.groups.subscription import (
     encode_assignment,
     subscribed_topics,
 )
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.errors import RemoteProtocolError
 from tests.broker_core.coordinator.groups.driver import Driver
 
 Place = tuple[bytes, int]

@@ -19,7 +19,7 @@ from broker_core.coordinator.offsets import (
     encode_offset_key,
     encode_offset_value,
 )
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.errors import RemoteProtocolError
 from tests.broker_core.coordinator.groups.driver import Driver
 
 _DAY_MS = 24 * 60 * 60_000

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from broker_core.protocol.decoder import decode
 from broker_core.protocol.definitions import bodies
 from broker_core.protocol.definitions.generate_bodies import PATH, all_apis, generate
-from broker_core.protocol.primitives import decode, encode
+from broker_core.protocol.encoder import encode
 from broker_core.protocol.schema import AnyApi, Api
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from broker_core.protocol.definitions import API_VERSIONS, APIS, METADATA
 from broker_core.protocol.definitions.messages import decode_request, encode_response
-from broker_core.protocol.primitives import RemoteProtocolError, encode
+from broker_core.protocol.encoder import encode
+from broker_core.protocol.errors import RemoteProtocolError
 
 
 def request(key: int, version: int, body: bytes, *, flexible: bool = False) -> memoryview:

@@ -4,7 +4,8 @@ import uuid
 
 import pytest
 
-from broker_core.protocol.primitives import decode, encode
+from broker_core.protocol.decoder import decode
+from broker_core.protocol.encoder import encode
 from broker_core.quorum.entries import Entry, EntryKind, EpochEnd, ReplicaKey
 from broker_core.quorum.messages import (
     Answer,

@@ -12,7 +12,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from broker_core.protocol.definitions import APIS
-from broker_core.protocol.primitives import FieldPlan, Plan, encode
+from broker_core.protocol.encoder import encode
+from broker_core.protocol.plan import FieldPlan, Plan
 from tests import hostile_peers
 from tests.contract.broker_process import BrokerProcess
 from tests.hostile_peers import Victim

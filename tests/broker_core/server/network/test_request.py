@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker_core.protocol.decoder import decode
 from broker_core.protocol.definitions import LIST_GROUPS
 from broker_core.protocol.definitions.messages import RequestHeader
-from broker_core.protocol.primitives import decode
 from broker_core.server.network.request import AnyRequest, Request, ResponseSink
 from broker_core.server.network.session import ClientSession
 

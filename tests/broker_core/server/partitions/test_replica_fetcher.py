@@ -19,8 +19,9 @@ from broker_core.errors import BrokerError, NotLeaderOrFollower
 from broker_core.log import Log
 from broker_core.log.config import LogConfig
 from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.decoder import decode
 from broker_core.protocol.definitions import FETCH
-from broker_core.protocol.primitives import decode, encode
+from broker_core.protocol.encoder import encode
 from broker_core.replication.leader import IsrProposal
 from broker_core.replication.throttle import ReplicationQuota
 from broker_core.server.network.peer import Peer

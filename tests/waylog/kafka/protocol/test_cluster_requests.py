@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_core.protocol import primitives
 from broker_core.protocol.definitions import (
     ALTER_PARTITION_REASSIGNMENTS,
     DESCRIBE_CLUSTER,
@@ -20,6 +19,7 @@ from broker_core.protocol.definitions import (
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
 )
+from broker_core.protocol.encoder import encode_response_frame
 from broker_core.protocol.schema import AnyApi
 from tests.broker_core.server.raw_client import request_frame
 from waylog.kafka.protocol import cluster_requests, requests
@@ -231,7 +231,7 @@ def test_an_answer_is_read_as_a_broker_writes_it(
     api: AnyApi, version: int, read: Callable[[bytes], Any], body: dict[str, Any], expected: Any
 ) -> None:
     flexible = api.is_flexible(version)
-    frame = primitives.encode_response_frame(api.response_plan(version), 1, flexible, body)
+    frame = encode_response_frame(api.response_plan(version), 1, flexible, body)
     data = b"".join(map(bytes, frame))[8:]
     assert read(data) == expected
     # The last byte has no tagged fields, which nobody reads.
