@@ -69,7 +69,7 @@ cdef inline uint64_t load64(const unsigned char* at) noexcept nogil:
     return (<uint64_t>load32(at) << 32) | load32(at + 4)
 
 
-cdef uint32_t read_uvarint(Reader* reader) except? 0xFFFFFFFF:
+cdef uint32_t read_long_uvarint(Reader* reader) except? 0xFFFFFFFF:
     cdef uint32_t value = 0
     cdef int shift = 0
     cdef unsigned char byte
@@ -83,6 +83,14 @@ cdef uint32_t read_uvarint(Reader* reader) except? 0xFFFFFFFF:
         if byte < 0x80:
             return value
         shift += 7
+
+
+cdef inline uint32_t read_uvarint(Reader* reader) except? 0xFFFFFFFF:
+    # Nearly all are of one byte: lengths below 127, or the number of tagged fields, none.
+    if reader.position < reader.end and reader.position[0] < 0x80:
+        reader.position += 1
+        return (reader.position - 1)[0]
+    return read_long_uvarint(reader)
 
 
 cdef Py_ssize_t read_length(Reader* reader, bint flexible, bint wide) except? -2:
