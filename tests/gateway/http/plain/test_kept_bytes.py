@@ -1,4 +1,4 @@
-"""Who is charged for bytes that wait on a connection."""
+"""Bytes that wait on a connection are charged to whoever has sent them."""
 
 from __future__ import annotations
 
