@@ -6,8 +6,7 @@ import logging
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -68,12 +67,15 @@ class SegmentReader:
         min_one_message: bool,
     ) -> bytes:
         """Read whole batches of one segment; `Log.read` has checked the offset."""
-        with self._reporting():
+        try:
             found = self._find(segments, offset)
             if found is None:
                 return b""
             segment, position = found
             data, next_offset = segment.read_at(position, max_bytes, up_to_offset, min_one_message)
+        except CorruptMessage as error:
+            self._report(error)
+            raise
         self._has_read(segments, segment, position + len(data), next_offset if data else -1)
         return data
 
@@ -120,8 +122,11 @@ class SegmentReader:
 
         None if that is not worth it, see `Segment.slice_at`.
         """
-        with self._reporting():
+        try:
             found = self._find(segments, offset)
+        except CorruptMessage as error:
+            self._report(error)
+            raise
         if found is None:
             return None
         segment, position = found
@@ -140,23 +145,21 @@ class SegmentReader:
         end = segments[-1].base_offset
         if segments[-1].size or offset >= end:
             return offset
-        with self._reporting():
-            return offset if _locate(segments, offset) else end
-
-    @contextmanager
-    def _reporting(self) -> Iterator[None]:
-        """Log damage the first time that a reader comes to it: clients ask again and again."""
         try:
-            yield
+            return offset if _locate(segments, offset) else end
         except CorruptMessage as error:
-            place = str(error)
-            if place not in self._damaged:
-                self._damaged.add(place)
-                logger.error(
-                    "%s: damaged, what lies there cannot be read; `waylog log verify` finds all",
-                    place,
-                )
+            self._report(error)
             raise
+
+    def _report(self, error: CorruptMessage) -> None:
+        """Log damage the first time that a reader comes to it: clients ask again and again."""
+        place = str(error)
+        if place not in self._damaged:
+            self._damaged.add(place)
+            logger.error(
+                "%s: damaged, what lies there cannot be read; `waylog log verify` finds all",
+                place,
+            )
 
     def _find(self, segments: Sequence[Segment], offset: int) -> tuple[Segment, int] | None:
         known = self._positions.get(offset)

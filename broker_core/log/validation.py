@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from broker_core.errors import InvalidRecord, InvalidTimestamp
+from broker_core.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
 from broker_core.log.config import LogConfig
 from broker_core.log.steps import result_of
 from broker_core.protocol.batch_header import BatchHeader
-from broker_core.protocol.compression import codec_named
+from broker_core.protocol.compression import EXPANDED_BYTES_MAX, codec_named
 from broker_core.protocol.produced_batches import BATCHES_MAX, inspect_compressed, validate_batches
 from broker_core.protocol.recompression import recompress
 from broker_core.protocol.record_reader import RecordReader
@@ -24,6 +24,9 @@ _PRODUCERS_CHOICE: Final = "producer"
 
 #: Bytes without compression that are compressed as fast as other requests are handled.
 _CHEAP_BYTES: Final = 16 * 1024
+#: Bytes to which compressed records are expanded as fast, and of how many that is tried.
+_CHEAP_EXPANDED_BYTES: Final = 64 * 1024
+_CHEAP_COMPRESSED_BYTES: Final = 32 * 1024
 #: Records without a key that an answer names.
 _TOLD_MAX: Final = 1_000
 
@@ -51,6 +54,24 @@ def is_dear(batches: Batches, config: LogConfig) -> bool:
     )
 
 
+def open_if_cheap(
+    batches: Batches, config: LogConfig, log_name: str
+) -> tuple[Batches, list[BatchHeader]] | None:
+    """Return what `open_batches` returns, None if that is more than a batch that expands to little.
+
+    Raises what `open_batches` raises.
+    """
+    headers, _, _ = scan_batches(batches, check_crc=False, count_max=2)
+    if len(headers) != 1 or headers[0].size > _CHEAP_COMPRESSED_BYTES:
+        return None
+    is_changed = config.compression_type != _PRODUCERS_CHOICE
+    limit = _CHEAP_BYTES if is_changed else _CHEAP_EXPANDED_BYTES
+    try:
+        return result_of(open_in_steps(batches, config, log_name, expanded_bytes_max=limit))
+    except MessageTooLarge:
+        return None
+
+
 def open_batches(
     batches: Batches, config: LogConfig, log_name: str
 ) -> tuple[Batches, list[BatchHeader]]:
@@ -62,23 +83,30 @@ def open_batches(
 
 
 def open_in_steps(
-    batches: Batches, config: LogConfig, log_name: str
+    batches: Batches,
+    config: LogConfig,
+    log_name: str,
+    *,
+    expanded_bytes_max: int = EXPANDED_BYTES_MAX,
 ) -> Generator[int, None, tuple[Batches, list[BatchHeader]]]:
-    """Do what `open_batches` does, but yield the size of each batch, in bytes, after opening it."""
+    """Do what `open_batches` does, but yield the size of each batch, in bytes, after opening it.
+
+    Raises MessageTooLarge also for a batch that expands to more than `expanded_bytes_max`.
+    """
     headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
     if config.compression_type != _PRODUCERS_CHOICE:
         codec = codec_named(config.compression_type)
         if any(header.compression != codec for header in headers):
             changed = bytearray()
             for header in headers:
-                changed += recompress(batches, header, codec)
+                changed += recompress(batches, header, codec, expanded_bytes_max)
                 yield header.size
             batches = changed
             headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
     if config.compacts:
         for header in headers:
             if header.compression:
-                inspect_compressed(batches, header)
+                inspect_compressed(batches, header, max_bytes=expanded_bytes_max)
             if header.has_null_key:
                 raise _without_keys(batches, header, log_name)
             yield header.size

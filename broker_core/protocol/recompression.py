@@ -19,7 +19,9 @@ _AT_LENGTH, _AT_CRC, _AT_ATTRIBUTES = 8, 17, 21
 _UNCOUNTED_BYTES: Final = 12  # base offset and the length field itself
 
 
-def recompress(data: Buffer, header: BatchHeader, codec: int) -> Buffer:
+def recompress(
+    data: Buffer, header: BatchHeader, codec: int, expanded_bytes_max: int = EXPANDED_BYTES_MAX
+) -> Buffer:
     """Return a batch of `data` compressed with `codec`; one that uses it already stays as it is.
 
     The records themselves are not changed. Raises CorruptMessage, MessageTooLarge.
@@ -29,7 +31,7 @@ def recompress(data: Buffer, header: BatchHeader, codec: int) -> Buffer:
         return batch
     records = bytes(batch[HEADER_BYTES:])
     if header.compression:
-        records = decompress(header.compression, records, EXPANDED_BYTES_MAX)
+        records = decompress(header.compression, records, expanded_bytes_max)
     if codec:
         records = compress(codec, records)
     changed = bytearray(batch[:HEADER_BYTES])

@@ -51,6 +51,7 @@ class PartitionLeader:
         "_open",
         "epoch_start_offset",
         "image",
+        "maximal_isr",
     )
 
     def __init__(
@@ -75,6 +76,8 @@ class PartitionLeader:
         self._is_eligible = is_eligible
         self._followers: dict[int, FollowerProgress] = {}
         self._open: IsrProposal | None = None
+        #: The ISR, including members that the controller may have added in the meantime.
+        self.maximal_isr: frozenset[int] = frozenset(image.isr)
         self._take_replicas(image, now_ms)
 
     # ------------------------------------------------------------------------------------ reading
@@ -88,12 +91,6 @@ class PartitionLeader:
     def proposal(self) -> IsrProposal | None:
         """The proposal that the controller has not decided yet, if any."""
         return self._open
-
-    @property
-    def maximal_isr(self) -> frozenset[int]:
-        """The ISR, including members that the controller may have added in the meantime."""
-        isr = frozenset(self.image.isr)
-        return isr if self._open is None else isr.union(self._open.isr)
 
     def follower(self, broker_id: int) -> FollowerProgress | None:
         """Return what is known of a follower."""
@@ -150,7 +147,7 @@ class PartitionLeader:
         if image.partition_epoch <= self.image.partition_epoch:
             return
         self.image = image
-        self._open = None
+        self._set_open(None)
         self._take_replicas(image, now_ms)
 
     def _take_replicas(self, image: PartitionImage, now_ms: int) -> None:
@@ -231,10 +228,17 @@ class PartitionLeader:
         return None if remaining == self.image.isr else self._propose(remaining)
 
     def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
-        self._open = IsrProposal(isr, self.image.leader_epoch, self.image.partition_epoch)
-        return self._open
+        proposal = IsrProposal(isr, self.image.leader_epoch, self.image.partition_epoch)
+        self._set_open(proposal)
+        return proposal
 
     def refused(self, proposal: IsrProposal) -> None:
         """Drop a proposal that the controller refused; the valid ISR comes with the metadata."""
         if self._open == proposal:
-            self._open = None
+            self._set_open(None)
+
+    def _set_open(self, proposal: IsrProposal | None) -> None:
+        self._open = proposal
+        self.maximal_isr = frozenset(self.image.isr)
+        if proposal is not None:
+            self.maximal_isr = self.maximal_isr.union(proposal.isr)

@@ -5,6 +5,7 @@ Each costs some ten microseconds, also one that does not exist, and takes ten by
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from broker_core.protocol.definitions import (
@@ -103,14 +104,18 @@ def count_of_names(request: AnyRequest) -> int:
             for each in request.body["transactions"]
             for topic in each["topics"]
         )
-    topics, partitions = lists
-    # Of groups, each is answered for itself.
-    parts: list[dict[str, Any]] = request.body.get("groups") or [request.body]
-    return max(
+    if groups := request.body.get("groups"):
+        # Each is answered for itself.
+        return max(_count_of_partitions(each, *lists) for each in groups)
+    return _count_of_partitions(request.body, *lists)
+
+
+def _count_of_partitions(body: Mapping[str, Any], topics: str, partitions: str) -> int:
+    count = 0
+    for each in body.get(topics) or ():
         # A topic counts, whether or not any of its partitions is named.
-        sum(max(len(each[partitions] or ()), 1) for each in part.get(topics) or ())
-        for part in parts
-    )
+        count += len(each[partitions] or ()) or 1
+    return count
 
 
 def may_be_named(count: int, topics: TopicRegistry) -> bool:

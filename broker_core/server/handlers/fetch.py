@@ -375,17 +375,19 @@ def _read(
 ) -> FetchResponsePartition:
     index = partition.index
     last_stable_offset = partition.log.last_stable_offset
-    aborted: list[FetchResponseAbortedTransaction] | None = None
+    log_start_offset = partition.log.log_start_offset
+    aborted: list[FetchResponseAbortedTransaction] | None = [] if committed else None
     records: bytes | FileSlice = b""
     code = errors.NONE
     bytes_max = min(asked["partition_max_bytes"], left)
+    offset = asked["fetch_offset"]
+    up_to_offset = last_stable_offset if committed else partition.high_watermark
     try:
-        if first or bytes_max > 0:
-            # The first batch is returned even if it is larger than allowed; otherwise a consumer
-            # with a small buffer would never get past it (KIP-74).
-            offset = asked["fetch_offset"]
+        has_nothing_new = log_start_offset <= offset == up_to_offset
+        # The first batch is returned even if it is larger than allowed; otherwise a consumer with a
+        # small buffer would never get past it (KIP-74).
+        if not has_nothing_new and (first or bytes_max > 0):
             bytes_max = max(bytes_max, 0)
-            up_to_offset = last_stable_offset if committed else partition.high_watermark
             sliced = partition.slice(offset, bytes_max, up_to_offset) if unread else None
             transactions: list[AbortedTransaction] = []
             if sliced is not None:
@@ -413,7 +415,7 @@ def _read(
         "error_code": code,
         "high_watermark": partition.high_watermark,
         "last_stable_offset": last_stable_offset,
-        "log_start_offset": partition.log.log_start_offset,
+        "log_start_offset": log_start_offset,
         "aborted_transactions": aborted,
         "records": records,
     }

@@ -18,7 +18,13 @@ from broker_core.server.coordination.transactions import Transactions
 from broker_core.server.network.request import Request, client_party
 from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.network.requests_in_turns import InTurns
-from broker_core.server.partitions.batch_opener import BatchOpener, Closed, Opened, Outcome
+from broker_core.server.partitions.batch_opener import (
+    BatchOpener,
+    Closed,
+    Opened,
+    Outcome,
+    open_if_cheap,
+)
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.storage_watch import StorageWatch
@@ -45,6 +51,8 @@ _BROKER_ADDS_PARTITIONS_FROM: Final = 12
 
 #: Partitions of a request for which no other turn is taken, or topics.
 _PARTITIONS_AT_ONCE: Final = 50
+#: Partitions of a request whose batch is opened on the event loop if it expands to little.
+_OPENED_AT_ONCE: Final = 8
 
 
 class ProduceParts(Protocol):
@@ -166,30 +174,40 @@ class Producing:
 
     def handle(self, request: Request[ProduceRequest, ProduceResponse]) -> None:
         """Answer a request, now or later."""
-        dear = list(self._dear(request))
+        dear: list[tuple[ProduceRequestPartitionData, Closed]] = []
+        opened: dict[int, Outcome] = {}
+        for part, records, topic in self._parts_to_open(request):
+            # The request's buffer is reused when this handler returns.
+            closed = Closed(bytearray(records), topic.config, f"{topic.name}-{part['index']}")
+            is_early = len(opened) + len(dear) < _OPENED_AT_ONCE
+            cheap = open_if_cheap(closed) if is_early else None
+            if cheap is None:
+                dear.append((part, closed))
+            else:
+                opened[id(part)] = cheap
         if dear:
-            self._open(request, dear)
+            self._open(request, dear, opened)
         else:
-            _Produce(self._broker, self._refusals, request, {}).run()
+            _Produce(self._broker, self._refusals, request, opened).run()
 
-    def _dear(
+    def _parts_to_open(
         self, request: Request[ProduceRequest, ProduceResponse]
-    ) -> Iterator[tuple[ProduceRequestPartitionData, Closed]]:
+    ) -> Iterator[tuple[ProduceRequestPartitionData, memoryview, Topic]]:
         topics = self._broker.topics
         for each in request.body["topic_data"]:
             topic = _named(topics, each, request.version)
             if topic is None or topic.is_internal or not opens_batches(topic.config):
                 continue
             for part in each["partition_data"]:
-                if part["records"] and is_dear(part["records"], topic.config):
-                    log_name = f"{topic.name}-{part['index']}"
-                    # The request's buffer is reused when this handler returns.
-                    yield part, Closed(bytearray(part["records"]), topic.config, log_name)
+                records = part["records"]
+                if records and is_dear(records, topic.config):
+                    yield part, records, topic
 
     def _open(
         self,
         request: Request[ProduceRequest, ProduceResponse],
         dear: list[tuple[ProduceRequestPartitionData, Closed]],
+        opened: dict[int, Outcome],
     ) -> None:
         """Open batches in a thread, then go on; what the client sends behind them waits."""
         closed = {id(part): each for part, each in dear}
@@ -201,7 +219,7 @@ class Producing:
 
         def done(outcomes: list[Outcome]) -> None:
             request.on_close = None
-            opened = {id(part): each for (part, _), each in zip(dear, outcomes, strict=True)}
+            opened.update((id(part), each) for (part, _), each in zip(dear, outcomes, strict=True))
             is_over = True
             try:
                 is_over = _Produce(self._broker, self._refusals, request, opened).run()

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from broker_core import errors
 from broker_core.environment import Worker, call_on_loop
+from broker_core.log import validation
 from broker_core.log.config import LogConfig
-from broker_core.log.validation import Batches, open_in_steps
 from broker_core.protocol.batch_header import BatchHeader
 from waylog.network.party_queues import PartyQueues
 
@@ -29,7 +29,7 @@ class Closed(NamedTuple):
 class Opened(NamedTuple):
     """Batches; with headers, in the form to be stored, without, as the log can open them itself."""
 
-    batches: Batches
+    batches: validation.Batches
     headers: list[BatchHeader] | None
 
 
@@ -162,15 +162,28 @@ class BatchOpener:
             opening.done()
 
 
+def open_if_cheap(closed: Closed) -> Outcome | None:
+    """Open batches at once, or return None if that may take long."""
+    try:
+        opened = validation.open_if_cheap(*closed)
+    except Exception as error:
+        return _failed(closed, error)
+    return None if opened is None else Opened(*opened)
+
+
 def _opened(closed: Sequence[Closed], outcomes: list[Outcome]) -> Iterator[int]:
     for each in closed:
         try:
-            opened = yield from open_in_steps(each.batches, each.config, each.log_name)
+            opened = yield from validation.open_in_steps(*each)
             outcomes.append(Opened(*opened))
-        except errors.BrokerError as error:
-            # Tracebacks would keep what the batches have been expanded to.
-            error.__cause__ = error.__context__ = None
-            outcomes.append(error.with_traceback(None))
         except Exception as error:
-            logger.exception("batches for %s could not be opened", each.log_name)
-            outcomes.append(errors.UnknownServerError(f"{each.log_name}: {error}"))
+            outcomes.append(_failed(each, error))
+
+
+def _failed(closed: Closed, error: Exception) -> errors.BrokerError:
+    if not isinstance(error, errors.BrokerError):
+        logger.exception("batches for %s could not be opened", closed.log_name)
+        return errors.UnknownServerError(f"{closed.log_name}: {error}")
+    # Tracebacks would keep what the batches have been expanded to.
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)

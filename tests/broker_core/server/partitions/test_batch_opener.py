@@ -90,8 +90,20 @@ async def broker(start: Start, threads: HeldThreads) -> AsyncIterator[Broker]:
     threads.may_open.set()
 
 
+#: A header of a record that expands to more than is opened on the event loop.
+PADDING = ("padding", bytes(100_000))
+
+
 def batch(value: bytes, codec: int = Compression.LZ4, key: bytes | None = b"k") -> bytes:
-    return bytes(build_batch([(SystemClock().now_ms(), key, value, ())], compression=codec))
+    """Return a batch that is opened in a thread."""
+    record = (SystemClock().now_ms(), key, value, (PADDING,) if codec else ())
+    return bytes(build_batch([record], compression=codec))
+
+
+def small_batch(value: bytes, key: bytes | None = b"k") -> bytes:
+    return bytes(
+        build_batch([(SystemClock().now_ms(), key, value, ())], compression=Compression.LZ4)
+    )
 
 
 def stored(topic: Topic | None, index: int = 0) -> list[tuple[int, bytes | None]]:
@@ -256,11 +268,80 @@ async def test_a_batch_that_becomes_too_large_is_refused(
     create_topic(broker, "small", 1, small)
     client = await connect(broker)
     codes = [
-        code_of(await client.call(PRODUCE, 8, produce_body("small", batch(b"x" * size))))
-        for size in (500, 5_000)
+        code_of(await client.call(PRODUCE, 8, produce_body("small", small_batch(b"x" * size))))
+        for size in (500, 5_000, 50_000)
     ]
-    assert codes == [errors.NONE, errors.MessageTooLarge.code]
+    assert codes == [errors.NONE, errors.MessageTooLarge.code, errors.MessageTooLarge.code]
     assert stored(broker.topics.get("small")) == [(Compression.NONE, b"x" * 500)]
+
+
+@pytest.mark.parametrize("topic", ["gzip", "compacted"])
+async def test_a_small_batch_is_opened_without_the_thread(
+    broker: Broker, connect: Connect, topic: str
+) -> None:
+    client = await connect(broker)
+    assert code_of(await client.call(PRODUCE, 8, produce_body(topic, small_batch(b"1")))) == 0
+    codec = Compression.GZIP if topic == "gzip" else Compression.LZ4
+    assert stored(broker.topics.get(topic)) == [(codec, b"1")]
+
+
+async def test_a_small_batch_that_is_refused_is_answered_without_the_thread(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    without_key = produce_body("compacted", small_batch(b"1", key=None))
+    assert code_of(await client.call(PRODUCE, 8, without_key)) == errors.InvalidRecord.code
+    damaged = bytearray(small_batch(b"1"))
+    damaged[-1] ^= 1
+    answer = await client.call(PRODUCE, 8, produce_body("compacted", bytes(damaged)))
+    assert code_of(answer) == errors.CorruptMessage.code
+    assert stored(broker.topics.get("compacted")) == []
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        pytest.param(batch(b"1"), id="expands to more"),
+        pytest.param(small_batch(b"1") + small_batch(b"2"), id="two batches"),
+        pytest.param(small_batch(os.urandom(40_000)), id="large itself"),
+    ],
+)
+async def test_a_batch_that_is_not_small_waits_for_the_thread(
+    broker: Broker, threads: HeldThreads, connect: Connect, large: bytes
+) -> None:
+    client, other = await connect(broker), await connect(broker)
+    client.send(PRODUCE, 8, produce_body("compacted", large))
+    answer = asyncio.create_task(client.receive(PRODUCE, 8))
+    assert code_of(await other.call(PRODUCE, 8, produce_body("plain", small_batch(b"3")))) == 0
+    assert not answer.done()
+    assert stored(broker.topics.get("compacted")) == []
+    threads.may_open.set()
+    assert code_of((await answer)[1]) == 0
+
+
+@pytest.mark.parametrize(("count", "waits"), [(8, False), (9, True)])
+async def test_a_request_of_many_small_batches_waits_for_the_thread(
+    broker: Broker, threads: HeldThreads, connect: Connect, count: int, waits: bool
+) -> None:
+    create_topic(broker, "wide", count, {"cleanup.policy": "compact"})
+    wide = await all_open(broker, "wide")
+    values = [b"%d" % index for index in range(count)]
+    parts = [{"index": index, "records": small_batch(each)} for index, each in enumerate(values)]
+    topics = [{"name": "wide", "partition_data": parts}]
+    client, other = await connect(broker), await connect(broker)
+    client.send(PRODUCE, 8, {"acks": -1, "timeout_ms": 5000, "topic_data": topics})
+    answer = asyncio.create_task(client.receive(PRODUCE, 8))
+    if waits:
+        # The buffer of the first request is used again by what others send.
+        large = batch(b"y" * 5000, Compression.NONE)
+        assert code_of(await other.call(PRODUCE, 8, produce_body("plain", large))) == 0
+        assert not answer.done()
+        threads.may_open.set()
+    (topic,) = (await answer)[1]["responses"]
+    assert [part["error_code"] for part in topic["partition_responses"]] == [0] * count
+    assert [stored(wide, index) for index in range(count)] == [
+        [(Compression.LZ4, value)] for value in values
+    ]
 
 
 async def test_partitions_of_one_request_are_answered_each(
