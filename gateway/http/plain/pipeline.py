@@ -86,7 +86,7 @@ class Pipeline:
         """Submit or refuse a request. Return False if parsing it here would take too long."""
         services = self.shared.services
         origin = self._origin
-        if (not origin.is_local or services.proxies) and not self.shared.addresses.may_ask(
+        if (not origin.is_local or self.shared.has_proxies) and not self.shared.addresses.may_ask(
             origin.client(head.headers)
         ):
             self._refuse(head, unavailable("too many requests from your address"))

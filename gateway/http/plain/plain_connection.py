@@ -190,20 +190,21 @@ class PlainConnection(asyncio.Protocol):
             return True
         if not self._pipeline.is_empty:
             self._pipeline.look_after(now)
-        elif not self.busy:
-            limits = self._shared.services.limits
-            head_is_there = b"\r\n\r\n" in self._kept.data
-            if now - self._since > (
-                limits.body_timeout_s if head_is_there else limits.header_timeout_s
-            ):
-                if head_is_there:
-                    # The client may be gone, but if it still reads, it should learn of the timeout.
-                    body = b'{"error":"the body did not come in time"}'
-                    self._transport.write(
-                        response(408, body, self._shared.date, {"Connection": "close"})
-                    )
-                self._transport.close()
-                return False
+        elif now - self._since > self._shared.shortest_timeout_s and not self.busy:
+            return not self._has_timed_out(self._transport, now - self._since)
+        return True
+
+    def _has_timed_out(self, transport: asyncio.Transport, seconds: float) -> bool:
+        """Close the connection if its request has been incomplete for too long."""
+        limits = self._shared.services.limits
+        head_is_there = b"\r\n\r\n" in self._kept.data
+        if seconds <= (limits.body_timeout_s if head_is_there else limits.header_timeout_s):
+            return False
+        if head_is_there:
+            # The client may be gone, but if it still reads, it should learn of the timeout.
+            body = b'{"error":"the body did not come in time"}'
+            transport.write(response(408, body, self._shared.date, {"Connection": "close"}))
+        transport.close()
         return True
 
     # --- requests -------------------------------------------------------------------------------
@@ -223,20 +224,15 @@ class PlainConnection(asyncio.Protocol):
             self._adapt_reading()
         elif self._authenticating is not None or not self._reading:
             self._keep(data)
-        elif (user := self._user_without_turn()) is not None:
-            self._wait_for_turn(user, data)
-        else:
+        elif (identity := self._last.identity) is None or self._shared.has_proxies:
+            # A proxy's connection carries requests of many clients, who do not wait for one
+            # another.
             self._process(data)
-
-    def _user_without_turn(self) -> str | None:
-        """Return the client's user if it has to wait, without a look at what it sends.
-
-        A proxy's connection carries requests of many clients, who do not wait for one another.
-        """
-        identity, services = self._last.identity, self._shared.services
-        if identity is None or services.proxies or services.turns.may_begin(identity.user):
-            return None
-        return identity.user
+        elif self._shared.services.turns.may_begin(identity.user):
+            self._process(data, identity.user)
+        else:
+            # Without a look at what the user has sent.
+            self._wait_for_turn(identity.user, data)
 
     def _read_proxy_header(self, reader: ProxyHeaderReader, data: bytes) -> None:
         assert self._transport is not None
@@ -264,7 +260,8 @@ class PlainConnection(asyncio.Protocol):
         `turn_of` is the user whose turn it is; another one's requests may have to wait for theirs.
         """
         turns, last, pipeline = self._shared.services.turns, self._last, self._pipeline
-        stranger = party = self._origin.stranger
+        stranger = self._origin.stranger
+        party = stranger if turn_of is None else turn_of
         outer = turns.begin(party)
         position, size = 0, len(data)
         try:
@@ -294,8 +291,10 @@ class PlainConnection(asyncio.Protocol):
                     self._authenticate(data[position:])
                     return
                 user = identity.user
-                if not turns.may_go_on(user) or not (
-                    user in (party, turn_of) or turns.may_begin(user)
+                is_first = user == turn_of and not position
+                if not is_first and (
+                    not turns.may_go_on(user)
+                    or not (user in (party, turn_of) or turns.may_begin(user))
                 ):
                     party = user if party == stranger else party
                     self._wait_for_turn(user, data[position:])

@@ -20,11 +20,15 @@ class SharedState:
     def __init__(self, services: Services, accept: Accept) -> None:
         self.services = services
         self.addresses = services.addresses
+        #: Whether one connection may carry requests of many clients.
+        self.has_proxies = bool(services.proxies)
         self.accept = accept
         self.pool = services.connections.part(services.limits.connections_max, "HTTP")
         #: Bytes of incomplete requests. They count for the address; on loopback they count for the
         #: connection or, when the pool is half full, for the account.
         limits = services.limits
+        #: Seconds before which no incomplete request is too late.
+        self.shortest_timeout_s = min(limits.body_timeout_s, limits.header_timeout_s)
         self.partial = Shares(limits.partial_bytes_max, limits.partial_bytes_each_max)
         self.authentications = TaskSet("an authentication over HTTP")
         self.closing = False

@@ -110,6 +110,10 @@ def _too_large(max_bytes: int) -> ExpandsTooFar:
     return ExpandsTooFar(f"a compressed batch expands to more than {max_bytes} bytes")
 
 
+def _unreadable(problem: Exception) -> CompressionError:
+    return CompressionError(f"compressed records cannot be read: {problem}")
+
+
 def _too_many_frames() -> CompressionError:
     return CompressionError(f"compressed records are in more than {_FRAMES_MAX} frames")
 
@@ -135,7 +139,7 @@ def _stream(new_stream: Any, data: Buffer, max_bytes: int, error: Any) -> bytes:
                 # large.
                 part = stream.decompress(given, max_length=max_bytes - size + 1)
             except error as problem:
-                raise CompressionError(f"compressed records cannot be read: {problem}") from None
+                raise _unreadable(problem) from None
             size += len(part)
             if size > max_bytes:
                 raise _too_large(max_bytes)
@@ -158,6 +162,26 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
 def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
     import lz4.frame
 
+    size = len(data)
+    if size <= _FED_BYTES_MIN:
+        # Nearly all batches are one short frame.
+        room = min(_LZ4_RATIO * size + _LZ4_BYTES_MIN, max_bytes + 1)
+        context = lz4.frame.create_decompression_context()
+        try:
+            whole: bytes
+            whole, read, is_end = lz4.frame.decompress_chunk(context, data, max_length=room)
+        except RuntimeError as problem:
+            raise _unreadable(problem) from None
+        if is_end and read == size:
+            if len(whole) > max_bytes:
+                raise _too_large(max_bytes)
+            return whole
+    return _decompress_lz4_frames(data, max_bytes)
+
+
+def _decompress_lz4_frames(data: Buffer, max_bytes: int) -> bytes:
+    import lz4.frame
+
     parts: list[bytes] = []
     left = max_bytes + 1
     view = memoryview(data)
@@ -178,7 +202,7 @@ def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
             try:
                 part = stream.decompress(given, max_length=min(room, left))
             except RuntimeError as problem:
-                raise CompressionError(f"compressed records cannot be read: {problem}") from None
+                raise _unreadable(problem) from None
             parts.append(part)
             left -= len(part)
             if left <= 0:
@@ -198,7 +222,7 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
         with decompressor.stream_reader(data, read_across_frames=True) as reader:
             expanded = reader.read(max_bytes + 1)
     except zstandard.ZstdError as problem:
-        raise CompressionError(f"compressed records cannot be read: {problem}") from None
+        raise _unreadable(problem) from None
     if len(expanded) > max_bytes:
         raise _too_large(max_bytes)
     return expanded
@@ -248,7 +272,7 @@ def _expand_block(block: memoryview) -> bytes:
     try:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as problem:
-        raise CompressionError(f"compressed records cannot be read: {problem}") from None
+        raise _unreadable(problem) from None
 
 
 def _compress_xerial(data: Buffer) -> bytes:
