@@ -98,7 +98,7 @@ class FailedLogins:
         return self._buckets.take(name, self._of_name, count, self._of_name_at_once)
 
 
-def open_guesses(users: Path, store: UserStore, limits: HttpLimits) -> FailedLogins:
+def open_failed_logins(users: Path, store: UserStore, limits: HttpLimits) -> FailedLogins:
     """Open the counts in a file beside the user database. Raises OSError, sqlite3.Error."""
     # The secret hides which names share a set of slots, so nobody can evict a chosen name's count.
     path = users.with_name(f"{users.name}.guesses")

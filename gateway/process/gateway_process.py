@@ -26,7 +26,7 @@ from gateway.http.starting import StartingServer
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
 from gateway.limits.error_bytes import ERROR_BYTES_PER_MINUTE
-from gateway.limits.failed_logins import open_guesses
+from gateway.limits.failed_logins import open_failed_logins
 from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.listening.options import MqttOptions, within_machine
 from gateway.mqtt.listening.scram import mechanisms_over
@@ -170,11 +170,11 @@ class _Gateway:
         stack.callback(parties.close)
         self.connections = ConnectionPool(room_for_connections(), parties.of)
         self._proxies = TrustedProxies(settings.trusted_proxies)
-        self.guesses = open_guesses(settings.users, store, self._limits)
-        stack.callback(self.guesses.close)
+        self.failed_logins = open_failed_logins(settings.users, store, self._limits)
+        stack.callback(self.failed_logins.close)
         self.refusals = RefusalSampler()
         self.authenticator = Authenticator(
-            store, open_mode=settings.open_mode, guesses=self.guesses
+            store, open_mode=settings.open_mode, failed_logins=self.failed_logins
         )
         stack.callback(self.authenticator.close)
         self.producer: LogProducer = sealed_if_configured(
@@ -354,13 +354,13 @@ class _Gateway:
             geo_url=settings.geo_url,
             hosts=ServedHosts(settings.http.host, settings.hosts),
             metrics_access=settings.metrics_access,
-            entrances=self._entrances(),
+            device_endpoints=self._device_endpoints(),
             readiness=self.readiness,
             limits=self._limits,
             proxies=self._proxies,
             shared_addresses=self.addresses,
             connections=self.connections,
-            guesses=self.guesses,
+            failed_logins=self.failed_logins,
             refusals=self.refusals,
             proxy_protocol=settings.proxy_protocol,
             mqtt=self.mqtt,
@@ -374,7 +374,7 @@ class _Gateway:
             starting=starting,
         )
 
-    def _entrances(self) -> DeviceEndpoints:
+    def _device_endpoints(self) -> DeviceEndpoints:
         tls, demo = self._settings.mqtt_options.tls, self._settings.demo_token
         program = Path(sys.executable).with_name("waylog")
         return DeviceEndpoints(
@@ -419,7 +419,7 @@ class _Gateway:
             admission=self.admission,
             addresses=self.addresses,
             connections=self.connections,
-            guesses=self.guesses,
+            failed_logins=self.failed_logins,
             refusals=self.refusals,
             proxies=self._proxies if self._settings.proxy_protocol else None,
             permissions=self.permissions,

@@ -12,7 +12,7 @@ from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
-from gateway.limits.failed_logins import open_guesses
+from gateway.limits.failed_logins import open_failed_logins
 from gateway.mqtt.journal.kafka_journal import ensure_mapped_topics, open_journal
 from gateway.mqtt.listening.certificates import listen_with_tls
 from gateway.mqtt.listening.listener import MqttServer, start_mqtt
@@ -71,9 +71,9 @@ async def _start(
         )
     )
     stack.callback(admission.close)
-    guesses = open_guesses(settings.users, store, HttpLimits())
-    stack.callback(guesses.close)
-    authenticator = Authenticator(store, open_mode=settings.open_mode, guesses=guesses)
+    failed_logins = open_failed_logins(settings.users, store, HttpLimits())
+    stack.callback(failed_logins.close)
+    authenticator = Authenticator(store, open_mode=settings.open_mode, failed_logins=failed_logins)
     stack.callback(authenticator.close)
     permissions = Permissions(store, open_mode=settings.open_mode)
     # Homes are needed to filter positions for friends; other places are not needed here.
@@ -149,7 +149,7 @@ async def _start(
         admission=admission,
         addresses=Addresses(HttpLimits()),
         connections=ConnectionPool(room_for_connections(), parties.of),
-        guesses=guesses,
+        failed_logins=failed_logins,
         proxies=TrustedProxies(settings.trusted_proxies) if settings.proxy_protocol else None,
         permissions=permissions,
         telling=FriendEventFilter(friend_filter),

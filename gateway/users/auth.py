@@ -76,10 +76,10 @@ class Authenticator:
         *,
         open_mode: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        guesses: FailedLogins | None = None,
+        failed_logins: FailedLogins | None = None,
     ) -> None:
         self.open_mode = open_mode
-        self._guesses = FailedLogins() if guesses is None else guesses
+        self._failed_logins = FailedLogins() if failed_logins is None else failed_logins
         self._store = store
         self._clock = clock
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
@@ -189,7 +189,7 @@ class Authenticator:
             if self._refused(key):
                 # The same wrong credentials again are not a new guess, and are not counted.
                 if not self.open_mode:
-                    self._guesses.require_room(address)
+                    self._failed_logins.require_room(address)
                 return None
             return await self._verify(key, user, secret, address)
         except sqlite3.Error as error:
@@ -238,7 +238,7 @@ class Authenticator:
         if user is None or secret.startswith(TOKEN_PREFIX):
             identity = self._keep(key, self._by_token(user, secret), data_version)
             if identity is None and not self.open_mode:
-                self._guesses.wrong(address)
+                self._failed_logins.wrong(address)
             return identity
         verifying = self._verifying.get(key)
         if verifying is None:
@@ -262,18 +262,18 @@ class Authenticator:
     async def _by_password(
         self, key: bytes, user: str, password: str, address: str, data_version: int
     ) -> Identity | None:
-        self._guesses.begin(address, user)
+        self._failed_logins.begin(address, user)
         credential = self._store.password_of_user(user)
         hashed = self._nobodys_hash if credential is None else credential.hash
         known = user if credential is not None else ""
         try:
             good = await self._passwords.verify(address, known, hashed, password)
         except QueueFull as error:
-            self._guesses.unverified(address, user)
+            self._failed_logins.unverified(address, user)
             raise AuthenticationUnavailable("too many passwords wait to be verified") from error
         if not good or credential is None:
             return self._keep(key, None, data_version)
-        self._guesses.right(address, user)
+        self._failed_logins.right(address, user)
         return self._keep(key, credential, data_version)
 
     def _keep(

@@ -53,12 +53,12 @@ def users(tmp_path: Path) -> Iterator[UserStore]:
 async def listening(
     users: UserStore,
     addresses: Addresses,
-    guesses: FailedLogins | None = None,
+    failed_logins: FailedLogins | None = None,
     proxies: tuple[str, ...] = ("127.0.0.1/32",),
     settings: Settings | None = None,
 ) -> AsyncIterator[MqttServer]:
-    guesses = counts() if guesses is None else guesses
-    authenticator = Authenticator(users, guesses=guesses)
+    failed_logins = counts() if failed_logins is None else failed_logins
+    authenticator = Authenticator(users, failed_logins=failed_logins)
     server = await start_mqtt(
         Endpoint("127.0.0.1", 0),
         submitter=MemoryLog(),
@@ -68,7 +68,7 @@ async def listening(
         pusher=Push(),
         mechanisms=mechanisms_over(users, open_mode=False),
         addresses=addresses,
-        guesses=guesses,
+        failed_logins=failed_logins,
         proxies=TrustedProxies(proxies),
         settings=settings,
     )
@@ -127,15 +127,15 @@ async def test_who_guesses_is_not_verified_any_more_and_nobody_else_notices(
 ) -> None:
     token = users.add("ada")
     assert token is not None
-    guesses = counts()
-    async with listening(users, Addresses(LIMITS), guesses) as server:
+    failed_logins = counts()
+    async with listening(users, Addresses(LIMITS), failed_logins) as server:
         assert await attempt(server, STRANGER, "ada", token) == 0
         codes = [await attempt(server, STRANGER, "ada", f"wl_guess{n}") for n in range(7)]
         assert codes == [WRONG] * 5 + [RATE_EXCEEDED] * 2
         # The HTTP listener uses the same counters.
-        guesses.require_room(NEIGHBOUR)
+        failed_logins.require_room(NEIGHBOUR)
         with pytest.raises(TooManyFailedLogins):
-            guesses.require_room(STRANGER)
+            failed_logins.require_room(STRANGER)
         # Verified clients are still served, whoever guesses from the same address.
         assert await attempt(server, STRANGER, "ada", token) == 0
         assert await attempt(server, NEIGHBOUR, "ada", token) == 0
@@ -159,10 +159,10 @@ async def test_where_nobody_can_be_authenticated_not_each_attempt_is_logged(
 
 
 async def test_guesses_over_http_count_for_mqtt(users: UserStore) -> None:
-    guesses = counts()
-    async with listening(users, Addresses(LIMITS), guesses) as server:
+    failed_logins = counts()
+    async with listening(users, Addresses(LIMITS), failed_logins) as server:
         for _ in range(5):
-            guesses.wrong(STRANGER)
+            failed_logins.wrong(STRANGER)
         assert await attempt(server, STRANGER, "ada", "a password") == RATE_EXCEEDED
 
 
@@ -371,13 +371,13 @@ def test_a_proxy_in_front_of_tls_names_its_clients(
     header = f"PROXY TCP4 {STRANGER} 127.0.0.1 40000 8883\r\n".encode()
 
     async def attack() -> None:
-        guesses = counts()
-        async with listening(users, Addresses(LIMITS), guesses) as server:
+        failed_logins = counts()
+        async with listening(users, Addresses(LIMITS), failed_logins) as server:
             await server.start_tls(Endpoint("127.0.0.1", 0), context)
             port = server.tls_endpoint.port
             wrong = connect("ada", "wl_guess")
             for _ in range(5):
-                guesses.wrong(STRANGER)
+                failed_logins.wrong(STRANGER)
             answer = await through_haproxy(port, authority, header, pieces, wrong)
             assert answer[3] == RATE_EXCEEDED
             # Through the same proxy come another client, and the proxy's own health checks.

@@ -72,7 +72,7 @@ class Services:
     #: Access to /metrics and /v1/pipeline, which show the state of the platform.
     metrics_access: MetricsAccess = field(default_factory=MetricsAccess)
     #: The addresses at which devices reach the platform, for the page's guide.
-    entrances: DeviceEndpoints = field(default_factory=DeviceEndpoints)
+    device_endpoints: DeviceEndpoints = field(default_factory=DeviceEndpoints)
     limits: HttpLimits = field(default_factory=HttpLimits)
     readiness: Readiness = field(default_factory=Readiness)
     #: Proxies whose X-Forwarded-For or PROXY header is trusted.
@@ -89,7 +89,7 @@ class Services:
     )
     addresses: Addresses = field(init=False)
     #: Counts of wrong credentials, over all listeners and workers.
-    guesses: FailedLogins = field(default_factory=FailedLogins)
+    failed_logins: FailedLogins = field(default_factory=FailedLogins)
     #: Bytes of large bodies being received: per user, and per address without credentials.
     bodies: Shares = field(init=False)
     bodies_of_strangers: Shares = field(init=False)

@@ -55,7 +55,7 @@ class SessionRoutes:
             web.get(_PATH, self._who, allow_head=False),
             web.post(_PATH, self._begin),
             web.delete(_PATH, self._end),
-            web.get("/v1/entrances", self._entrances, allow_head=False),
+            web.get("/v1/entrances", self._device_endpoints, allow_head=False),
         ]
 
     async def _who(self, request: web.Request) -> web.Response:
@@ -104,7 +104,7 @@ class SessionRoutes:
                     users.sessions.begin, identity.user, identity.device, identity.credential
                 )
                 return identity, secret
-            self._services.guesses.require_room(remote_of(request))
+            self._services.failed_logins.require_room(remote_of(request))
             found_secret = await asyncio.to_thread(_redeemed, users, asked.code)
         except TooManyFailedLogins as error:
             raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
@@ -112,7 +112,7 @@ class SessionRoutes:
             raise Refused(403, "only users of this platform can sign in") from error
         if found_secret is None:
             with suppress(TooManyFailedLogins):
-                self._services.guesses.wrong(remote_of(request))
+                self._services.failed_logins.wrong(remote_of(request))
             raise unauthorized(
                 "this link has been used, or is too old; `waylog link` prints a new one"
             )
@@ -141,12 +141,12 @@ class SessionRoutes:
             "oversees": identity.admin or access != "admin",
         }
 
-    async def _entrances(self, request: web.Request) -> web.Response:
+    async def _device_endpoints(self, request: web.Request) -> web.Response:
         identity = await reader(request)
-        entrances = self._services.entrances
+        endpoints = self._services.device_endpoints
         if not identity.admin:
-            entrances = msgspec.structs.replace(entrances, demo_token=None, command=None)
-        return json_answer(entrances)
+            endpoints = msgspec.structs.replace(endpoints, demo_token=None, command=None)
+        return json_answer(endpoints)
 
 
 def _redeemed(users: UserStore, code: str) -> str | None:

@@ -37,12 +37,12 @@ class Authentication:
         server: MqttServer,
         authenticator: Authenticator,
         mechanisms: Sequence[Mechanism],
-        guesses: FailedLogins,
+        failed_logins: FailedLogins,
         refusals: RefusalSampler,
     ) -> None:
         self._server = server
         self._authenticator = authenticator
-        self._guesses = guesses
+        self._failed_logins = failed_logins
         self._refusals = refusals
         self._enhanced = EnhancedAuthentication(
             server, self, {each.name: each for each in mechanisms}
@@ -92,7 +92,7 @@ class Authentication:
         if protocol is None:
             return True
         try:
-            self._guesses.require_room(protocol.address)
+            self._failed_logins.require_room(protocol.address)
         except TooManyFailedLogins as error:
             self._refuse_guess(connection, error)
             return False
@@ -221,7 +221,7 @@ class Authentication:
         """Count a wrong proof as a wrong guess of its address, and record the refusal."""
         if connection.owner is not None:
             with suppress(TooManyFailedLogins):
-                self._guesses.wrong(connection.owner.address)
+                self._failed_logins.wrong(connection.owner.address)
         self.note_refusal(connection, packet, reason)
 
     def note_refusal(self, connection: Connection, packet: Connect, reason: str) -> None:

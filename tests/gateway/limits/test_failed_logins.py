@@ -23,95 +23,95 @@ def made(clock: ManualClock, path: Path | None = None) -> FailedLogins:
 
 def test_what_is_wrong_is_counted_by_address_and_forgiven_with_time() -> None:
     clock = ManualClock()
-    guesses = made(clock)
+    failed_logins = made(clock)
     for _ in range(6):
-        guesses.require_room(STRANGER)
-        guesses.wrong(STRANGER)
+        failed_logins.require_room(STRANGER)
+        failed_logins.wrong(STRANGER)
     with pytest.raises(TooManyFailedLogins):
-        guesses.require_room(STRANGER)
-    guesses.require_room(NEIGHBOUR)
+        failed_logins.require_room(STRANGER)
+    failed_logins.require_room(NEIGHBOUR)
     clock.now += 60
-    guesses.wrong(STRANGER)
+    failed_logins.wrong(STRANGER)
     for _ in range(100):
-        guesses.wrong(LOOPBACK)
+        failed_logins.wrong(LOOPBACK)
 
 
 @pytest.mark.parametrize("address", [LOOPBACK, STRANGER])
 def test_a_name_has_its_own_count_which_the_right_password_clears(address: str) -> None:
     clock = ManualClock()
-    guesses = made(clock)
+    failed_logins = made(clock)
     for _ in range(3):
-        guesses.begin(address, "ada")
+        failed_logins.begin(address, "ada")
     with pytest.raises(TooManyFailedLogins) as refused:
-        guesses.begin(address, "ada")
+        failed_logins.begin(address, "ada")
     assert refused.value.retry_after == "30"
-    guesses.begin(address, "bob")
+    failed_logins.begin(address, "bob")
     clock.now += 30
-    guesses.begin(address, "ada")
-    guesses.right(address, "ada")
+    failed_logins.begin(address, "ada")
+    failed_logins.right(address, "ada")
     for _ in range(3):
-        guesses.begin(address, "ada")
+        failed_logins.begin(address, "ada")
 
 
 def test_who_is_refused_does_not_wait_longer_for_asking() -> None:
     clock = ManualClock()
-    guesses = made(clock)
+    failed_logins = made(clock)
     for _ in range(3):
-        guesses.begin(LOOPBACK, "ada")
+        failed_logins.begin(LOOPBACK, "ada")
     for _ in range(1_000):
         with pytest.raises(TooManyFailedLogins):
-            guesses.begin(LOOPBACK, "ada")
+            failed_logins.begin(LOOPBACK, "ada")
     clock.now += 30
-    guesses.begin(LOOPBACK, "ada")
+    failed_logins.begin(LOOPBACK, "ada")
 
 
 def test_a_name_that_is_refused_costs_its_address_nothing() -> None:
-    guesses = made(ManualClock())
+    failed_logins = made(ManualClock())
     for _ in range(3):
-        guesses.begin(STRANGER, "ada")
+        failed_logins.begin(STRANGER, "ada")
     for _ in range(10):
         with pytest.raises(TooManyFailedLogins):
-            guesses.begin(STRANGER, "ada")
-    guesses.begin(STRANGER, "bob")
+            failed_logins.begin(STRANGER, "ada")
+    failed_logins.begin(STRANGER, "bob")
 
 
 def test_what_is_right_or_unknown_costs_nothing() -> None:
-    guesses = made(ManualClock())
+    failed_logins = made(ManualClock())
     for _ in range(20):
-        guesses.begin(STRANGER, "ada")
-        guesses.right(STRANGER, "ada")
-        guesses.begin(STRANGER, "bob")
-        guesses.unverified(STRANGER, "bob")
-    guesses.require_room(STRANGER)
+        failed_logins.begin(STRANGER, "ada")
+        failed_logins.right(STRANGER, "ada")
+        failed_logins.begin(STRANGER, "bob")
+        failed_logins.unverified(STRANGER, "bob")
+    failed_logins.require_room(STRANGER)
 
 
 def test_nobody_keeps_another_address_from_a_name() -> None:
-    guesses = made(ManualClock())
+    failed_logins = made(ManualClock())
     for _ in range(3):
-        guesses.begin(STRANGER, "ada")
+        failed_logins.begin(STRANGER, "ada")
     with pytest.raises(TooManyFailedLogins):
-        guesses.begin(STRANGER, "ada")
-    guesses.begin(NEIGHBOUR, "ada")
+        failed_logins.begin(STRANGER, "ada")
+    failed_logins.begin(NEIGHBOUR, "ada")
 
 
 def test_all_addresses_of_a_network_of_ipv6_count_as_one() -> None:
-    guesses = made(ManualClock())
+    failed_logins = made(ManualClock())
     for number in range(6):
-        guesses.wrong(f"2001:db8:1:2::{number}")
+        failed_logins.wrong(f"2001:db8:1:2::{number}")
     with pytest.raises(TooManyFailedLogins):
-        guesses.require_room("2001:db8:1:2::99")
+        failed_logins.require_room("2001:db8:1:2::99")
     for number in range(3):
-        guesses.begin(f"2001:db8:1:3::{number}", "ada")
+        failed_logins.begin(f"2001:db8:1:3::{number}", "ada")
     with pytest.raises(TooManyFailedLogins):
-        guesses.begin("2001:db8:1:3::99", "ada")
-    guesses.require_room("2001:db8:1:4::1")
+        failed_logins.begin("2001:db8:1:3::99", "ada")
+    failed_logins.require_room("2001:db8:1:4::1")
 
 
 def test_workers_count_together(tmp_path: Path) -> None:
     clock = ManualClock()
     one, other = made(clock, tmp_path / "guesses"), made(clock, tmp_path / "guesses")
-    for guesses in (one, other, one):
-        guesses.begin(LOOPBACK, "ada")
+    for failed_logins in (one, other, one):
+        failed_logins.begin(LOOPBACK, "ada")
     with pytest.raises(TooManyFailedLogins):
         other.begin(LOOPBACK, "ada")
     one.close()
