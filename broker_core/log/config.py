@@ -12,6 +12,8 @@ from typing import Any, Final
 from broker_core.errors import InvalidConfig
 
 FOREVER: Final = 2**63 - 1
+#: The value of `compression.type` that keeps the producer's compression.
+PRODUCERS_CHOICE: Final = "producer"
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _CODECS: Final = frozenset({"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"})
 _POLICIES: Final = frozenset({"delete", "compact"})
@@ -34,6 +36,10 @@ _AT_LEAST: Final = {
 @lru_cache
 def _split(cleanup_policy: str) -> frozenset[str]:
     return frozenset(part.strip() for part in cleanup_policy.split(",") if part.strip())
+
+
+def _settings(config: LogConfig | type[LogConfig]) -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(config) if field.init]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +76,32 @@ class LogConfig:
     segment_ms: int = 7 * _DAY_MS
     unclean_leader_election_enable: bool = False
     producer_id_expiration_ms: int = _DAY_MS  # in Kafka a broker setting, not a topic setting
+    # What follows from the settings is asked for at each append.
+    #: Whether old segments are deleted.
+    deletes: bool = dataclasses.field(init=False, repr=False, compare=False)
+    #: Whether only the newest record of a key is kept.
+    compacts: bool = dataclasses.field(init=False, repr=False, compare=False)
+    #: Whether any batch of a producer is expanded or compressed.
+    opens_batches: bool = dataclasses.field(init=False, repr=False, compare=False)
+    #: The age at which the active segment is closed; only closed segments can be compacted.
+    roll_ms: int = dataclasses.field(init=False, repr=False, compare=False)
+    #: Whether the broker's clock replaces the producer's timestamps.
+    uses_log_append_time: bool = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
+        self._check()
+        policies = _split(self.cleanup_policy)
+        compacts = "compact" in policies
+        roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if compacts else self.segment_ms
+        set_once = object.__setattr__
+        set_once(self, "deletes", "delete" in policies)
+        set_once(self, "compacts", compacts)
+        set_once(self, "opens_batches", compacts or self.compression_type != PRODUCERS_CHOICE)
+        set_once(self, "roll_ms", roll_ms)
+        set_once(self, "uses_log_append_time", self.message_timestamp_type == "LogAppendTime")
+
+    def _check(self) -> None:
+        for field in _settings(self):
             value = getattr(self, field.name)
             if isinstance(value, int | float) and value < _AT_LEAST.get(field.name, 0):
                 raise InvalidConfig(
@@ -86,7 +115,7 @@ class LogConfig:
         if self.segment_bytes > 2**31 - 1:
             raise InvalidConfig(f"segment.bytes={self.segment_bytes}: at most 2147483647")
         # An empty policy keeps everything (KIP-1161).
-        if self._policies - _POLICIES:
+        if _split(self.cleanup_policy) - _POLICIES:
             raise InvalidConfig(
                 f"cleanup.policy={self.cleanup_policy}: delete, compact or both are allowed"
             )
@@ -105,32 +134,6 @@ class LogConfig:
                 f"message.timestamp.type={self.message_timestamp_type}: "
                 "CreateTime or LogAppendTime is allowed"
             )
-
-    @property
-    def _policies(self) -> frozenset[str]:
-        return _split(self.cleanup_policy)
-
-    @property
-    def deletes(self) -> bool:
-        """Tell whether old segments are deleted."""
-        return "delete" in self._policies
-
-    @property
-    def compacts(self) -> bool:
-        """Tell whether only the newest record of a key is kept."""
-        return "compact" in self._policies
-
-    @property
-    def roll_ms(self) -> int:
-        """The age at which the active segment is closed; only closed segments can be compacted."""
-        return (
-            min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
-        )
-
-    @property
-    def uses_log_append_time(self) -> bool:
-        """Tell whether the broker's clock replaces the producer's timestamps."""
-        return self.message_timestamp_type == "LogAppendTime"
 
     @classmethod
     def from_properties(
@@ -177,6 +180,6 @@ def _parse(name: str, text: str, default: object) -> object:
 
 _FIELDS: Final = {
     _property_name(field.name): field
-    for field in dataclasses.fields(LogConfig)
+    for field in _settings(LogConfig)
     if field.name != "producer_id_expiration_ms"
 }

@@ -139,7 +139,10 @@ class Log(MaintainedLog):
         """
         config = self.config
         if headers is None:
-            batches, headers = open_batches(batches, config, self.name)
+            if config.opens_batches:
+                batches, headers = open_batches(batches, config, self.name)
+            else:
+                headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
         check_times(headers, config, now_ms)
         append_time = now_ms if config.uses_log_append_time else -1
         with self._lock:

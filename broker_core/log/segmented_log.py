@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import zlib
 from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
@@ -129,11 +130,20 @@ class SegmentedLog:
             return
         if (
             active.size + size > config.segment_bytes
-            or now_ms - active.created_ms > config.roll_ms
+            or now_ms - active.created_ms > config.roll_ms - self._jitter_ms()
             or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
             or active.indexes.offset_entries >= config.segment_index_bytes // INDEX_ENTRY_BYTES
         ):
             self.roll()
+
+    def _jitter_ms(self) -> int:
+        """Return by how much earlier the active segment ends, so that not all logs roll at once."""
+        config = self.config
+        if not config.segment_jitter_ms:
+            return 0
+        # A restart must not change it.
+        chance = zlib.crc32(f"{self.name} {self._active.base_offset}".encode())
+        return chance % (min(config.segment_jitter_ms, config.roll_ms) + 1)
 
     def roll(self) -> None:
         """Close the active segment and begin a new one; do nothing if the active one is empty.

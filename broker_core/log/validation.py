@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import Final
 
 from broker_core.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
-from broker_core.log.config import LogConfig
+from broker_core.log.config import PRODUCERS_CHOICE, LogConfig
 from broker_core.log.steps import result_of
 from broker_core.protocol.batch_header import BatchHeader
 from broker_core.protocol.compression import EXPANDED_BYTES_MAX, codec_named
@@ -18,9 +18,6 @@ from broker_core.protocol.produced_batches import BATCHES_MAX, inspect_compresse
 from broker_core.protocol.recompression import recompress
 from broker_core.protocol.record_reader import RecordReader
 from broker_core.protocol.stored_batches import scan_batches
-
-#: The value of `compression.type` that keeps the producer's compression.
-_PRODUCERS_CHOICE: Final = "producer"
 
 #: Bytes without compression that are compressed as fast as other requests are handled.
 _CHEAP_BYTES: Final = 16 * 1024
@@ -33,18 +30,13 @@ _TOLD_MAX: Final = 1_000
 Batches = bytearray | memoryview
 
 
-def opens_batches(config: LogConfig) -> bool:
-    """Tell whether a log with these settings expands or compresses any batch."""
-    return config.compacts or config.compression_type != _PRODUCERS_CHOICE
-
-
 def is_dear(batches: Batches, config: LogConfig) -> bool:
     """Tell whether opening these batches may take long: they are expanded or compressed anew."""
     # More than there may be are refused when they are appended.
     headers, _, _ = scan_batches(batches, check_crc=False, count_max=BATCHES_MAX)
     if config.compacts and any(header.compression for header in headers):
         return True
-    if config.compression_type == _PRODUCERS_CHOICE:
+    if config.compression_type == PRODUCERS_CHOICE:
         return False
     codec = codec_named(config.compression_type)
     others = [header for header in headers if header.compression != codec]
@@ -64,7 +56,7 @@ def open_if_cheap(
     headers, _, _ = scan_batches(batches, check_crc=False, count_max=2)
     if len(headers) != 1 or headers[0].size > _CHEAP_COMPRESSED_BYTES:
         return None
-    is_changed = config.compression_type != _PRODUCERS_CHOICE
+    is_changed = config.compression_type != PRODUCERS_CHOICE
     limit = _CHEAP_BYTES if is_changed else _CHEAP_EXPANDED_BYTES
     try:
         return result_of(open_in_steps(batches, config, log_name, expanded_bytes_max=limit))
@@ -94,7 +86,7 @@ def open_in_steps(
     Raises MessageTooLarge also for a batch that expands to more than `expanded_bytes_max`.
     """
     headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
-    if config.compression_type != _PRODUCERS_CHOICE:
+    if config.compression_type != PRODUCERS_CHOICE:
         codec = codec_named(config.compression_type)
         if any(header.compression != codec for header in headers):
             changed = bytearray()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from broker_core.protocol.errors import RemoteProtocolError
 
 #: Size of a frame's length field, in bytes.
 LENGTH_BYTES: Final = 4
+_LENGTH: Final = struct.Struct(">i")
 
 #: Smallest own buffer of a connection for an incomplete frame, unless the frame is smaller.
 _OWN_BYTES_MIN: Final = 64 * 1024
@@ -70,8 +72,7 @@ class FrameReader:
 
         Raises FrameTooLarge as soon as the length is known, before the rest arrives.
         """
-        size = self._announced()
-        if size is None:
+        if self._start == self._end or (size := self._announced()) is None:
             return None
         begin = self._start + LENGTH_BYTES
         end = begin + size
@@ -109,10 +110,11 @@ class FrameReader:
             return None  # `next_frame` raises it when it is asked for that frame
 
     def _announced(self) -> int | None:
+        size: int
         start = self._start
         if self._end - start < LENGTH_BYTES:
             return None
-        size = int.from_bytes(self._view[start : start + LENGTH_BYTES], "big", signed=True)
+        (size,) = _LENGTH.unpack_from(self._view, start)
         if not 0 <= size <= self.frame_bytes_max:
             raise FrameTooLarge(
                 f"a request of {size} bytes; 0 to {self.frame_bytes_max} are allowed"

@@ -102,28 +102,30 @@ class PartitionLeader:
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
         """Tell whether the ISR, as the controller knows it, is too small to commit anything."""
-        return len(self.image.isr) < self.required_in_sync(min_insync_replicas)
+        return len(self.image.isr) < min(min_insync_replicas, len(self._followers) + 1)
 
     def committed_offset(
-        self, log_end_offset: int, now_ms: int, min_insync_replicas: int
+        self, log_end_offset: int, now_ms: Callable[[], int], min_insync_replicas: int
     ) -> int | None:
         """Return the offset up to which all in-sync or joining replicas have the log.
 
         None while too few are in sync. `log_end_offset` is what the leader counts as written.
+        `now_ms` tells the time if that matters.
         """
         # The controller does not know proposed members yet. While it counts too few in sync, it may
         # elect replicas that have left the ISR (KIP-966), and these must lack nothing.
-        if self.is_under_min_isr(min_insync_replicas):
+        followers = self._followers
+        if len(self.image.isr) < min(min_insync_replicas, len(followers) + 1):
             return None
         isr = self.maximal_isr
         committed = log_end_offset
-        for broker_id, follower in self._followers.items():
+        for broker_id, follower in followers.items():
             if follower.log_end_offset < committed and (
                 broker_id in isr
                 # It is about to join: if the committed offset passed it, it might never catch up.
                 or (
                     follower.log_end_offset != _UNKNOWN
-                    and follower.is_caught_up(log_end_offset, now_ms, self._lag_ms)
+                    and follower.is_caught_up(log_end_offset, now_ms(), self._lag_ms)
                     and self._is_eligible(broker_id, follower.broker_epoch)
                 )
             ):

@@ -19,7 +19,9 @@ from broker_core.protocol.definitions import (
     CREATE_TOPICS,
     DESCRIBE_SHARE_GROUP_OFFSETS,
     DESCRIBE_TOPIC_PARTITIONS,
+    FETCH,
     METADATA,
+    PRODUCE,
 )
 from broker_core.protocol.encoder import Elements
 from broker_core.protocol.schema import AnyApi
@@ -30,7 +32,7 @@ from broker_core.server.cluster.new_partitions import (
     wanted_partitions,
     without_waiting,
 )
-from broker_core.server.name_counts import count_of_names, may_be_named
+from broker_core.server.name_counts import count_of_names, is_short, may_be_named
 from broker_core.server.network.request import AnyRequest, Request, client_party
 from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.partitions.topics import TopicRegistry
@@ -63,6 +65,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+#: Requests that are answered in one piece. They come often.
+_IN_ONE: Final = frozenset((PRODUCE.key, FETCH.key))
 #: New topics whose settings a response has: those of one take as much as a hundred names.
 _DESCRIBED_MAX: Final = 500
 #: Topics that do not exist, above which a Metadata request is refused.
@@ -95,6 +99,8 @@ class LongRequests:
     def takes(self, request: AnyRequest) -> bool:
         """Tell whether a request is long, and answer it in that case."""
         api: AnyApi = request.header.api
+        if api.key in _IN_ONE and is_short(request):
+            return False
         if api.key == DESCRIBE_TOPIC_PARTITIONS.key:
             if len(request.body["topics"]) <= PARTITIONS_OF_TOPICS.size:
                 return False

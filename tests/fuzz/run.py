@@ -16,42 +16,11 @@ import shutil
 import struct
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-EXTENSIONS = (
-    "broker_core/protocol/batch_builder.pyx",
-    "broker_core/protocol/batch_header.pyx",
-    "broker_core/protocol/crc32c.pyx",
-    "broker_core/protocol/decoder.pyx",
-    "broker_core/protocol/encoder.pyx",
-    "broker_core/protocol/plan.pyx",
-    "broker_core/protocol/produced_batches.pyx",
-    "broker_core/protocol/record_reader.pyx",
-    "broker_core/protocol/stored_batches.pyx",
-    "gateway/fixes/device_times.pyx",
-    "gateway/fixes/plain_positions.pyx",
-    "gateway/fixes/fix_readers.pyx",
-    "gateway/fixes/fix_record.pyx",
-    "gateway/fixes/fix_route.pyx",
-    "gateway/fixes/json_scanner.pyx",
-    "gateway/fixes/record_head.pyx",
-    "gateway/mqtt/publishing/topic_route.pyx",
-    "gateway/fixes/known_fixes.pyx",
-    "gateway/mqtt/packets/decoder.pyx",
-    "gateway/mqtt/packets/encoder.pyx",
-    "gateway/mqtt/packets/packet_fields.pyx",
-    "gateway/mqtt/packets/packet_properties.pyx",
-    "gateway/mqtt/sessions/hub.pyx",
-    "gateway/mqtt/sessions/link.pyx",
-    "gateway/mqtt/sessions/memory_pool.pyx",
-    "gateway/mqtt/packets/message.pyx",
-    "gateway/mqtt/sessions/session.pyx",
-    "gateway/mqtt/packets/topics.pyx",
-    "gateway/fixes/siphash.pyx",
-    "gateway/fixes/stored_keys.pyx",
-    "waylog/kafka/fetched_records.pyx",
-)
+PACKAGES = ("broker_core", "gateway", "waylog")
 BROKER = ("requests", "batches", "login")
 GATEWAY = ("mqtt-packets", "mqtt-session", "fixes", "formats", "http-heads")
 CLIENTS = ("fetched-batches", "answers")
@@ -59,9 +28,15 @@ PROGRAMS = {"fuzz_broker.py": BROKER, "fuzz_gateway.py": GATEWAY, "fuzz_clients.
 TARGETS = BROKER + GATEWAY + CLIENTS
 
 
+def _extensions() -> list[str]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    paths: list[str] = settings["tool"]["waylog"]["extensions"]
+    return [path for path in paths if path.startswith(PACKAGES)]
+
+
 def build(folder: Path, clang: str) -> None:
     """Build a copy of the packages with instrumented parsers."""
-    for package in ("broker_core", "gateway", "waylog"):
+    for package in PACKAGES:
         shutil.copytree(
             ROOT / package,
             folder / package,
@@ -75,7 +50,7 @@ def build(folder: Path, clang: str) -> None:
         "CFLAGS": flags,
     }
     cythonize = Path(sys.executable).with_name("cythonize")
-    for path in EXTENSIONS:
+    for path in _extensions():
         subprocess.run(
             [cythonize, "-3", "-i", path], cwd=folder, env=environment, check=True,
             stdout=subprocess.DEVNULL,

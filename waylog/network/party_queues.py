@@ -14,20 +14,21 @@ class PartyQueues(Generic[T]):
     def __init__(self) -> None:
         # The party that is served next is the first.
         self._queues: dict[str, deque[T]] = {}
-        self._size = 0
+        #: The number of items.
+        self.size = 0
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def add(self, party: str, item: T) -> None:
         """Add an item at the end of a party's queue."""
         self._queues.setdefault(party, deque()).append(item)
-        self._size += 1
+        self.size += 1
 
     def put_back(self, party: str, item: T) -> None:
         """Add an item of which something is left at the beginning of its party's queue."""
         self._queues.setdefault(party, deque()).appendleft(item)
-        self._size += 1
+        self.size += 1
 
     def next(self) -> tuple[str, T]:
         """Take the oldest item of the party whose turn it is; return both.
@@ -39,7 +40,7 @@ class PartyQueues(Generic[T]):
         item = queue.popleft()
         if queue:
             self._queues[party] = queue
-        self._size -= 1
+        self.size -= 1
         return party, item
 
     def drop(self) -> T:
@@ -52,5 +53,5 @@ class PartyQueues(Generic[T]):
         item = queue.popleft()
         if not queue:
             del self._queues[party]
-        self._size -= 1
+        self.size -= 1
         return item

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from broker_core import errors
 from broker_core.coordinator.transaction import Producer
 from broker_core.environment import Clock
-from broker_core.log.validation import is_dear, opens_batches
+from broker_core.log.validation import is_dear
 from broker_core.protocol.produced_batches import transactional_producer
 from broker_core.server.cluster.view import ClusterView
 from broker_core.server.coordination.transactions import Transactions
@@ -49,7 +49,7 @@ _TOPIC_IDS_FROM: Final = 13
 _ABORTABLE_FROM: Final = 11
 _BROKER_ADDS_PARTITIONS_FROM: Final = 12
 
-#: Partitions of a request for which no other turn is taken, or topics.
+#: Topics and partitions of a request for which no other turn is taken.
 _PARTITIONS_AT_ONCE: Final = 50
 #: Partitions of a request whose batch is opened on the event loop if it expands to little.
 _OPENED_AT_ONCE: Final = 8
@@ -174,6 +174,15 @@ class Producing:
 
     def handle(self, request: Request[ProduceRequest, ProduceResponse]) -> None:
         """Answer a request, now or later."""
+        topics = self._broker.topics
+        for each in request.body["topic_data"]:
+            topic = _named(topics, each, request.version)
+            if topic is not None and topic.config.opens_batches:
+                self._open_first(request)
+                return
+        _Produce(self._broker, self._refusals, request, {}).run()
+
+    def _open_first(self, request: Request[ProduceRequest, ProduceResponse]) -> None:
         dear: list[tuple[ProduceRequestPartitionData, Closed]] = []
         opened: dict[int, Outcome] = {}
         for part, records, topic in self._parts_to_open(request):
@@ -196,7 +205,7 @@ class Producing:
         topics = self._broker.topics
         for each in request.body["topic_data"]:
             topic = _named(topics, each, request.version)
-            if topic is None or topic.is_internal or not opens_batches(topic.config):
+            if topic is None or topic.is_internal or not topic.config.opens_batches:
                 continue
             for part in each["partition_data"]:
                 records = part["records"]
@@ -325,10 +334,10 @@ class _Produce:
 
     def _has_many(self) -> bool:
         topics = self._request.body["topic_data"]
-        return (
-            len(topics) > _PARTITIONS_AT_ONCE
-            or sum(len(each["partition_data"]) for each in topics) > _PARTITIONS_AT_ONCE
-        )
+        count = len(topics)
+        for each in topics:
+            count += len(each["partition_data"])
+        return count > _PARTITIONS_AT_ONCE
 
     def _keep_records(self) -> None:
         """Copy what is not yet appended: the request's buffer is used again."""
@@ -414,9 +423,10 @@ class _Produce:
         partition = topic.partition(part["index"])
         if partition.deleted:  # in an earlier turn it was there
             raise errors.UnknownTopicOrPartition()
-        partition.check_is_led()
         if self._acks == _ACKS_ALL:
             partition.check_in_sync()
+        else:
+            partition.check_is_led()
         if isinstance(opened, errors.BrokerError):
             return opened
         records = part["records"]
@@ -503,13 +513,17 @@ class _Produce:
         result["base_offset"] = appended.base_offset
         result["log_append_time_ms"] = appended.log_append_time_ms
         result["log_start_offset"] = appended.log_start_offset
-        if self._acks == _ACKS_ALL:
-            self._acknowledgement.expect(partition, result, appended.last_offset + 1)
-        if partition.acknowledges_after_flush:
-            broker.flusher.request(partition)
-        else:
+        end_offset = appended.last_offset + 1
+        flushes_first = partition.acknowledges_after_flush
+        if not flushes_first:
             partition.advance()
             broker.flusher.appended(partition)
+        # What is committed now needs no wait; a repetition may be of a time with more replicas.
+        is_committed = partition.high_watermark >= end_offset and not appended.duplicate
+        if self._acks == _ACKS_ALL and not is_committed:
+            self._acknowledgement.expect(partition, result, end_offset)
+        if flushes_first:
+            broker.flusher.request(partition)
 
 
 #: Errors that the client should retry; many clients do that only for NotEnoughReplicas.

@@ -33,6 +33,7 @@ _ANSWERED_BYTES_MAX: Final = 64 * 1024
 
 #: A request has to arrive at this rate at least, apart from an initial allowance.
 _SLOWEST_BYTES_PER_S: Final = 4096
+_BUFFERS: Final = (bytes, bytearray, memoryview)
 
 _perf_counter = time.perf_counter
 
@@ -369,8 +370,11 @@ class Connection(asyncio.BufferedProtocol):
             done = pending.popleft()
             if metrics is not None:
                 metrics.observe(done, now)
-            if all(isinstance(part, bytes | bytearray | memoryview) for part in parts):
-                ready += cast(list[Buffer], parts)
+            for part in parts:
+                if not isinstance(part, _BUFFERS):
+                    break
+            else:
+                ready += cast("list[Buffer]", parts)
                 continue
             self._write(transport, ready)
             ready = []

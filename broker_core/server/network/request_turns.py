@@ -15,6 +15,8 @@ from waylog.network.party_queues import PartyQueues
 #: Seconds for the requests of one connection in a turn, and for all that wait in an iteration.
 _CONNECTION_S: Final = 0.001
 _TURN_S: Final = 0.004
+#: Seconds above which an iteration's end matters.
+_COUNTED_S: Final = _TURN_S / 4
 
 
 class NextTurn:
@@ -55,12 +57,14 @@ class RequestTurns:
         self._waiting: PartyQueues[Callable[[], None]] = PartyQueues()
         self._is_due = False
         # Seconds that connections have taken in this iteration of the loop, without waiting.
+        # Little of it may be of earlier iterations: to be told of their ends costs a callback.
         self._taken_s = 0.0
+        self._is_counted = False
 
     @property
     def are_taken(self) -> bool:
         """Tell whether connections wait, behind which new requests have to wait too."""
-        return bool(self._waiting)
+        return self._waiting.size > 0
 
     @property
     def must_wait(self) -> bool:
@@ -69,17 +73,17 @@ class RequestTurns:
         Others wait, or others have had what fits into one turn of the loop: many connections with
         one dear request each would take as long as one connection with many.
         """
-        return self.are_taken or self._taken_s > _TURN_S
+        return self._waiting.size > 0 or self._taken_s > _TURN_S
 
     def ended(self, end: float) -> None:
         """Take note that a connection has had a turn without waiting, which was to end at `end`."""
-        taken_s = self._clock() - (end - _CONNECTION_S)
-        if taken_s > 0.0:
-            if not self._taken_s:
-                self._loop.call_soon(self._next_iteration)
-            self._taken_s += taken_s
+        taken_s = self._taken_s = self._taken_s + self._clock() - (end - _CONNECTION_S)
+        if taken_s > _COUNTED_S and not self._is_counted:
+            self._is_counted = True
+            self._loop.call_soon(self._next_iteration)
 
     def _next_iteration(self) -> None:
+        self._is_counted = False
         self._taken_s = 0.0
 
     def end_of_turn(self) -> float:

@@ -210,7 +210,7 @@ class ReplicatedPartition(Partition):
         leader = self.leader
         if leader is None:
             raise errors.NotLeaderOrFollower()
-        if self.is_under_min_isr:
+        if leader.is_under_min_isr(self.log.config.min_insync_replicas):
             needed = leader.required_in_sync(self.log.config.min_insync_replicas)
             raise errors.NotEnoughReplicas(
                 f"{self}: in sync are {list(leader.image.isr)}, {needed} are needed"
@@ -290,14 +290,15 @@ class ReplicatedPartition(Partition):
                 self.on_flushed(self)
             return
         committed = leader.committed_offset(
-            self._written_offset, self._control.monotonic_ms(), self.log.config.min_insync_replicas
+            self._written_offset, self._control.monotonic_ms, self.log.config.min_insync_replicas
         )
         if committed is None or committed <= self.high_watermark:
             return
         appends = self._appends
         self._show(committed)
         while appends and appends[0][0] <= committed:
-            self._answer(appends.popleft()[1])
+            # Enough replicas are in sync: else nothing would have been committed.
+            appends.popleft()[1].durable()
         for reader in self.readers:
             reader.committed(self)
 
@@ -314,8 +315,9 @@ class ReplicatedPartition(Partition):
         self.high_watermark = self.log.high_watermark = high_watermark
         grown, self._appended_bytes = self._appended_bytes, 0
         self.bytes_in += grown
-        for fetch in tuple(self.fetches):
-            fetch.grew(max(grown, 1))
+        if self.fetches:
+            for fetch in tuple(self.fetches):
+                fetch.grew(max(grown, 1))
 
     def fetched_by(
         self,

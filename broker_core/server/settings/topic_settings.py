@@ -54,7 +54,7 @@ TOPIC_SETTINGS: Final[dict[str, TopicSetting]] = {
         "How long tombstones of a compacted topic stay.",
     ),
     "file.delete.delay.ms": TopicSetting(
-        _LONG, ("log.segment.delete.delay.ms",), "How long a deleted file stays on the disk."
+        _LONG, ("log.segment.delete.delay.ms",), "Taken without effect: files are deleted at once."
     ),
     "flush.messages": TopicSetting(
         _LONG,
@@ -120,7 +120,7 @@ TOPIC_SETTINGS: Final[dict[str, TopicSetting]] = {
         "Replicas that must have a record before one with acks=all is acknowledged.",
     ),
     "preallocate": TopicSetting(
-        _BOOLEAN, ("log.preallocate",), "Whether the space of a segment is taken when it begins."
+        _BOOLEAN, ("log.preallocate",), "Taken without effect: a segment grows with its records."
     ),
     "retention.bytes": TopicSetting(
         _LONG,

@@ -23,6 +23,7 @@ from broker_core.errors import (
     OutOfOrderSequenceNumber,
 )
 from broker_core.log import AppendResult, LogConfig
+from broker_core.log.log import Log
 from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.compression import Compression, codec_named
 from broker_core.protocol.crc32c import crc32c
@@ -469,6 +470,41 @@ def test_a_long_silence_rolls_the_segment(tmp_path: Path) -> None:
     bench.append(b"c")
     assert len(bench.log.segments) == 2
     assert bench.files(".log") == [f"{0:020d}.log", f"{2:020d}.log"]
+
+
+def test_the_segments_of_many_logs_end_at_different_times(tmp_path: Path) -> None:
+    ages = []
+    for number in range(20):
+        bench = Workbench(tmp_path / str(number), segment_ms=1000, segment_jitter_ms=600)
+        bench.log = Log.open(bench.directory, "location", number, bench.config, bench.environment)
+        bench.append(b"a")
+        begin = bench.clock.now
+        while len(bench.log.segments) == 1:
+            bench.clock.now += 50
+            bench.append(b"b")
+        ages.append(bench.clock.now - begin)
+    assert min(ages) >= 400
+    assert max(ages) <= 1050
+    assert len(set(ages)) >= 5
+
+
+def test_a_restart_does_not_change_when_a_segment_ends(tmp_path: Path) -> None:
+    bench = Workbench(tmp_path, segment_ms=1000, segment_jitter_ms=1000)
+    bench.append(b"a")
+    begin = bench.clock.now
+    while len(bench.log.segments) == 1:
+        bench.clock.now += 1
+        bench.open()
+        bench.append(b"b")
+    age = bench.clock.now - begin
+    other = Workbench(tmp_path / "other", segment_ms=1000, segment_jitter_ms=1000)
+    other.append(b"a")
+    other.clock.now += age - 1
+    other.append(b"b")
+    assert len(other.log.segments) == 1
+    other.clock.now += 1
+    other.append(b"c")
+    assert len(other.log.segments) == 2
 
 
 @pytest.mark.parametrize("topics", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])

@@ -43,7 +43,7 @@ class Bench:
         )
 
     def committed(self, min_insync_replicas: int = 1) -> int | None:
-        return self.leader.committed_offset(self.end, self.now, min_insync_replicas)
+        return self.leader.committed_offset(self.end, lambda: self.now, min_insync_replicas)
 
     def decide(self, *isr: int) -> None:
         self.image = replace(
@@ -77,7 +77,7 @@ def test_the_leader_counts_what_it_has_written_itself() -> None:
     bench = Bench()
     bench.fetch(2, 100)
     bench.fetch(3, 100)
-    assert bench.leader.committed_offset(70, bench.now, 1) == 70
+    assert bench.leader.committed_offset(70, lambda: bench.now, 1) == 70
 
 
 def test_a_replica_that_is_not_in_sync_is_not_waited_for() -> None:
@@ -114,7 +114,7 @@ def test_a_partition_never_needs_more_replicas_than_it_has() -> None:
         1, image, log_end_offset=9, now_ms=0, lag_ms=LAG_MS, is_eligible=lambda *_: True
     )
     assert leader.required_in_sync(2) == 1
-    assert leader.committed_offset(9, 0, 2) == 9
+    assert leader.committed_offset(9, lambda: 0, 2) == 9
 
 
 def test_who_is_no_replica_is_not_listened_to() -> None:
