@@ -518,9 +518,8 @@ class _Produce:
         if not flushes_first:
             partition.advance()
             broker.flusher.appended(partition)
-        # What is committed now needs no wait; a repetition may be of a time with more replicas.
-        is_committed = partition.high_watermark >= end_offset and not appended.duplicate
-        if self._acks == _ACKS_ALL and not is_committed:
+        # What is committed needs no wait.
+        if self._acks == _ACKS_ALL and partition.high_watermark < end_offset:
             self._acknowledgement.expect(partition, result, end_offset)
         if flushes_first:
             broker.flusher.request(partition)

@@ -26,10 +26,24 @@ from tests.broker_core.server.topics import create_topic
 Connect = Callable[[Broker], Awaitable[RawClient]]
 
 _RECORDS = bytes(build_batch([(1000, b"k", b"v" * 1000, ())]))
-_WITHOUT_KEY = bytes(build_batch([(1000, None, b"v" * 1000, ())], compression=Compression.LZ4))
-_DAMAGED = bytearray(_WITHOUT_KEY)
-_DAMAGED[-8:] = b"\xff" * 8
-_DAMAGED[17:21] = crc32c(_DAMAGED[21:]).to_bytes(4, "big")
+
+
+def _without_key(value_bytes: int) -> bytes:
+    rows = [(1000, None, b"v" * value_bytes, ())]
+    return bytes(build_batch(rows, compression=Compression.LZ4))
+
+
+def _damaged(batch: bytes) -> bytes:
+    """Return a batch whose records cannot be expanded, with the right checksum."""
+    damaged = bytearray(batch)
+    damaged[-8:] = b"\xff" * 8
+    damaged[17:21] = crc32c(damaged[21:]).to_bytes(4, "big")
+    return bytes(damaged)
+
+
+#: Sizes that are expanded on the event loop, and by a thread.
+_SMALL = 1_000
+_LARGE = 100_000
 _BAD_TOPIC = {
     "name": "bad name",
     "num_partitions": 1,
@@ -60,8 +74,10 @@ def requests() -> int:
         (PRODUCE, 8, produce_body("t", _RECORDS, acks=5)),
         (PRODUCE, 8, produce_body("t", _RECORDS, partition=9)),
         (PRODUCE, 8, produce_body("t", _RECORDS[:-1] + b"x")),
-        (PRODUCE, 8, produce_body("compacted", _WITHOUT_KEY)),
-        (PRODUCE, 8, produce_body("compacted", bytes(_DAMAGED))),
+        (PRODUCE, 8, produce_body("compacted", _without_key(_SMALL))),
+        (PRODUCE, 8, produce_body("compacted", _without_key(_LARGE))),
+        (PRODUCE, 8, produce_body("compacted", _damaged(_without_key(_SMALL)))),
+        (PRODUCE, 8, produce_body("compacted", _damaged(_without_key(_LARGE)))),
         (CREATE_TOPICS, 5, {"topics": [_BAD_TOPIC], "timeout_ms": 1, "validate_only": False}),
         (
             ALTER_USER_SCRAM_CREDENTIALS,
@@ -75,7 +91,9 @@ def requests() -> int:
         "unknown partition",
         "checksum",
         "no key",
+        "no key in many bytes",
         "damaged",
+        "damaged and long",
         "topic name",
         "mechanism",
     ],

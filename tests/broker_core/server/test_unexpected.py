@@ -130,7 +130,10 @@ async def test_who_has_no_answer_because_of_a_bug_behind_the_first_turn_is_disco
     create_topic(broker, "opened", 1, {"compression.type": "gzip"})
     create_topic(broker, "wide", 100, {})
     last = (await all_open(broker, topic)).partitions[-1]
-    records = bytes(build_batch([(1_700_000_000_000, b"k", b"v", ())], compression=Compression.LZ4))
+    # So many bytes are opened by a thread.
+    value = b"v" * (100_000 if topic == "opened" else 1)
+    rows = [(1_700_000_000_000, b"k", value, ())]
+    records = bytes(build_batch(rows, compression=Compression.LZ4))
     body = produce_body(topic, records, acks=1)
     body["topic_data"][0]["partition_data"] = [
         {"index": index, "records": records} for index in range(last.index + 1)
