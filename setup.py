@@ -1,4 +1,4 @@
-"""Compiles the Cython extensions; their list, and all else about the build, is in pyproject.toml."""
+"""Compiles the Cython extensions; their list, and the rest of the build, is in pyproject.toml."""
 
 import os
 import tomllib

@@ -1,4 +1,4 @@
-"""The time at which a fetch is answered."""
+"""What a fetch is answered, and when."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker_core import errors
 from broker_core.protocol.definitions import FETCH
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.partitions.test_fetch_sessions import Reader, append
@@ -36,6 +37,27 @@ async def test_records_that_come_one_by_one_are_told_together(
         answers += 1
     # At most one answer in two milliseconds, however fast records arrive.
     assert answers <= (loop.time() - began) / 0.002 + 2
+
+
+@pytest.mark.parametrize(("isolation_level", "aborted"), [(0, None), (1, [])])
+async def test_the_end_of_a_partition_has_nothing_and_what_is_behind_it_is_out_of_range(
+    broker: Broker, connect: Connect, isolation_level: int, aborted: list[Any] | None
+) -> None:
+    create_topic(broker, "t", 1, {})
+    append(broker, 0)
+    client = await connect(broker)
+    parts = []
+    for offset in (1, 2):
+        body = fetch_body("t", offset, isolation_level=isolation_level)
+        ((answer,),) = (
+            each["partitions"] for each in (await client.call(FETCH, 8, body))["responses"]
+        )
+        parts.append(answer)
+    at_end, behind = parts
+    assert (at_end["error_code"], at_end["records"]) == (errors.NONE, b"")
+    assert at_end["aborted_transactions"] == aborted
+    assert (at_end["high_watermark"], at_end["log_start_offset"]) == (1, 0)
+    assert behind["error_code"] == errors.OffsetOutOfRange.code
 
 
 @pytest.mark.parametrize("end", ["records", "deleted"])
