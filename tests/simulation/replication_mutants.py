@@ -13,7 +13,7 @@ from broker_core.log.leader_epochs import LeaderEpochs
 from broker_core.log.log import Log
 from broker_core.log.producer_state import ProducerState
 from broker_core.replication import follower as follower_module
-from broker_core.replication.leader import PartitionLeader
+from broker_core.replication.leader import IsrProposal, PartitionLeader
 from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 from tests.simulation.replication_cluster import Node
 
@@ -21,13 +21,13 @@ Patch = tuple[object, str, Any]
 
 
 def _committed_without_isr(
-    self: PartitionLeader, log_end_offset: int, now_ms: int, min_insync_replicas: int
+    self: PartitionLeader, log_end_offset: int, now_ms: Callable[[], int], min_insync_replicas: int
 ) -> int:
     return log_end_offset
 
 
 def _committed_by_majority(
-    self: PartitionLeader, log_end_offset: int, now_ms: int, min_insync_replicas: int
+    self: PartitionLeader, log_end_offset: int, now_ms: Callable[[], int], min_insync_replicas: int
 ) -> int:
     ends = [log_end_offset, *(each.log_end_offset for each in self._followers.values())]
     return max(sorted(ends)[1], 0)
@@ -61,8 +61,9 @@ def _grow_at_once(self: PartitionLeader, broker_id: int, high_watermark: int) ->
     return self._propose((*self.image.isr, broker_id))
 
 
-def _isr_as_proposed(self: PartitionLeader) -> frozenset[int]:
-    return frozenset(self.image.isr if self._open is None else self._open.isr)
+def _trust_the_proposed_isr(self: PartitionLeader, proposal: IsrProposal | None) -> None:
+    self._open = proposal
+    self.maximal_isr = frozenset(self.image.isr if proposal is None else proposal.isr)
 
 
 def _keep_epochs(self: LeaderEpochs, end_offset: int) -> None:
@@ -99,7 +100,7 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
         (PartitionLeader, "propose_growth", _grow_at_once)
     ],
     "do not wait for who is about to leave": lambda: [
-        (PartitionLeader, "maximal_isr", property(_isr_as_proposed))
+        (PartitionLeader, "_set_open", _trust_the_proposed_isr)
     ],
     "keep epochs of what was cut": lambda: [(LeaderEpochs, "truncate_from_end", _keep_epochs)],
     "forget producers when cutting": lambda: [(log_module, "reload_producers", _keep_producers)],

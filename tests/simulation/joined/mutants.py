@@ -119,7 +119,7 @@ _remove = ReplicaFetcher.remove
 
 
 def _count_who_is_proposed(
-    self: PartitionLeader, log_end_offset: int, now_ms: int, min_insync_replicas: int
+    self: PartitionLeader, log_end_offset: int, now_ms: Callable[[], int], min_insync_replicas: int
 ) -> int | None:
     if len(self.maximal_isr) >= self.required_in_sync(min_insync_replicas):
         min_insync_replicas = 0
