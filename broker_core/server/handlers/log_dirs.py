@@ -83,7 +83,13 @@ def handle_alter(
                 if directory["path"] != own:
                     code = errors.LogDirNotFound.code
                 elif broker.topics.partition(topic["name"], index) is None:
-                    code = errors.UnknownTopicOrPartition.code
+                    count = broker.topics.partition_count(topic["name"]) or 0
+                    is_elsewhere = 0 <= index < count
+                    code = (
+                        errors.ReplicaNotAvailable
+                        if is_elsewhere
+                        else errors.UnknownTopicOrPartition
+                    ).code
                 topics.setdefault(topic["name"], []).append(
                     {"partition_index": index, "error_code": code}
                 )

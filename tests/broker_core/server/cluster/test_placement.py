@@ -6,6 +6,7 @@ from typing import Any
 from broker_core import errors
 from broker_core.protocol.definitions import (
     ALTER_PARTITION_REASSIGNMENTS,
+    ALTER_REPLICA_LOG_DIRS,
     CREATE_TOPICS,
     DESCRIBE_QUORUM,
     ELECT_LEADERS,
@@ -150,3 +151,27 @@ async def test_the_quorum_describes_itself_through_any_broker(trio: Trio, connec
         assert voters.keys() == {1, 2, 3}
         assert sorted(each["log_end_offset"] for each in voters.values())[1] > 0
         assert [each["node_id"] for each in answer["nodes"]] == [1, 2, 3]
+
+
+async def test_who_asks_a_broker_to_move_a_replica_of_another_one_is_told_so(
+    trio: Trio, connect: Connect
+) -> None:
+    clients = {node: await connect(trio.brokers[node]) for node in (1, 2)}
+    await create_on(clients[1], "t", [1])
+    await trio.until(lambda broker: "t" in image(broker).topics)
+    codes = {}
+    for node, client in clients.items():
+        directory = str(trio.brokers[node].config.log_dir.absolute())
+        asked = [{"name": "t", "partitions": [0, 1]}, {"name": "nosuch", "partitions": [0]}]
+        dirs = [{"path": directory, "topics": asked}, {"path": "/elsewhere", "topics": asked[:1]}]
+        answer = await client.call(ALTER_REPLICA_LOG_DIRS, 1, {"dirs": dirs})
+        codes[node] = {
+            each["topic_name"]: [part["error_code"] for part in each["partitions"]]
+            for each in answer["results"]
+        }
+    unknown, nowhere = errors.UnknownTopicOrPartition.code, errors.LogDirNotFound.code
+    here, other = errors.NONE, errors.ReplicaNotAvailable.code
+    assert codes == {
+        1: {"t": [here, unknown, nowhere, nowhere], "nosuch": [unknown]},
+        2: {"t": [other, unknown, nowhere, nowhere], "nosuch": [unknown]},
+    }
