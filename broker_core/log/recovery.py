@@ -410,6 +410,9 @@ class _Loader:
                 segment.size,
             )
             segment.remove()
+        if segments[index:]:
+            # A power cut must not bring them back behind what is appended from now on.
+            self.disk.fsync_directory(self.directory)
         del segments[index:]
 
 

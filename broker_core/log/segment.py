@@ -170,9 +170,11 @@ class Segment:
         self.size += len(data)
 
     def truncate(self, size: int) -> None:
-        """Cut the file, in recovery; raises OSError."""
+        """Cut the file, in recovery, durably; raises OSError."""
         assert self._handle is not None
         self._handle.file.truncate(size)
+        # Else a power cut may bring back what was cut when the next segment has begun already.
+        self._handle.file.fdatasync()
         self.size = size
 
     def cut(self, offset: int) -> None:

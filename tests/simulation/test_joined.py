@@ -37,7 +37,24 @@ FOUND = (
 
 
 #: Seeds that found bugs of ours; docs/simulation.md names them.
-FINDERS = (0, 247, 373, 2055, 5064, 5731, 6043, 6072, 8261, 8467, 9469, 9775, 14543, 16474, 16767)
+FINDERS = (
+    0,
+    247,
+    373,
+    2055,
+    5064,
+    5731,
+    6043,
+    6072,
+    7052,
+    8261,
+    8467,
+    9469,
+    9775,
+    14543,
+    16474,
+    16767,
+)
 
 
 def run_module(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
