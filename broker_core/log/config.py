@@ -15,7 +15,7 @@ FOREVER: Final = 2**63 - 1
 #: The value of `compression.type` that keeps the producer's compression.
 PRODUCERS_CHOICE: Final = "producer"
 _DAY_MS: Final = 24 * 60 * 60 * 1000
-_CODECS: Final = frozenset({"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"})
+_CODECS: Final = frozenset({PRODUCERS_CHOICE, "uncompressed", "gzip", "snappy", "lz4", "zstd"})
 _POLICIES: Final = frozenset({"delete", "compact"})
 _THROTTLED: Final = re.compile(r"(\*|(\s*\d+:\d+\s*(,|$))*)")
 _TIMESTAMP_TYPES: Final = frozenset({"CreateTime", "LogAppendTime"})
@@ -50,7 +50,7 @@ class LogConfig:
     """
 
     cleanup_policy: str = "delete"
-    compression_type: str = "producer"
+    compression_type: str = PRODUCERS_CHOICE
     delete_retention_ms: int = _DAY_MS
     file_delete_delay_ms: int = 60_000
     flush_messages: int = FOREVER  # used by the server, which decides when to flush

@@ -102,7 +102,7 @@ class PartitionLeader:
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
         """Tell whether the ISR, as the controller knows it, is too small to commit anything."""
-        return len(self.image.isr) < min(min_insync_replicas, len(self._followers) + 1)
+        return len(self.image.isr) < self.required_in_sync(min_insync_replicas)
 
     def committed_offset(
         self, log_end_offset: int, now_ms: Callable[[], int], min_insync_replicas: int
@@ -114,12 +114,11 @@ class PartitionLeader:
         """
         # The controller does not know proposed members yet. While it counts too few in sync, it may
         # elect replicas that have left the ISR (KIP-966), and these must lack nothing.
-        followers = self._followers
-        if len(self.image.isr) < min(min_insync_replicas, len(followers) + 1):
+        if self.is_under_min_isr(min_insync_replicas):
             return None
         isr = self.maximal_isr
         committed = log_end_offset
-        for broker_id, follower in followers.items():
+        for broker_id, follower in self._followers.items():
             if follower.log_end_offset < committed and (
                 broker_id in isr
                 # It is about to join: if the committed offset passed it, it might never catch up.
