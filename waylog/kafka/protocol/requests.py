@@ -223,7 +223,10 @@ _IDENTITY: Final = struct.Struct(">ihqh")
 _PARTITION: Final = struct.Struct(">hiii")
 _APPENDED: Final = struct.Struct(">ihqqq")
 _OFFSET: Final = struct.Struct(">ihqq")
-_FETCHED: Final = struct.Struct(">ihqq")
+_FETCH: Final = struct.Struct(">iiiibi")
+_POSITION: Final = struct.Struct(">iqi")
+#: With the number of aborted transactions, whose list follows.
+_FETCHED: Final = struct.Struct(">ihqqi")
 _ABORTED: Final = struct.Struct(">qq")
 _HEAD: Final = struct.Struct(">ihhih")
 
@@ -349,12 +352,15 @@ def fetch(
     partition_max_bytes: int,
 ) -> list[bytes]:
     """Ask for committed records of partitions, each from an offset on."""
-    topics = by_topic((topic, (partition, offset)) for topic, partition, offset in positions)
+    # A view asks hundreds of times a second, for one topic.
+    topics: dict[str, list[bytes]] = {}
+    for topic, partition, offset in positions:
+        position = _POSITION.pack(partition, offset, partition_max_bytes)
+        topics.setdefault(topic, []).append(position)
     head = (_CONSUMER, wait_ms, min_bytes, max_bytes, _READ_COMMITTED, len(topics))
-    parts = [struct.pack(">iiiibi", *head)]
+    parts = [_FETCH.pack(*head)]
     for topic, partitions in topics.items():
-        parts += [text(topic), INT32.pack(len(partitions))]
-        parts += [struct.pack(">iqi", *each, partition_max_bytes) for each in partitions]
+        parts += (text(topic), INT32.pack(len(partitions)), *partitions)
     return parts
 
 
@@ -366,8 +372,8 @@ def read_fetch(data: bytes) -> list[Fetched]:
     for _ in range(reader.count()):
         topic = reader.text()
         for _ in range(reader.count()):
-            index, error, _, _ = reader.unpack(_FETCHED)
-            aborted = [reader.pair() for _ in range(reader.count())]
+            index, error, _, _, count = reader.unpack(_FETCHED)
+            aborted = [reader.pair() for _ in range(count)] if count > 0 else []
             fetched.append(Fetched(topic, index, error, aborted, reader.sized()))
     return fetched
 
