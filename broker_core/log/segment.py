@@ -132,7 +132,7 @@ class Segment:
         Raises KafkaStorageError, and then the segment is unchanged: what a failed write left behind
         `size` is cut off, or at least never read.
         """
-        file = self.handle().file
+        file = (self._handle or self.handle()).file
         position = self.size
         length = len(data)
         try:
@@ -145,8 +145,10 @@ class Segment:
             raise KafkaStorageError(f"{self.path}: {written} of {length} bytes written")
         if position == 0:
             self.created_ms = now_ms
+        indexes = self.indexes
         for header in headers:
-            self.note(header, position + header.position)
+            indexes.note(header, position + header.position)
+            self.next_offset = header.last_offset + 1
         # Set last: a reader in another thread then sees whole batches only.
         self.size = position + length
 

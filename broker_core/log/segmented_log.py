@@ -128,9 +128,13 @@ class SegmentedLog:
             if next_offset - active.base_offset > RELATIVE_OFFSET_MAX:
                 raise RecordListTooLarge("the batches have too many offsets")
             return
+        age_ms = now_ms - active.created_ms
         if (
             active.size + size > config.segment_bytes
-            or now_ms - active.created_ms > config.roll_ms - self._jitter_ms()
+            or (
+                age_ms > config.roll_ms - config.segment_jitter_ms
+                and age_ms > config.roll_ms - self._jitter_ms()
+            )
             or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
             or active.indexes.offset_entries >= config.segment_index_bytes // INDEX_ENTRY_BYTES
         ):
@@ -139,8 +143,6 @@ class SegmentedLog:
     def _jitter_ms(self) -> int:
         """Return by how much earlier the active segment ends, so that not all logs roll at once."""
         config = self.config
-        if not config.segment_jitter_ms:
-            return 0
         # A restart must not change it.
         chance = zlib.crc32(f"{self.name} {self._active.base_offset}".encode())
         return chance % (min(config.segment_jitter_ms, config.roll_ms) + 1)

@@ -107,18 +107,15 @@ def open_in_steps(
 
 def check_times(headers: list[BatchHeader], config: LogConfig, now_ms: int) -> None:
     """Raise InvalidTimestamp if records are too far from the broker's time."""
-    if not config.uses_log_append_time:
-        for header in headers:
-            _check_time(header, config, now_ms)
-
-
-def _check_time(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    newest = header.newest_timestamp
-    if (
-        newest - now_ms > config.message_timestamp_after_max_ms
-        or now_ms - newest > config.message_timestamp_before_max_ms
-    ):
-        raise InvalidTimestamp(f"timestamp {newest} is too far from the broker's {now_ms}")
+    if config.uses_log_append_time:
+        return
+    for header in headers:
+        newest = header.newest_timestamp
+        if (
+            newest - now_ms > config.message_timestamp_after_max_ms
+            or now_ms - newest > config.message_timestamp_before_max_ms
+        ):
+            raise InvalidTimestamp(f"timestamp {newest} is too far from the broker's {now_ms}")
 
 
 def _without_keys(batches: Batches, header: BatchHeader, log_name: str) -> InvalidRecord:

@@ -182,6 +182,7 @@ class Api(Generic[RequestBody, ResponseBody]):
     def __post_init__(self) -> None:
         self._request_plans: dict[int, Plan] = {}
         self._response_plans: dict[int, Plan] = {}
+        self._served_plans: dict[int, tuple[Plan, Plan]] = {}
 
     @cached_property
     def request_fields(self) -> list[Field]:
@@ -200,6 +201,14 @@ class Api(Generic[RequestBody, ResponseBody]):
     def serves(self, version: int) -> bool:
         """Tell whether a request of this version can be decoded and answered."""
         return self.versions[0] <= version <= self.versions[1]
+
+    def served_plans(self, version: int) -> tuple[Plan, Plan] | None:
+        """Return the plans of request and response, or None if the version is not served."""
+        plans = self._served_plans.get(version)
+        if plans is None and self.serves(version):
+            plans = self.request_plan(version), self.response_plan(version)
+            self._served_plans[version] = plans
+        return plans
 
     def request_plan(self, version: int) -> Plan:
         """Return the codec plan of the request, compiled on first use."""

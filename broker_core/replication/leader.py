@@ -102,7 +102,10 @@ class PartitionLeader:
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
         """Tell whether the ISR, as the controller knows it, is too small to commit anything."""
-        return len(self.image.isr) < self.required_in_sync(min_insync_replicas)
+        # A leader without followers is all there is.
+        return bool(self._followers) and (
+            len(self.image.isr) < self.required_in_sync(min_insync_replicas)
+        )
 
     def committed_offset(
         self, log_end_offset: int, now_ms: Callable[[], int], min_insync_replicas: int

@@ -32,7 +32,7 @@ from broker_core.server.cluster.new_partitions import (
     wanted_partitions,
     without_waiting,
 )
-from broker_core.server.name_counts import count_of_names, is_short, may_be_named
+from broker_core.server.name_counts import SHORT_BYTES, count_of_names, may_be_named
 from broker_core.server.network.request import AnyRequest, Request, client_party
 from broker_core.server.network.request_turns import RequestTurns
 from broker_core.server.partitions.topics import TopicRegistry
@@ -99,7 +99,7 @@ class LongRequests:
     def takes(self, request: AnyRequest) -> bool:
         """Tell whether a request is long, and answer it in that case."""
         api: AnyApi = request.header.api
-        if api.key in _IN_ONE and is_short(request):
+        if api.key in _IN_ONE and request.size <= SHORT_BYTES:
             return False
         if api.key == DESCRIBE_TOPIC_PARTITIONS.key:
             if len(request.body["topics"]) <= PARTITIONS_OF_TOPICS.size:

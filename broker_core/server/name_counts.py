@@ -89,6 +89,8 @@ _FLAT: Final[dict[int, tuple[str, ...]]] = {
 #: What a request may always name, and bytes that a name takes at least.
 _ALWAYS: Final = 2_000
 _NAME_BYTES: Final = 3
+#: A request of at most that many bytes is too short to name more than any may.
+SHORT_BYTES: Final = _ALWAYS * _NAME_BYTES
 
 
 def count_of_names(request: AnyRequest) -> int:
@@ -117,11 +119,6 @@ def _count_of_partitions(body: Mapping[str, Any], topics: str, partitions: str) 
         # A topic counts, whether or not any of its partitions is named.
         count += len(each[partitions] or ()) or 1
     return count
-
-
-def is_short(request: AnyRequest) -> bool:
-    """Tell whether a request is too short to name more than any may."""
-    return request.size <= _ALWAYS * _NAME_BYTES
 
 
 def may_be_named(count: int, topics: TopicRegistry) -> bool:

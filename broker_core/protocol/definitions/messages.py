@@ -37,22 +37,23 @@ def decode_request(
     if api is None:
         raise RemoteProtocolError(f"unknown API key {key}")
     header = RequestHeader(api, version, correlation_id, client_id)
-    if not api.serves(version):
+    plans = api.served_plans(version)
+    if plans is None:
         if key == _API_VERSIONS and version > api.versions[1]:
             return header, None
         raise RemoteProtocolError(f"{api.name} version {version} is not served")
-    if api.is_flexible(version):
+    plan, _ = plans
+    if plan.flexible:
         position = skip_tagged_fields(frame, position)
-    body, _ = decode(api.request_plan(version), frame, position)
+    body, _ = decode(plan, frame, position)
     return header, body
 
 
 def encode_response(header: RequestHeader, body: Mapping[str, object]) -> list[Part]:
     """Encode one response frame as parts to be sent in order."""
     api = header.api
+    plans = api.served_plans(header.version)
     # A client that negotiates does not know the supported versions yet: it gets version 0.
-    version = header.version if api.serves(header.version) else 0
-    flexible_header = api.key != _API_VERSIONS and api.is_flexible(version)
-    return encode_response_frame(
-        api.response_plan(version), header.correlation_id, flexible_header, body
-    )
+    plan = api.response_plan(0) if plans is None else plans[1]
+    flexible_header = plan.flexible and api.key != _API_VERSIONS
+    return encode_response_frame(plan, header.correlation_id, flexible_header, body)

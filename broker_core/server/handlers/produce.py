@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 _ACKS_ALL: Final = -1
 _ACKS_NONE: Final = 0
+_ACKS: Final = frozenset({_ACKS_ALL, _ACKS_NONE, 1})
 _TOPIC_IDS_FROM: Final = 13
 _ABORTABLE_FROM: Final = 11
 _BROKER_ADDS_PARTITIONS_FROM: Final = 12
@@ -174,18 +175,24 @@ class Producing:
 
     def handle(self, request: Request[ProduceRequest, ProduceResponse]) -> None:
         """Answer a request, now or later."""
-        topics = self._broker.topics
+        topics: list[Topic | None] = []
+        opens_batches = False
         for each in request.body["topic_data"]:
-            topic = _named(topics, each, request.version)
+            topic = _named(self._broker.topics, each, request.version)
+            topics.append(topic)
             if topic is not None and topic.config.opens_batches:
-                self._open_first(request)
-                return
-        _Produce(self._broker, self._refusals, request, {}).run()
+                opens_batches = True
+        if opens_batches:
+            self._open_first(request, topics)
+        else:
+            _Produce(self._broker, self._refusals, request, topics, {}).run()
 
-    def _open_first(self, request: Request[ProduceRequest, ProduceResponse]) -> None:
+    def _open_first(
+        self, request: Request[ProduceRequest, ProduceResponse], topics: list[Topic | None]
+    ) -> None:
         dear: list[tuple[ProduceRequestPartitionData, Closed]] = []
         opened: dict[int, Outcome] = {}
-        for part, records, topic in self._parts_to_open(request):
+        for part, records, topic in _parts_to_open(request, topics):
             # The request's buffer is reused when this handler returns.
             closed = Closed(bytearray(records), topic.config, f"{topic.name}-{part['index']}")
             is_early = len(opened) + len(dear) < _OPENED_AT_ONCE
@@ -195,26 +202,14 @@ class Producing:
             else:
                 opened[id(part)] = cheap
         if dear:
-            self._open(request, dear, opened)
+            self._open(request, topics, dear, opened)
         else:
-            _Produce(self._broker, self._refusals, request, opened).run()
-
-    def _parts_to_open(
-        self, request: Request[ProduceRequest, ProduceResponse]
-    ) -> Iterator[tuple[ProduceRequestPartitionData, memoryview, Topic]]:
-        topics = self._broker.topics
-        for each in request.body["topic_data"]:
-            topic = _named(topics, each, request.version)
-            if topic is None or topic.is_internal or not topic.config.opens_batches:
-                continue
-            for part in each["partition_data"]:
-                records = part["records"]
-                if records and is_dear(records, topic.config):
-                    yield part, records, topic
+            _Produce(self._broker, self._refusals, request, topics, opened).run()
 
     def _open(
         self,
         request: Request[ProduceRequest, ProduceResponse],
+        topics: list[Topic | None],
         dear: list[tuple[ProduceRequestPartitionData, Closed]],
         opened: dict[int, Outcome],
     ) -> None:
@@ -231,7 +226,7 @@ class Producing:
             opened.update((id(part), each) for (part, _), each in zip(dear, outcomes, strict=True))
             is_over = True
             try:
-                is_over = _Produce(self._broker, self._refusals, request, opened).run()
+                is_over = _Produce(self._broker, self._refusals, request, topics, opened).run()
             except Exception:
                 logger.exception("Produce version %d failed", request.version)
                 request.disconnect()
@@ -253,6 +248,18 @@ def _named(topics: TopicRegistry, each: ProduceRequestTopicData, version: int) -
     if version >= _TOPIC_IDS_FROM:
         return topics.by_id(each["topic_id"])
     return topics.get(each["name"])
+
+
+def _parts_to_open(
+    request: Request[ProduceRequest, ProduceResponse], topics: list[Topic | None]
+) -> Iterator[tuple[ProduceRequestPartitionData, memoryview, Topic]]:
+    for each, topic in zip(request.body["topic_data"], topics, strict=True):
+        if topic is None or topic.is_internal or not topic.config.opens_batches:
+            continue
+        for part in each["partition_data"]:
+            records = part["records"]
+            if records and is_dear(records, topic.config):
+                yield part, records, topic
 
 
 class _RefusalLog:
@@ -293,6 +300,7 @@ class _Produce:
         "_opened",
         "_refusals",
         "_request",
+        "_topics",
         "_transactional_id",
     )
 
@@ -301,12 +309,17 @@ class _Produce:
         broker: ProduceParts,
         refusals: _RefusalLog,
         request: Request[ProduceRequest, ProduceResponse],
+        topics: list[Topic | None],
         opened: Mapping[int, Outcome],
     ) -> None:
-        """`opened` are batches of the request that are open already, by the id of their part."""
+        """`topics` are those of the request, in its order, None for one that does not exist.
+
+        `opened` are batches of the request that are open already, by the id of their part.
+        """
         self._broker = broker
         self._refusals = refusals
         self._request = request
+        self._topics = topics
         self._opened = opened
         self._acks: int = request.body["acks"]
         self._transactional_id: str | None = request.body["transactional_id"]
@@ -347,8 +360,8 @@ class _Produce:
 
     def _append_all(self, responses: list[ProduceResponseResult]) -> Iterator[None]:
         """Append to a partition in each step."""
-        for each in self._request.body["topic_data"]:
-            found = self._find(each)
+        for each, topic in zip(self._request.body["topic_data"], self._topics, strict=True):
+            found = self._usable(topic)
             results: list[ProduceResponsePartition] = []
             responses.append(
                 {"name": each["name"], "topic_id": each["topic_id"], "partition_responses": results}
@@ -399,14 +412,11 @@ class _Produce:
             self._refusals.say(topic, result["index"], self._request.client_id, refusal)
         self._failed = True
 
-    def _find(self, each: ProduceRequestTopicData) -> Topic | errors.BrokerError:
-        acks, broker = self._acks, self._broker
-        if acks not in {_ACKS_ALL, _ACKS_NONE, 1}:
-            return errors.InvalidRequiredAcks(f"acks={acks}")
-        version = self._request.version
-        topic = _named(broker.topics, each, version)
+    def _usable(self, topic: Topic | None) -> Topic | errors.BrokerError:
+        if self._acks not in _ACKS:
+            return errors.InvalidRequiredAcks(f"acks={self._acks}")
         if topic is None:
-            by_id = version >= _TOPIC_IDS_FROM
+            by_id = self._request.version >= _TOPIC_IDS_FROM
             return errors.UnknownTopicId() if by_id else errors.UnknownTopicOrPartition()
         if topic.is_internal:
             return errors.InvalidTopic(f"{topic.name} is written by the broker alone")

@@ -174,7 +174,8 @@ class Request(Generic[RequestBody, ResponseBody]):
 
     def reply(self, response: ResponseBody) -> None:
         """Answer with fields of the newest version; the codec drops those of other versions."""
-        self.amend(response)
+        if self._amend is not None:
+            self.amend(response)
         if self.throttle_ms:
             fields: Any = response
             fields["throttle_time_ms"] = self.throttle_ms

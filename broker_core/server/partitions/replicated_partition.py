@@ -232,7 +232,8 @@ class ReplicatedPartition(Partition):
         headers: list[BatchHeader] | None = None,
     ) -> AppendResult:
         """See Partition."""
-        self.check_is_led()
+        if self.leader is None:
+            raise errors.NotLeaderOrFollower()
         try:
             result = super().append(records, now_ms, verified=verified, headers=headers)
         except errors.KafkaStorageError as error:
@@ -240,7 +241,8 @@ class ReplicatedPartition(Partition):
             raise
         if not result.duplicate:
             self._records_in += result.last_offset - result.base_offset + 1
-        self._tell_readers()
+        if self.readers:
+            self._tell_readers()
         return result
 
     def append_from_coordinator(
