@@ -298,6 +298,9 @@ class Log(MaintainedLog):
                     self._reader.forget(segment)
                 kept = cut_segments(self._disk, self.directory, self._segments, offset)
                 self._adopt_segments(kept)
+                # If a batch reached beyond the offset, the log ends before it.
+                self._lower_recovery_point(self.log_end_offset)
+                self.acknowledged_end = min(self.acknowledged_end, self.log_end_offset)
                 self._epochs.truncate_from_end(self.log_end_offset)
                 self._producers = reload_producers(
                     self._disk, self.directory, kept, self._environment.clock.now_ms()

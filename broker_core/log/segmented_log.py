@@ -69,6 +69,8 @@ class SegmentedLog:
         self._directory_is_dirty = not loaded.is_clean
         self._epochs_are_dirty = False
         self._has_clean_mark = loaded.is_clean
+        # Files at the end are lost: the stored recovery point is behind the end.
+        self._recovery_point_is_ahead = loaded.acknowledged_end > self.log_end_offset
         self._failure: str | None = None
         self._lock = threading.RLock()  # guards the list of segments, the offsets, unsynced
         self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
@@ -112,13 +114,17 @@ class SegmentedLog:
         self.config = config
 
     def _begin_change(self) -> None:
-        """Remove the clean-shutdown mark before the log is changed."""
+        """Remove what the log's files say of its end, before the log is changed."""
         if self._has_clean_mark:
             try:
                 CleanShutdown.remove(self._disk, self.directory)
             except OSError as error:
                 raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
             self._has_clean_mark = False
+        if self._recovery_point_is_ahead:
+            # Else the next start would take what is appended now for checked and durable.
+            self._save_offset(checkpoints.RECOVERY_POINT, self.recovery_point)
+            self._recovery_point_is_ahead = False
 
     # --- segments ---
 
