@@ -25,6 +25,7 @@ from typing import Final, Protocol
 
 from waylog.config import ConfigError, Endpoint
 from waylog.network.acceptor import Acceptor
+from waylog.process.background import fail
 
 Buffer = bytes | bytearray | memoryview
 
@@ -145,7 +146,7 @@ class Threads(Protocol):
     """Creates threads for work that would block the event loop."""
 
     def worker(self, name: str) -> Worker:
-        """Return a single thread, the option with least overhead."""
+        """Return a single thread, the option with least overhead; call it on the event loop."""
 
     def executor(self, count: int, name: str) -> Executor:
         """Return several threads whose tasks have results."""
@@ -357,9 +358,14 @@ class SystemDisk:
 
 
 class ThreadWorker:
-    """A thread with a queue of low overhead."""
+    """A thread with a queue of low overhead.
 
-    def __init__(self, name: str) -> None:
+    A task that raises has failed its owner, which waits for it: the process ends (background.fail).
+    """
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        """Failures are reported to `loop`."""
+        self._loop = loop
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         # A disk that hangs must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -369,9 +375,9 @@ class ThreadWorker:
         while (work := self._queue.get()) is not None:
             try:
                 work()
-            except Exception:
+            except BaseException as error:
                 # The tasks that follow belong to other callers.
-                logger.exception("work of thread %s failed", threading.current_thread().name)
+                call_on_loop(self._loop, fail, self._loop, f"thread {self._thread.name}", error)
 
     def submit(self, work: Callable[[], None]) -> None:
         """See Worker."""
@@ -388,7 +394,7 @@ class SystemThreads:
 
     def worker(self, name: str) -> ThreadWorker:
         """See Threads."""
-        return ThreadWorker(name)
+        return ThreadWorker(name, asyncio.get_running_loop())
 
     def executor(self, count: int, name: str) -> ThreadPoolExecutor:
         """See Threads."""

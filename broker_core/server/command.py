@@ -21,6 +21,7 @@ from waylog.process.background import end_on_failure
 from waylog.process.file_limit import raise_file_limit
 from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.process.notify import notify_ready
+from waylog.process.stop_limit import FAILED_STOP_MAX_S, StopLimit
 from waylog.process.storage_trouble import describe, is_disk_full
 from waylog.process.watchdog import EventLoopWatchdog
 from waylog.supervision.listening_check import ListeningCheck
@@ -165,16 +166,25 @@ async def _serve(config: BrokerConfig) -> int:
         loop.add_signal_handler(number, stop.set)
     unexpected: list[Exception] = []
 
+    limit = StopLimit()
+    limit.armed = True
+
     def end(error: Exception) -> None:
+        if not unexpected:
+            limit.begin(FAILED_STOP_MAX_S)
         unexpected.append(error)
         stop.set()
 
     end_on_failure(
         loop,
         end,
-        callbacks_of=("broker_core.",),
+        callbacks_of=("broker_core.", "waylog."),
         # An exception in a request's own timer concerns that request alone.
-        except_of=("broker_core.server.handlers.", "broker_core.server.network.connection"),
+        except_of=(
+            "broker_core.server.handlers.",
+            "broker_core.server.network.connection",
+            "waylog.network.tls.handshakes",
+        ),
     )
     # In a cluster the start may wait for other nodes; a signal may end it meanwhile.
     starting = asyncio.create_task(start_broker(config))
@@ -213,6 +223,9 @@ async def _serve(config: BrokerConfig) -> int:
     if unexpected:
         broker.cannot_go_on(unexpected[0])
     failed = broker.failed.done()
+    if failed:
+        # An orderly stop may take long, to make everything durable.
+        limit.begin(FAILED_STOP_MAX_S)
     await broker.close()
     logger.info("broker %d has stopped", broker.node_id)
     return EXIT_FAILED if failed else EXIT_DONE

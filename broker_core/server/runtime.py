@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from broker_core import errors
 from broker_core.cluster.image import ImageChanges
@@ -70,6 +71,9 @@ from waylog.observability.metrics_token import ensure_metrics_token
 from waylog.process.file_limit import room_for_connections
 
 logger = logging.getLogger(__name__)
+
+#: Seconds that an end after a failure waits for flushes, and for replicas that are being opened.
+_FAILED_CLOSE_S: Final = 1.0
 
 
 class Broker:
@@ -336,8 +340,10 @@ class Broker:
         self.replica_sessions.close()
         await self._housekeeping.close()
         self.batch_opener.close()
-        await self._image_sync.close()
-        await self.flusher.close()
+        # What has failed unexpectedly may never end.
+        timeout_s = _FAILED_CLOSE_S if self.failed.done() else math.inf
+        await self._image_sync.close(timeout_s)
+        await self.flusher.close(timeout_s=timeout_s)
         try:
             self.topics.close()
         except errors.KafkaStorageError as error:

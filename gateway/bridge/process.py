@@ -120,7 +120,7 @@ async def _start(
     stack.push_async_callback(cluster.close)
     if settings.addresses != "none":
         erasures.subscribe(outbound.on_erasures)
-    sending = spawn(_keep_sending(inbound, outbound), "bridge to the cluster")
+    sending = spawn(_keep_sending(inbound, outbound), "bridge to the cluster", endless=True)
     stack.callback(sending.cancel)
     await cluster.ready.wait()
     return Started(producer, f"mqtt={settings.cluster.endpoint}")
@@ -152,7 +152,7 @@ async def _rights(
     store = UserStore(users)
     stack.callback(store.close)
     permissions = Permissions(store)
-    watching = spawn(permissions.watch(), "looking for changed rights")
+    watching = spawn(permissions.watch(), "looking for changed rights", endless=True)
     stack.callback(watching.cancel)
     admission = open_admission(users, store)
     stack.callback(admission.close)

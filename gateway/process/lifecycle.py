@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
-import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Final, NamedTuple
@@ -16,14 +14,27 @@ from waylog.process.background import end_on_failure
 from waylog.process.file_limit import raise_file_limit
 from waylog.process.memory_allocation import tune_memory_allocator
 from waylog.process.notify import notify_ready
+from waylog.process.stop_limit import FAILED_STOP_MAX_S, StopLimit
 from waylog.process.watchdog import EventLoopWatchdog
 from waylog.sealing.sealing import LogProducer
 
 logger = logging.getLogger(__name__)
 
 _WATCH_S: Final = 0.5
-#: Seconds that a stop may take (docs/deploy.md); the supervisor kills the process a little later.
-STOP_MAX_S: Final = 65.0
+#: Modules whose callbacks keep the process going, so that it ends when one of them fails...
+_CALLBACKS_OF: Final = ("gateway.", "geoservice.", "waylog.")
+#: ...but for those that serve one client: what one can cause must not end the others' connections.
+_OF_ONE_CLIENT: Final = (
+    "gateway.http.ingest.",
+    "gateway.http.plain.plain_connection",
+    "gateway.http.plain.stepped_input",
+    "gateway.http.starting",
+    "gateway.mqtt.listening.connection_preamble",
+    "gateway.mqtt.sessions.",
+    "gateway.views.address_view",
+    "waylog.network.reading_watch",
+    "waylog.network.tls.handshakes",
+)
 
 
 class Started(NamedTuple):
@@ -31,29 +42,6 @@ class Started(NamedTuple):
 
     producer: LogProducer
     where: str  # its addresses, for the log line that says it is ready
-
-
-class StopLimit:
-    """Ends the process when its stop takes too long; armed by `run_service` only.
-
-    What a stop waits for (requests, the log, threads that ask it) has limits of its own, whose sum
-    is more than a supervisor or an operator waits. A stop that is cut off loses nothing that was
-    acknowledged: it is as if the process had been killed.
-    """
-
-    armed = False
-
-    def begin(self) -> None:
-        """Count from now; in a thread, since other threads may outlast the event loop."""
-        if self.armed:
-            timer = threading.Timer(STOP_MAX_S, self._end)
-            timer.daemon = True
-            timer.start()
-
-    def _end(self) -> None:
-        logger.error("not stopped within %.0f s: the process ends without waiting", STOP_MAX_S)
-        logging.shutdown()
-        os._exit(1)
 
 
 _limit = StopLimit()
@@ -89,10 +77,12 @@ async def serve_until_stopped(
     unexpected: list[Exception] = []
 
     def end(error: Exception) -> None:
+        if not unexpected:
+            _limit.begin(FAILED_STOP_MAX_S)
         unexpected.append(error)
         stop.set()
 
-    end_on_failure(loop, end)
+    end_on_failure(loop, end, callbacks_of=_CALLBACKS_OF, except_of=_OF_ONE_CLIENT)
     # Closing may take longer than the supervisor waits for a sign of progress.
     stopping_since = loop.time()
     async with AsyncExitStack() as last, AsyncExitStack() as stack:
@@ -118,6 +108,7 @@ async def serve_until_stopped(
             if producer.fatal is not None:
                 # The supervisor starts another process with a new producer.
                 logger.critical("stopping: %s", producer.fatal)
+                _limit.begin()
                 return 1
             try:
                 async with asyncio.timeout(_WATCH_S):

@@ -90,7 +90,7 @@ async def _start(
     stack.push_async_callback(producer.close)
     pusher = Pusher()
     relay = RelayClient(relay_path, pusher.address_changed, pusher.arrived)
-    running = spawn(relay.run(), "the way to the other workers")
+    running = spawn(relay.run(), "the way to the other workers", endless=True)
     stack.callback(running.cancel)
     await relay.connected.wait()
     await ensure_mapped_topics(settings.bootstrap_servers, settings.mqtt_options.mapping)
@@ -172,7 +172,9 @@ async def _start(
     permissions.subscribe(server.rights_changed)
     stack.callback(spawn(places.watch(), "looking for new places").cancel)
     if not settings.open_mode:
-        stack.callback(spawn(permissions.watch(), "looking for changed rights").cancel)
+        stack.callback(
+            spawn(permissions.watch(), "looking for changed rights", endless=True).cancel
+        )
     return server, producer
 
 

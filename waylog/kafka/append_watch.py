@@ -108,7 +108,9 @@ class AppendWatch:
 
     def start(self) -> None:
         """Start to look."""
-        self._task = spawn(self._run(), "whether the log can be written", loop=self._loop)
+        self._task = spawn(
+            self._run(), "whether the log can be written", loop=self._loop, endless=True
+        )
 
     async def close(self) -> None:
         """Stop looking."""

@@ -112,7 +112,9 @@ class BatchProducer:
         self._asking: BrokerConnection | None = None
         self._metadata_wanted = asyncio.Event()
         self._metadata_wanted.set()
-        self._tasks = {spawn(self._keep_metadata(), "the producer's metadata", loop=loop)}
+        self._tasks = {
+            spawn(self._keep_metadata(), "the producer's metadata", loop=loop, endless=True)
+        }
         self._watch = loop.call_later(_LOOK_AFTER_S, self._look_after)
 
     def append(

@@ -111,6 +111,8 @@ class BatchReader:
         self._task: asyncio.Task[None] | None = None
         self._said = LogThrottle()
         self._malformed_said = LogThrottle()
+        # Partition and offset of the records that could not be taken last.
+        self._untaken: tuple[int, int] | None = None
         #: Time of the log's last answer, on the clock of time.monotonic().
         self.heard_at = time.monotonic()
 
@@ -121,7 +123,7 @@ class BatchReader:
 
     def start(self) -> None:
         """Start reading."""
-        self._task = spawn(self._run(), f"reading {self._topic}", loop=self._loop)
+        self._task = spawn(self._run(), f"reading {self._topic}", loop=self._loop, endless=True)
 
     async def close(self) -> None:
         """Stop reading; no batch is handed over afterwards."""
@@ -364,11 +366,24 @@ class BatchReader:
     async def _hand_over(self, partition: int, records: list[FetchedRecord], position: int) -> None:
         if records and self._opened is not None:
             records = await self._open(records, self._opened)
-        self._positions[partition] = position
         if records:
-            self._on_records(records)
+            self._tell(partition, records)
+        self._positions[partition] = position
         if self._ends:
             self._look_whether_caught_up()
+
+    def _tell(self, partition: int, records: list[FetchedRecord]) -> None:
+        """Hand records over; those that cannot be taken come once more, and then are left out."""
+        try:
+            self._on_records(records)
+        except Exception:
+            position = (partition, self._positions[partition])
+            if self._untaken != position:
+                self._untaken = position
+                raise
+            logger.exception(
+                "%s-%d: records from offset %d on are left out", self._topic, *position
+            )
 
     async def _open(self, records: list[FetchedRecord], opened: Opened) -> list[FetchedRecord]:
         while True:

@@ -2,8 +2,9 @@
 
 asyncio reports the exception of a task only when the task is collected, so never while its owner
 keeps it. `spawn` reports it at once to the event loop's exception handler, where exceptions of
-callbacks arrive too. `end_on_failure` is a handler that ends the process with a traceback in its
-log, so that a supervisor restarts it. `TaskSet` is for tasks that each serve one client.
+callbacks arrive too; `fail` does so for what is no task. `end_on_failure` is a handler that ends
+the process with a traceback in its log, so that a supervisor restarts it. `TaskSet` is for tasks
+that each serve one client.
 `PeriodicTask` is for work that may fail and is tried again at its next time.
 """
 
@@ -30,22 +31,47 @@ def spawn(
     name: str,
     *,
     loop: asyncio.AbstractEventLoop | None = None,
+    endless: bool = False,
 ) -> asyncio.Task[T]:
-    """Start a task whose exception is reported as soon as it ends; the caller keeps the task."""
+    """Start a task whose failure is reported as soon as it ends; the caller keeps the task.
+
+    A task has failed that ends with an exception, or cancelled without a call of its `cancel`. An
+    `endless` one has also failed when it returns.
+    """
     task = (loop or asyncio.get_running_loop()).create_task(coroutine, name=name)
-    task.add_done_callback(_report)
+    task.add_done_callback(partial(_report, endless))
     return task
 
 
-def _report(task: asyncio.Task[Any]) -> None:
-    if task.cancelled():
+def _report(endless: bool, task: asyncio.Task[Any]) -> None:
+    error: BaseException | None
+    if task.cancelling():
         return
-    error = task.exception()
+    try:
+        error = task.exception()
+    except asyncio.CancelledError as cancelled:
+        error = RuntimeError("it ended cancelled, though nobody had cancelled it")
+        error.__cause__ = cancelled
+    if error is None and endless:
+        error = RuntimeError("it returned, though it has no end")
     if error is not None:
-        name = task.get_name()
-        task.get_loop().call_exception_handler(
-            {"message": f"{name} has ended", "exception": error, BACKGROUND: name}
-        )
+        fail(task.get_loop(), task.get_name(), error)
+
+
+def fail(loop: asyncio.AbstractEventLoop, name: str, error: BaseException) -> None:
+    """Report that background work has failed, as `spawn` does for a task.
+
+    For callbacks of protocols, whose exceptions would only end their connections, and for threads.
+    Call it on the loop's thread.
+    """
+    if not isinstance(error, Exception):
+        # Nothing that a thread or a task raises may pass for the interpreter's own exit.
+        wrapped = RuntimeError(f"{type(error).__name__}: {error}")
+        wrapped.__cause__ = error
+        error = wrapped
+    loop.call_exception_handler(
+        {"message": f"{name} has failed", "exception": error, BACKGROUND: name}
+    )
 
 
 def end_on_failure(
@@ -55,7 +81,7 @@ def end_on_failure(
     callbacks_of: tuple[str, ...] = (),
     except_of: tuple[str, ...] = (),
 ) -> None:
-    """Call `end` when a task of `spawn` or a callback fails; other errors are logged as usual.
+    """Call `end` when work reported by `spawn` or `fail`, or a callback, fails; log other errors.
 
     Only callbacks count that begin in modules whose names begin with one of `callbacks_of` and none
     of `except_of`: a timer whose callback fails is not set again, and what depends on it would wait
@@ -156,7 +182,7 @@ class PeriodicTask:
 
     def spawn(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Start a task for `run`; the caller keeps it."""
-        return spawn(self.run(interval_s, work), self._name)
+        return spawn(self.run(interval_s, work), self._name, endless=True)
 
     async def run(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
         """Pause and work in turn, until cancelled."""
@@ -168,7 +194,10 @@ class PeriodicTask:
         """Run one round; log the traceback of a failure if it differs from the last one."""
         try:
             await work()
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             said = f"{type(error).__name__}: {error}"
             if said != self._said:
                 logger.exception("%s failed; it goes on with the next round", self._name)

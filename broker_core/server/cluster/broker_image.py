@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -112,10 +113,10 @@ class BrokerImageSync:
             counts, timeout_s, lambda left_s: self._topics.when_open(counts, left_s, then)
         )
 
-    async def close(self) -> None:
-        """Open no more replicas; return when none is being opened."""
+    async def close(self, timeout_s: float = math.inf) -> None:
+        """Open no more replicas; return when none is being opened, or after `timeout_s`."""
         self._expected.close()
-        await self._topics.close()
+        await self._topics.close(timeout_s)
 
     def _apply_settings(self, image: ClusterImage, changes: ImageChanges) -> None:
         broker = self._broker

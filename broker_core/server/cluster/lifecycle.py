@@ -150,7 +150,7 @@ class BrokerLifecycle:
     async def begin(self) -> None:
         """Start the heartbeats; return when the broker is unfenced and may serve."""
         self._heard_at = self._now()
-        self._heartbeats = spawn(self._beat(), "heartbeats")
+        self._heartbeats = spawn(self._beat(), "heartbeats", endless=True)
         await self._unfenced.wait()
 
     def beat_now(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -89,9 +90,9 @@ class TopicSync:
         """Call `then` when the replicas of these topics are open, or after a while."""
         self._opener.when_open(names, timeout_s, then)
 
-    async def close(self) -> None:
-        """Open no more replicas; return when none is being opened."""
-        await self._opener.close()
+    async def close(self, timeout_s: float = math.inf) -> None:
+        """Open no more replicas; return when none is being opened, or after `timeout_s`."""
+        await self._opener.close(timeout_s)
 
     def apply(self, image: ClusterImage, changes: ImageChanges) -> None:
         """Apply a change; raises KafkaStorageError."""

@@ -31,7 +31,7 @@ class KeySource:
     async def start(self) -> None:
         """Fetch the keys now and periodically. Without keys no client can log in yet."""
         await self._load()
-        self._task = spawn(self._refresh(), f"reading {self._settings.keys_url}")
+        self._task = spawn(self._refresh(), f"reading {self._settings.keys_url}", endless=True)
 
     async def close(self) -> None:
         """Stop fetching."""

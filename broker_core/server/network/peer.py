@@ -32,7 +32,7 @@ from waylog.kafka.connection.sasl import (
 )
 from waylog.kafka.connection.security import ConnectionSecurity
 from waylog.kafka.protocol.requests import Broker
-from waylog.process.background import spawn
+from waylog.process.background import fail, spawn
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -380,9 +380,16 @@ class Peer:
         try:
             body = decode_response(api, version, frame)
         except RemoteProtocolError:
-            answered(None)
+            self._answer(answered, None)
             raise
-        answered(body)
+        self._answer(answered, body)
+
+    def _answer(self, answered: Answered[Any], body: Any) -> None:
+        try:
+            answered(body)
+        except Exception as error:
+            # Here it would only end this connection, and whoever has asked would wait for ever.
+            fail(asyncio.get_running_loop(), f"what waits for {self}", error)
 
     def connection_lost(self, connection: _Connection) -> None:
         """Fail the requests of a connection that is gone."""
@@ -402,7 +409,7 @@ class Peer:
         waiting, self._waiting = self._waiting, {}
         self._unsent.clear()
         for _, _, answered in waiting.values():
-            answered(None)
+            self._answer(answered, None)
 
 
 def _settle(future: asyncio.Future[ResponseBody | None], answer: ResponseBody | None) -> None:

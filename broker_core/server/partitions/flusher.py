@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -58,11 +59,17 @@ class Flusher:
         else:
             partition.advance()
 
-    async def close(self, partitions: Iterable[Partition] = ()) -> None:
-        """Flush `partitions` and everything requested, then end the worker."""
+    async def close(
+        self, partitions: Iterable[Partition] = (), *, timeout_s: float = math.inf
+    ) -> None:
+        """Flush `partitions` and everything requested, then end the worker.
+
+        After `timeout_s` it waits no longer for a round, which may have failed unexpectedly.
+        """
         for partition in partitions:
             self.request(partition)
-        while self._busy or self._dirty:
+        deadline = self._loop.time() + timeout_s
+        while (self._busy or self._dirty) and self._loop.time() < deadline:
             await asyncio.sleep(0.001)
         self._worker.close()
 

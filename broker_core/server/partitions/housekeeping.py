@@ -61,7 +61,7 @@ class Housekeeping:
         self._every(_LOOK_INTERVAL_S, "looking for room on the disk", self._look)
         self._every(_PARK_INTERVAL_S, "closing idle files", self._park)
         if config.cleaner_enable:
-            self._tasks.append(spawn(self._compact_in_turn(), "compaction"))
+            self._tasks.append(spawn(self._compact_in_turn(), "compaction", endless=True))
 
     def _every(self, interval_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
         self._tasks.append(PeriodicTask(name).spawn(interval_s, work))

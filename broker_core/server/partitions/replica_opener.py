@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -100,10 +101,14 @@ class ReplicaOpener:
             opened_later = self._under_way.union(topic.name for topic in self._waiting)
             self._waiters.check(lambda name, _: name not in opened_later)
 
-    async def close(self) -> None:
-        """Open no more, and return when the owner has taken over what is being opened."""
+    async def close(self, timeout_s: float = math.inf) -> None:
+        """Open no more, and return when the owner has taken over what is being opened.
+
+        After `timeout_s` it waits no longer for a batch, which may have failed unexpectedly.
+        """
         self._closed = True
-        while self._under_way:
+        deadline = self._loop.time() + timeout_s
+        while self._under_way and self._loop.time() < deadline:
             await asyncio.sleep(0.001)
         self._waiters.close()
         self._worker.close()

@@ -50,11 +50,15 @@ async def listen_with_tls(
         options.certificate, options.key, options.client_ca, options.client_crl
     )
     await server.start_tls(options.tls, context, reuse_port=reuse_port)
-    watching_own = spawn(own.watch(context, recheck_s), "looking for a renewed certificate")
+    watching_own = spawn(
+        own.watch(context, recheck_s), "looking for a renewed certificate", endless=True
+    )
     stack.callback(watching_own.cancel)
     if options.client_crl is not None:
-        watching = asyncio.create_task(
-            watch_revocations(server, context, options.client_crl, recheck_s)
+        watching = spawn(
+            watch_revocations(server, context, options.client_crl, recheck_s),
+            "looking for revoked certificates",
+            endless=True,
         )
         stack.callback(watching.cancel)
 

@@ -10,7 +10,7 @@ import pytest
 
 SERVICE = """
 import asyncio, logging, sys, time
-from gateway.process import lifecycle
+from waylog.process import stop_limit
 from gateway.process.lifecycle import Started, run_service, serve_until_stopped
 
 class Producer:
@@ -28,7 +28,7 @@ async def start(telemetry, stack):
     return Started(Producer(), "nowhere")
 
 logging.basicConfig(level=logging.INFO)
-lifecycle.STOP_MAX_S = 60.0 if sys.argv[1] == "nothing" else 1.0
+stop_limit.STOP_MAX_S = 60.0 if sys.argv[1] == "nothing" else 1.0
 sys.exit(run_service(serve_until_stopped("127.0.0.1:1", "test", start)))
 """
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.event_loops import on_both_event_loops
 from waylog.process.background import PeriodicTask, TaskSet, end_on_failure, spawn
+from waylog.process.background import fail as report_failure
 
 
 async def fail() -> None:
@@ -38,6 +39,44 @@ async def test_a_task_that_is_cancelled_has_not_failed(caplog: pytest.LogCapture
     await asyncio.sleep(0)
     assert not ended
     assert not caplog.records
+
+
+@on_both_event_loops
+async def test_a_task_that_nobody_has_cancelled_and_an_endless_one_that_returns_have_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended: list[Exception] = []
+    end_on_failure(asyncio.get_running_loop(), ended.append)
+
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    tasks = [
+        spawn(cancelled(), "the reader"),
+        spawn(asyncio.sleep(0), "the writer", endless=True),
+        spawn(asyncio.sleep(0), "a look"),
+    ]
+    await asyncio.wait(tasks)
+    await asyncio.sleep(0)
+    assert [str(each) for each in ended] == [
+        "it ended cancelled, though nobody had cancelled it",
+        "it returned, though it has no end",
+    ]
+    assert "the reader failed; this process ends" in caplog.text
+    assert "raise asyncio.CancelledError" in caplog.text
+    assert "the writer failed; this process ends" in caplog.text
+
+
+@on_both_event_loops
+async def test_what_is_not_an_exception_of_this_process_ends_it_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended: list[Exception] = []
+    loop = asyncio.get_running_loop()
+    end_on_failure(loop, ended.append)
+    report_failure(loop, "thread flusher", SystemExit(0))
+    assert [str(each) for each in ended] == ["SystemExit: 0"]
+    assert "thread flusher failed; this process ends" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -74,15 +113,18 @@ async def test_a_round_that_fails_is_logged_once_and_the_next_one_comes(
     async def work() -> None:
         nonlocal done
         done += 1
-        if done < 5:
+        if done == 1:
+            raise asyncio.CancelledError
+        if done < 6:
             raise RuntimeError("nobody has thought of this")
 
     task = PeriodicTask("looking").spawn(0.001, work)
     async with asyncio.timeout(60):
-        while done < 6:
+        while done < 7:
             await asyncio.sleep(0.001)
     task.cancel()
-    assert caplog.text.count("looking failed; it goes on with the next round") == 1
+    # Of the two kinds of failure each is told once.
+    assert caplog.text.count("looking failed; it goes on with the next round") == 2
 
 
 @on_both_event_loops

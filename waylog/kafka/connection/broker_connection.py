@@ -21,6 +21,7 @@ from waylog.kafka.connection.login import log_in
 from waylog.kafka.connection.sasl import LoginRefused
 from waylog.kafka.connection.security import PLAINTEXT, ConnectionSecurity
 from waylog.kafka.protocol.requests import Broker, MalformedAnswer, request
+from waylog.process.background import fail
 
 logger = logging.getLogger(__name__)
 
@@ -303,11 +304,14 @@ class BrokerConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if not self._received and 8 <= len(data) <= self._answer_bytes_max:
+        if (
+            not self._received
+            and 8 <= len(data) <= self._answer_bytes_max
+            and int.from_bytes(data[:4], "big", signed=True) == len(data) - 4
+        ):
             # Nearly always one whole answer, which needs no buffer.
-            if int.from_bytes(data[:4], "big", signed=True) == len(data) - 4:
-                self._answer(int.from_bytes(data[4:8], "big", signed=True), bytes(data[8:]))
-                return
+            self._answer(int.from_bytes(data[4:8], "big", signed=True), bytes(data[8:]))
+            return
         self._received += data
         while len(self._received) >= 4:
             size = int.from_bytes(self._received[:4], "big", signed=True)
@@ -323,9 +327,16 @@ class BrokerConnection(asyncio.Protocol):
 
     def _answer(self, correlation_id: int, body: bytes) -> None:
         if self._waiting and self._waiting[0][0] == correlation_id:
-            self._waiting.popleft()[1](body)
+            self._call(self._waiting.popleft()[1], body)
         else:
             self.close()
+
+    def _call(self, callback: AnswerCallback, body: bytes | None) -> None:
+        try:
+            callback(body)
+        except Exception as error:
+            # Here it would only end this connection, and whoever has asked would wait for ever.
+            fail(self._loop, f"what waits for {self._broker.host}:{self._broker.port}", error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = exc
@@ -341,6 +352,6 @@ class BrokerConnection(asyncio.Protocol):
             self._renewing.cancel()
         held, self._held = self._held, None
         while self._waiting:
-            self._waiting.popleft()[1](None)
+            self._call(self._waiting.popleft()[1], None)
         for each in held or ():
-            each.callback(None)
+            self._call(each.callback, None)

@@ -47,7 +47,7 @@ class HeldWorker(ThreadWorker):
 
     def __init__(self, name: str, may_work: threading.Event) -> None:
         self._may_work = may_work
-        super().__init__(name)
+        super().__init__(name, asyncio.get_running_loop())
 
     def submit(self, work: Callable[[], None]) -> None:
         """Run a task when the worker may work."""
