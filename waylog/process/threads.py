@@ -1,0 +1,98 @@
+"""Threads of a process: none ends unseen.
+
+Python prints the traceback of a thread that an exception has ended, of SystemExit not even that,
+and the process goes on without it: ready, but only in part. `start_thread` ends the process
+instead, so that a supervisor restarts it. `Rounds` is for work of a thread that may fail and is
+tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+
+def end_process() -> None:
+    """End this process at once with status 1.
+
+    It is as if the process had been killed, which loses nothing that was acknowledged. Only the
+    main thread could end it in order, and it may wait for the very thread that has failed.
+    """
+    try:
+        for handler in logging.getLogger().handlers:
+            with contextlib.suppress(Exception):
+                handler.flush()
+    finally:
+        os._exit(1)
+
+
+def start_thread(
+    work: Callable[[], object],
+    name: str,
+    *,
+    may_end: Callable[[], bool] = lambda: False,
+    on_failure: Callable[[], object] = end_process,
+    daemon: bool = True,
+) -> threading.Thread:
+    """Start a thread whose unexpected end is logged and ends the process.
+
+    Any exception is unexpected, SystemExit and KeyboardInterrupt too; so is a return for which
+    `may_end` is false, for example before a stop was requested. `on_failure` is called in the
+    thread, after the log line.
+    """
+
+    def run() -> None:
+        try:
+            work()
+            if may_end():
+                return
+            error = None
+        except BaseException as raised:
+            error = raised
+        # At the end of a process its status stands, and the interpreter takes away what daemon
+        # threads need.
+        if daemon and not threading.main_thread().is_alive():
+            return
+        try:
+            if error is None:
+                logger.critical("thread %s has ended too early; this process ends", name)
+            else:
+                logger.critical("thread %s failed; this process ends", name, exc_info=error)
+        finally:
+            on_failure()
+
+    thread = threading.Thread(target=run, name=name, daemon=daemon)
+    thread.start()
+    return thread
+
+
+class Rounds:
+    """Rounds of a thread's work; one that fails is logged, and the next one comes.
+
+    Its sister for an event loop is waylog.process.background.PeriodicTask.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._said: str | None = None
+
+    def once(self, work: Callable[[], object]) -> bool:
+        """Run one round, and return whether it succeeded.
+
+        Logs the traceback of a failure if it differs from that of the round before.
+        """
+        try:
+            work()
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            if said != self._said:
+                logger.exception("%s failed; it is tried again", self._name)
+            self._said = said
+            return False
+        self._said = None
+        return True
