@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 
 from waylog.cli import CommandError
@@ -26,6 +27,7 @@ from waylog.console.common import connect
 from waylog.kafka.connection.broker_connection import addresses
 from waylog.kafka.protocol.cluster_requests import Members, PartitionState, Place, Quorum
 from waylog.kafka.protocol.requests import Broker
+from waylog.process.threads import start_thread
 
 _CONNECT_S: Final = 1.5
 _REQUEST_S: Final = 2.0
@@ -109,7 +111,9 @@ class ClusterState:
 
     def _beside(self, work: Callable[..., None], *arguments: Any) -> None:
         # The command ends without waiting for threads that hang.
-        threading.Thread(target=self._attempt, args=(work, *arguments), daemon=True).start()
+        start_thread(
+            partial(self._attempt, work, *arguments), "cluster-state", may_end=lambda: True
+        )
 
     def _attempt(self, work: Callable[..., None], *arguments: Any) -> None:
         """Do a thread's work. Whatever it meets is an outcome, told as one line if need be.

@@ -29,6 +29,7 @@ from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import ERASURE, TOPICS
+from waylog.process.threads import Rounds, start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +100,8 @@ class ErasureLog:
         self.erasures = Erasures()
         self._on_erasure = on_erasure
         self._untold: deque[Erasure] = deque()
+        self._untaken: Message | None = None
+        self._looked = False
         self._stopping = threading.Event()
         self._loaded = threading.Event()
         #: The right that is missing, until the topic can be read.
@@ -114,8 +117,7 @@ class ErasureLog:
             )
         )
         self._consumer.assign([TopicPartition(ERASURE, 0, 0)])
-        self._thread = threading.Thread(target=self._follow, name="erasures", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._follow, "erasures", may_end=self._stopping.is_set)
 
     def wait(
         self,
@@ -146,34 +148,39 @@ class ErasureLog:
         self._thread.join(5.0)
 
     def _follow(self) -> None:
-        looked = False
+        # Callers must not go on with old erasures, so this is tried for ever.
+        rounds = Rounds(f"reading topic {ERASURE}")
         try:
             while not self._stopping.is_set():
-                try:
-                    if looked or (looked := self._look_for_topic()):
-                        self._take_next()
-                except LogForbidden as error:
-                    self._forbidden = error
-                    self._stopping.wait(_RETRY_S)
-                except Exception:
-                    # Callers must not go on with old erasures, so this is tried for ever.
-                    logger.exception("topic %s could not be read; trying again", ERASURE)
+                if not rounds.once(self._follow_once):
                     self._stopping.wait(_RETRY_S)
         finally:
             self._consumer.close()
+
+    def _follow_once(self) -> None:
+        try:
+            self._looked = self._looked or self._look_for_topic()
+            if self._looked:
+                self._take_next()
+        except LogForbidden as error:
+            self._forbidden = error
+            self._stopping.wait(_RETRY_S)
 
     def _take_next(self) -> None:
         while self._on_erasure is not None and self._untold:
             self._on_erasure(self._untold[0])
             self._untold.popleft()
-        message = self._consumer.poll(_POLL_S)
+        # A record whose taking failed does not come again from the consumer.
+        message = self._untaken or self._consumer.poll(_POLL_S)
         if message is None:
             return
         error = message.error()
         if error is None:
+            self._untaken = message
             erasure = self.erasures.take(message.value())
             if erasure is not None and self._on_erasure is not None:
                 self._untold.append(erasure)
+            self._untaken = None
         elif error.code() == KafkaError._PARTITION_EOF:
             self._loaded.set()
             self._forbidden = None

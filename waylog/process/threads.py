@@ -77,20 +77,24 @@ class Rounds:
     Its sister for an event loop is waylog.process.background.PeriodicTask.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, expected: tuple[type[Exception], ...] = ()) -> None:
+        """Failures that are `expected` are logged as a warning, without a traceback."""
         self._name = name
+        self._expected = expected
         self._said: str | None = None
 
     def once(self, work: Callable[[], object]) -> bool:
         """Run one round, and return whether it succeeded.
 
-        Logs the traceback of a failure if it differs from that of the round before.
+        Logs a failure if it differs from that of the round before.
         """
         try:
             work()
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
-            if said != self._said:
+            if said != self._said and isinstance(error, self._expected):
+                logger.warning("%s failed; it is tried again: %s", self._name, error)
+            elif said != self._said:
                 logger.exception("%s failed; it is tried again", self._name)
             self._said = said
             return False

@@ -22,6 +22,7 @@ from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import VALUE_KEY, VALUE_KEY_TOPIC
+from waylog.process.threads import Rounds, start_thread
 from waylog.sealing.sealing import is_device, is_sealed, is_sealed_topic, owner_of_record
 from waylog.sealing.value_encryption import (
     NotAuthentic,
@@ -74,6 +75,7 @@ class KeyRing:
         self._secrets: dict[bytes, bytes] = {}
         self._newest: dict[str, bytes] = {}  # owner -> id
         self._gone: set[bytes] = set()
+        self._untaken: list[Message] = []
         self._position = 0
         # Questions of `catch_up` are numbered. `_end` is the end offset that answers those up to
         # number `_end_for`.
@@ -94,8 +96,7 @@ class KeyRing:
             )
         )
         self._consumer.assign([TopicPartition(VALUE_KEY, 0, 0)])
-        self._thread = threading.Thread(target=self._follow, name="value-keys", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._follow, "value-keys", may_end=self._stopping.is_set)
 
     def close(self) -> None:
         """Stop following the topic."""
@@ -208,21 +209,24 @@ class KeyRing:
                 raise self._failed
 
     def _follow(self) -> None:
+        rounds = Rounds(f"taking keys of {VALUE_KEY}")
         try:
             while not self._stopping.is_set():
-                try:
-                    self._follow_once()
-                except Exception:
-                    # Without this thread, readers that wait for a key would wait for ever.
-                    logger.exception("keys of %s could not be taken", VALUE_KEY)
+                if not rounds.once(self._follow_once):
                     self._stopping.wait(_PAUSE_S)
         finally:
             self._consumer.close()
 
     def _follow_once(self) -> None:
-        first = self._consumer.poll(_POLL_S)
+        first = None if self._untaken else self._consumer.poll(_POLL_S)
         if first is not None:
-            self._take([first, *self._consumer.consume(5000, timeout=0)])
+            self._untaken = [first]
+            self._untaken += self._consumer.consume(5000, timeout=0)
+        if self._untaken:
+            # What could not be taken does not come again from the consumer, and a key that is not
+            # known counts as destroyed.
+            self._take(self._untaken)
+            self._untaken = []
         if self._answered < self._asked:
             self._answer()
 

@@ -110,6 +110,18 @@ def test_only_a_new_failure_of_a_round_is_logged(caplog: pytest.LogCaptureFixtur
     assert all(each.exc_info for each in caplog.records)
 
 
+def test_an_expected_failure_has_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise FileNotFoundError("no such file")
+
+    rounds = Rounds("packing", expected=(OSError,))
+    assert not rounds.once(fail)
+    assert not rounds.once(fail)
+    [record] = caplog.records
+    assert record.getMessage() == "packing failed; it is tried again: no such file"
+    assert not record.exc_info
+
+
 def test_a_round_does_not_hide_what_ends_a_thread() -> None:
     with pytest.raises(SystemExit):
         Rounds("packing").once(lambda: sys.exit(0))

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.fixes.receipts import Receipt
 from tests.contract.refusing_topic import ClusterWithRefusingTopic
+from tests.dying_threads import assert_process_ends
 from tests.spark.running import start_broker
 from waylog.config import ConfigError
 from waylog.kafka.batch_producer import BatchProducer
@@ -19,6 +20,7 @@ from waylog.kafka.fetched_records import FetchedRecord
 from waylog.kafka.topics import LOCATION, LOG, VALUE_KEY_TOPIC
 from waylog.sealing.sealed_log import SealedLog
 from waylog.sealing.sealing import MAGIC
+from waylog.sealing.value_encryption import ValueKey, unwrap
 from waylog.sealing.value_keys import KeyRing, destroy_keys
 
 MASTER = bytes(range(32))
@@ -167,3 +169,36 @@ async def test_another_master_key_is_noticed_at_the_start(servers: str) -> None:
     with pytest.raises(ConfigError, match="another master key"):
         other.catch_up()
     other.close()
+
+
+async def test_a_key_that_could_not_be_taken_is_taken_again(
+    servers: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring = KeyRing(servers, MASTER)
+    sealed = ring.seal_value(LOCATION, b"{}", b"ada/phone")
+    ring.close()
+    failures = [MemoryError(), MemoryError()]
+
+    def unwrap_later(value: bytes, master: bytes) -> ValueKey:
+        if failures:
+            raise failures.pop()
+        return unwrap(value, master)
+
+    monkeypatch.setattr("waylog.sealing.value_keys.unwrap", unwrap_later)
+    other = KeyRing(servers, MASTER)
+    assert other.open_value(sealed, b"ada/phone") == b"{}"
+    other.close()
+    assert caplog.text.count("taking keys of value-key failed; it is tried again\nTraceback") == 1
+
+
+def test_a_thread_that_follows_keys_takes_its_process_with_it() -> None:
+    assert_process_ends(
+        """
+        from unittest.mock import Mock
+        from waylog.sealing import value_keys
+        value_keys.ensure_topics = print
+        value_keys.Consumer = Mock(return_value=Mock(poll=die))
+        ring = value_keys.KeyRing("127.0.0.1:1", bytes(32))
+        """,
+        "value-keys",
+    )
