@@ -11,17 +11,21 @@ import logging
 import queue
 import threading
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from confluent_kafka import KafkaException
 
 from consumers.partitions import PartitionReader
+from waylog.process.threads import Rounds, start_thread
 
 logger = logging.getLogger(__name__)
 
 _WAITING_MAX: Final = 2000
 _PAUSE_S: Final = 0.2
+#: Seconds after which a partition is read again that could not be read.
+_RETRY_S: Final = 10.0
 
 
 class ResolvedFix(msgspec.Struct, gc=False):
@@ -51,8 +55,16 @@ class _Scan(NamedTuple):
 class Renewal:
     """A finder of stale addresses. Only the resolver's thread may call `take`."""
 
-    def __init__(self, config: dict[str, Any], topic: str, *, rate_per_s: float = 500.0) -> None:
+    def __init__(
+        self,
+        config: dict[str, Any],
+        topic: str,
+        *,
+        rate_per_s: float = 500.0,
+        retry_s: float = _RETRY_S,
+    ) -> None:
         """`config` is a client's. `rate_per_s` bounds the addresses that `take` gives a second."""
+        self._retry_s = retry_s
         self._config = config
         self._topic = topic
         self._rate_per_s = rate_per_s
@@ -104,18 +116,15 @@ class Renewal:
     def _begin(self, scan: _Scan) -> None:
         self._scans.put(scan)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="renewal", daemon=True)
-            self._thread.start()
+            self._thread = start_thread(self._run, "renewal", may_end=self._stopping.is_set)
 
     def _run(self) -> None:
+        rounds = Rounds("reading addresses to renew", expected=(KafkaException,))
         while not self._stopping.is_set() and (scan := self._scans.get()) is not None:
-            try:
-                self._scan(scan)
-            except KafkaException as error:
-                # The addresses stay stale until the next start, or the device's next fix.
-                logger.warning("addresses are not renewed: %s", error.args[0].str())
-            except Exception:
-                logger.exception("addresses are not renewed")
+            if scan in self._wanted and not rounds.once(partial(self._scan, scan)):
+                # Behind the others, which may be readable.
+                self._scans.put(scan)
+                self._stopping.wait(self._retry_s)
 
     def _scan(self, scan: _Scan) -> None:
         reader = PartitionReader(self._config, f"{self._config['client.id']}-none")

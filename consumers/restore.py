@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, Message
 
 from consumers.partitions import PartitionReader
+from waylog.process.threads import start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +56,7 @@ class Restorer:
         """Hand all values of a partition to `restore`, then call `done`; both in the thread."""
         self._requests.put(_Request(partition, restore, done, cancelled))
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="restore", daemon=True)
-            self._thread.start()
+            self._thread = start_thread(self._run, "restore", may_end=self._has_ended)
 
     def close(self) -> None:
         """Stop, also in the middle of a partition."""
@@ -64,6 +64,10 @@ class Restorer:
         self._requests.put(None)
         if self._thread is not None:
             self._thread.join(5.0)
+
+    def _has_ended(self) -> bool:
+        # The session looks at `failed` between two polls.
+        return self._stopping.is_set() or self.failed is not None
 
     def _run(self) -> None:
         try:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from consumers.partitions import PartitionReader
 from consumers.renewal import Renewal
 from tests.consumers.running import Broker, await_condition
+from tests.dying_threads import assert_process_ends
 from waylog.kafka.clients import client_config, producer_config
 from waylog.kafka.topics import ADDRESS
 from waylog.messages import Address, encode
@@ -87,3 +89,37 @@ def test_what_is_no_longer_ours_is_dropped(broker: Broker, renewal: Renewal) -> 
     renewal.take([1], "new", 1_000)
     await_condition(lambda: renewal._found.qsize() == 50, 30, "all are found")
     assert renewal.take([], "new", 2_000) == []
+
+
+def test_a_partition_that_could_not_be_read_is_read_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bounds = PartitionReader.bounds
+    failures = [ValueError("a bug"), ValueError("a bug")]
+
+    def bounds_later(self: PartitionReader, topic: str, partition: int) -> tuple[int, int]:
+        if failures:
+            raise failures.pop()
+        return bounds(self, topic, partition)
+
+    monkeypatch.setattr(PartitionReader, "bounds", bounds_later)
+    write(broker, address("a/old", 1, "old"))
+    config = client_config(broker.address, "renewal")
+    renewal = Renewal(config, ADDRESS, rate_per_s=100, retry_s=0.01)
+    try:
+        assert take_all(renewal, "new", 1) == [(1, "a/old", 1)]
+    finally:
+        renewal.close()
+    said = "reading addresses to renew failed; it is tried again\nTraceback"
+    assert caplog.text.count(said) == 1
+
+
+def test_a_renewing_thread_takes_its_process_with_it() -> None:
+    assert_process_ends(
+        """
+        from consumers import renewal
+        renewal.PartitionReader = die
+        renewal.Renewal({"client.id": "test"}, "address").take([1], "new", 0)
+        """,
+        "renewal",
+    )

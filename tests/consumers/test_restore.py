@@ -1,0 +1,37 @@
+"""The thread that restores states, when it fails."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from consumers import restore
+from consumers.restore import Restorer
+from tests.consumers.running import await_condition
+from tests.dying_threads import assert_process_ends
+
+
+def test_a_state_that_cannot_be_restored_is_told_to_the_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise ValueError("no state")
+
+    monkeypatch.setattr(restore, "PartitionReader", fail)
+    restorer = Restorer({"client.id": "test"}, "address")
+    restorer.restore(0, lambda _values: None, lambda: None, threading.Event())
+    await_condition(lambda: restorer.failed == "ValueError: no state", 30, "the failure")
+    restorer.close()
+
+
+def test_a_restoring_thread_takes_its_process_with_it() -> None:
+    assert_process_ends(
+        """
+        from consumers import restore
+        restore.PartitionReader = die
+        restorer = restore.Restorer({"client.id": "test"}, "address")
+        restorer.restore(0, print, print, threading.Event())
+        """,
+        "restore",
+    )
