@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,7 @@ from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topic_reader import next_messages
 from waylog.kafka.topics import Topic
 from waylog.observability.telemetry import now_ms
+from waylog.process.threads import Rounds, start_thread
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ _BATCH_RECORDS: Final = 1000
 _WAIT_S: Final = 0.2
 _QUEUED_MAX: Final = 1000
 _CLOSE_S: Final = 2.0
+_RETRY_S: Final = 1.0
 
 Cell = tuple[int, int]
 
@@ -78,10 +81,9 @@ class AnswerLog:
 
     def start(self, learn: Callable[[Cell, Place | None], None], loaded: threading.Event) -> None:
         """Start a thread that reads the topic and calls `learn`."""
-        self._thread = threading.Thread(
-            target=self._run, args=(learn, loaded), name="geocoded", daemon=True
+        self._thread = start_thread(
+            partial(self._run, learn, loaded), "geocoded", may_end=self._stopping.is_set
         )
-        self._thread.start()
 
     def put(self, cell: Cell, place: Place | None) -> None:
         """Queue an answer to be written to the topic."""
@@ -101,14 +103,13 @@ class AnswerLog:
             self._thread.join(_CLOSE_S)
 
     def _run(self, learn: Callable[[Cell, Place | None], None], loaded: threading.Event) -> None:
-        try:
-            if self._await_topic():
-                self._read(learn, loaded)
-        except Exception:
-            logger.exception("answers of %s are not read from the log any more", self._service)
-        finally:
+        rounds = Rounds(f"reading the answers of {self._service} from the log")
+        while not self._stopping.is_set():
+            is_read = rounds.once(partial(self._read, learn, loaded))
             # Threads that wait for the answers continue without them.
             loaded.set()
+            if not is_read:
+                self._stopping.wait(_RETRY_S)
 
     def _await_topic(self) -> bool:
         while not self._stopping.is_set():
@@ -120,6 +121,9 @@ class AnswerLog:
         return False
 
     def _read(self, learn: Callable[[Cell, Place | None], None], loaded: threading.Event) -> None:
+        """Read the topic from its beginning, until a stop."""
+        if not self._await_topic():
+            return
         consumer = Consumer(
             consumer_config(
                 self._bootstrap_servers,

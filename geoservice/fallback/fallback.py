@@ -19,12 +19,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from geoservice.reverse.geocoder import Place, ReverseResult
 from waylog.config import ConfigError
+from waylog.process.threads import Rounds, start_thread
 from waylog.sealing.sealing import ENVIRONMENT
 
 logger = logging.getLogger(__name__)
@@ -155,8 +157,7 @@ class Fallback:
             self._loaded.set()
         else:
             store.start(self._learn, self._loaded)
-        self._thread = threading.Thread(target=self._run, name=f"fallback-{name}", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, f"fallback-{name}", may_end=self._stopping.is_set)
 
     def complete(self, results: Sequence[ReverseResult]) -> list[ReverseResult]:
         """Return the results, with places where the service answered in time.
@@ -236,6 +237,7 @@ class Fallback:
         return True
 
     def _run(self) -> None:
+        rounds = Rounds(f"taking an answer of {self._name}")
         self._loaded.wait(self._settings.loading_s)
         while not self._stopping.is_set():
             try:
@@ -247,11 +249,8 @@ class Fallback:
             if known or not self._breaker.allows(self._clock()):
                 self._give_up(cell)
                 continue
-            try:
-                self._request(cell, lat, lon)
-            except Exception:
-                # The thread serves every cell to come.
-                logger.exception("an answer of %s could not be taken", self._name)
+            # The thread serves every cell to come.
+            if not rounds.once(partial(self._request, cell, lat, lon)):
                 self._give_up(cell)
 
     def _request(self, cell: Cell, lat: float, lon: float) -> None:

@@ -15,10 +15,12 @@ from typing import Final, NamedTuple, Protocol
 
 from geoservice.index.store import WORLD_PATH, IndexUnavailable
 from geoservice.reverse.geocoder import Geocoder
+from waylog.process.threads import Rounds, start_thread
 
 logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 1.0
+_CLOSE_S: Final = 5.0
 
 
 class GeocoderSource(Protocol):
@@ -73,8 +75,7 @@ class WatchedGeocoder:
         self._current = Geocoder.open(path)
         self.refused: str | None = None  # why the file at the path is not in use, or None
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="index-watch", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, "index-watch", may_end=self._stopping.is_set)
 
     @property
     def current(self) -> Geocoder:
@@ -84,15 +85,14 @@ class WatchedGeocoder:
     def close(self) -> None:
         """Stop checking; the current geocoder stays usable."""
         self._stopping.set()
-        self._thread.join()
+        # A file system that hangs must not keep the process from ending.
+        self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
+        # Anything but an unusable file is a bug, but no reason to stop following.
+        rounds = Rounds(f"opening the new index {self._path}")
         while not self._stopping.wait(self._interval_s):
-            try:
-                self._look()
-            except Exception:
-                # Anything but an unusable file is a bug, but no reason to stop following.
-                logger.exception("%s: the new index was not opened", self._path)
+            rounds.once(self._look)
 
     def _look(self) -> None:
         signature = _signature(self._path)

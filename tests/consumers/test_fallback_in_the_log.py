@@ -20,6 +20,7 @@ from geoservice.reverse.watch import FixedGeocoder
 from tests.consumers.running import Broker, Process, await_condition
 from tests.consumers.test_resolver import BEGIN, make_fix, record_of
 from tests.consumers.test_worker import Addresses, Reader
+from tests.dying_threads import assert_process_ends
 from waylog.kafka.clients import producer_config
 from waylog.kafka.topics import LOCATION
 from waylog.messages import decode_address, encode
@@ -184,3 +185,40 @@ def test_a_resolver_asks_once_and_the_next_one_remembers(
         addresses.reader.close()
         if kept is not None:
             kept.close()
+
+
+def test_answers_whose_reading_failed_are_read_again(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = AnswerLog(broker.address, "s")
+    log.put((1, 2), OCEAN)
+    log.close()
+    found: dict[Cell, Place | None] = {}
+    failures = [ValueError("a bug"), ValueError("a bug")]
+
+    def learn(cell: Cell, place: Place | None) -> None:
+        if failures:
+            raise failures.pop()
+        found[cell] = place
+
+    reading = AnswerLog(broker.address, "s")
+    loaded = threading.Event()
+    reading.start(learn, loaded)
+    try:
+        assert loaded.wait(30)
+        await_condition(lambda: found == {(1, 2): OCEAN}, 30, "the answer")
+    finally:
+        reading.close()
+    said = "reading the answers of s from the log failed; it is tried again\nTraceback"
+    assert caplog.text.count(said) == 1
+
+
+def test_a_thread_that_reads_answers_takes_its_process_with_it() -> None:
+    assert_process_ends(
+        """
+        from geoservice.fallback import answer_log
+        answer_log.ensure_topics = die
+        answer_log.AnswerLog("127.0.0.1:1", "s").start(print, threading.Event())
+        """,
+        "geocoded",
+    )

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,7 @@ from geoservice.fallback.fallback import (
     from_arguments,
 )
 from geoservice.reverse.geocoder import Geocoder, Place
+from tests.dying_threads import assert_process_ends
 from waylog.config import ConfigError
 
 
@@ -308,3 +310,17 @@ def test_a_configured_service_is_asked(service: Service, geocoder: Geocoder) -> 
         assert fallback.complete([geocoder.reverse(0.0, -30.0)])[0].found
     finally:
         fallback.close()
+
+
+def test_a_requesting_thread_takes_its_process_with_it(world_path: Path) -> None:
+    assert_process_ends(
+        f"""
+        from pathlib import Path
+        from unittest.mock import Mock
+        from geoservice.fallback.fallback import Fallback
+        from geoservice.reverse.geocoder import Geocoder
+        fallback = Fallback("external", Mock(reverse=die))
+        fallback.complete([Geocoder.open(Path("{world_path}")).reverse(0, -30)])
+        """,
+        "fallback-external",
+    )

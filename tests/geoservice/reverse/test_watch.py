@@ -18,8 +18,10 @@ import pytest
 
 from geoservice.index.format import read_header
 from geoservice.index.store import IndexUnavailable
+from geoservice.reverse import watch
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import WatchedGeocoder
+from tests.dying_threads import assert_process_ends
 from tests.geoservice.index_files import write_renamed
 from tests.http_session import http_session
 
@@ -234,3 +236,40 @@ async def test_a_running_server_follows_its_index(served: Path, versions: dict[s
     finally:
         process.terminate()
         await process.communicate()
+
+
+def test_a_watching_thread_takes_its_process_with_it(
+    versions: dict[str, Path], served: Path
+) -> None:
+    beside = served.with_name("beside")
+    shutil.copy(list(versions.values())[1], beside)
+    assert_process_ends(
+        f"""
+        import os
+        from pathlib import Path
+        from geoservice.reverse.watch import WatchedGeocoder
+        served = Path("{served}")
+        watched = WatchedGeocoder(served, check_interval_s=0.01, on_change=die)
+        os.replace("{beside}", served)
+        """,
+        "index-watch",
+    )
+
+
+def test_a_file_system_that_hangs_does_not_keep_the_process(
+    versions: dict[str, Path], served: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_CLOSE_S", 0.1)
+    changed, hanging = threading.Event(), threading.Event()
+
+    def hang(_geocoder: Geocoder) -> None:
+        changed.set()
+        hanging.wait(60)
+
+    watched = WatchedGeocoder(served, check_interval_s=0.01, on_change=hang)
+    put(list(versions.values())[1], served)
+    assert changed.wait(60)
+    began = time.monotonic()
+    watched.close()
+    assert time.monotonic() - began < 30
+    hanging.set()
