@@ -403,17 +403,17 @@ def _serve(arguments: argparse.Namespace) -> int:
     fallback = from_arguments(arguments, wait_s=_FALLBACK_WAIT_S)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve_until_stopped(endpoint, geocoder, fallback))
+            return runner.run(_serve_until_stopped(endpoint, geocoder, fallback))
     finally:
         geocoder.close()
         if fallback is not None:
             fallback.close()
-    return EXIT_DONE
 
 
 async def _serve_until_stopped(
     endpoint: Endpoint, geocoder: WatchedGeocoder, fallback: Fallback | None
-) -> None:
+) -> int:
+    """Serve until a signal (return 0), or until a background task fails (return 1)."""
     import asyncio
     import gc
     import signal
@@ -426,6 +426,7 @@ async def _serve_until_stopped(
     from waylog.network.connection_pool import ConnectionPool
     from waylog.network.peer_parties import ClientIdentifier
     from waylog.os_errors import describe_os_error
+    from waylog.process.background import end_on_failure
     from waylog.process.file_limit import raise_file_limit, room_for_connections
     from waylog.process.notify import notify_ready
     from waylog.process.watchdog import EventLoopWatchdog
@@ -435,8 +436,16 @@ async def _serve_until_stopped(
     parties = ClientIdentifier()
     raise_file_limit()
     stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, stopping.set)
+    unexpected: list[Exception] = []
+
+    def end(error: Exception) -> None:
+        unexpected.append(error)
+        stopping.set()
+
+    end_on_failure(loop, end)
     await runner.setup()
     # Objects that exist now live on; freeze them, so that the garbage collector skips them.
     gc.freeze()
@@ -455,12 +464,13 @@ async def _serve_until_stopped(
             geocoder.current.index_version,
         )
         notify_ready()
-        EventLoopWatchdog(asyncio.get_running_loop())
+        EventLoopWatchdog(loop)
         await stopping.wait()
         await acceptor.close()
     finally:
         await runner.cleanup()
         parties.close()
+    return EXIT_FAILED if unexpected else EXIT_DONE
 
 
 def _world(arguments: argparse.Namespace) -> int:

@@ -132,6 +132,28 @@ def test_serve_answers_until_it_is_told_to_stop(index_option: tuple[str, str]) -
     assert "47.14" not in rest
 
 
+def test_a_background_task_that_fails_ends_the_server(index_option: tuple[str, str]) -> None:
+    program = """
+import sys
+from waylog.cli import main
+from waylog.process import notify
+from waylog.process.background import spawn
+
+async def fail():
+    raise ValueError("a bug")
+
+notify.notify_ready = lambda: spawn(fail(), "a part")
+sys.exit(main(sys.argv[1:]))
+"""
+    words = ("geo", "serve", "--listen", "127.0.0.1:0", *index_option)
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "a part failed; this process ends\n  Traceback" in ended.stderr
+
+
 def test_info_of_streets_names_the_world_below_them_too(
     street_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
