@@ -10,8 +10,9 @@ from typing import Final
 from spark.history.erase import ErasureReport, erase_history, erase_places
 from waylog.config import ConfigError
 from waylog.history.erasures import ErasureLog
-from waylog.history.history_reader import HistoryReader, read_erased
+from waylog.history.history_reader import HistoryReader, HistoryUnreadable, read_erased
 from waylog.history.storage import Storage
+from waylog.process.threads import Rounds
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,10 @@ class ErasureApplier:
         self._places = places
         self._stopping = stopping
         self._seen: dict[str, int] = {}
+        # It has to wait, for example, while the history is being compacted.
+        self._rounds = Rounds(
+            "applying erasures", expected=(ConfigError, HistoryUnreadable, OSError, ValueError)
+        )
 
     def begin(self) -> bool:
         """Apply all known erasures before anything is written; return False if a stop comes first.
@@ -40,7 +45,7 @@ class ErasureApplier:
         """
         if not self._log.wait(stopping=self._stopping):
             return False
-        self._look()
+        self._rounds.once(self._look)
         return True
 
     def close(self) -> None:
@@ -50,24 +55,18 @@ class ErasureApplier:
     def run(self) -> None:
         """Apply new erasures until the job stops; runs in a thread."""
         while not self._stopping.wait(_LOOK_S):
-            self._look()
+            self._rounds.once(self._look)
         self._log.close()
 
     def _look(self) -> None:
         known = self._log.erasures.known()
         if known == self._seen:
             return
-        try:
-            pending = self._pending(known)
-            if pending:
-                self._erase(pending)
-            if not self._begun_elsewhere(known):
-                self._seen = known
-        except (ConfigError, OSError, ValueError) as error:
-            # It is tried again, for example if the history is being compacted.
-            logger.warning("an erasure has to wait: %s", error)
-        except Exception:
-            logger.exception("an erasure failed; it is tried again")
+        pending = self._pending(known)
+        if pending:
+            self._erase(pending)
+        if not self._begun_elsewhere(known):
+            self._seen = known
 
     def _pending(self, known: dict[str, int]) -> dict[str, int]:
         marked = {each.device: each for each in read_erased(Storage(self._out))}

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,7 @@ from waylog.kafka.clients import LogForbidden, LogUnreachable
 from waylog.kafka.topics import LOCATION
 from waylog.private_files import tighten
 from waylog.process.notify import notify
+from waylog.process.threads import start_thread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -165,9 +167,10 @@ class HistoryJob:
         except BaseException:
             upkeep.close()
             raise
-        thread = threading.Thread(target=upkeep.run, name="erasures")
-        thread.start()
-        self._ending.append(thread)
+        self._ending.append(self._start(upkeep.run, "erasures", daemon=False))
+
+    def _start(self, work: Callable[[], object], name: str, *, daemon: bool) -> threading.Thread:
+        return start_thread(work, name, may_end=self._stopping.is_set, daemon=daemon)
 
     def _has_begun(self, upkeep: ErasureApplier) -> bool:
         """Wait until the erasures were applied; return False if a stop comes first."""
@@ -251,12 +254,9 @@ class HistoryJob:
 
     def _run_streams(self, run: Callable[[], None], engine: Engine) -> None:
         """Run until the end of the log (`once`) or a stop; restart after failures."""
-        places = threading.Thread(
-            target=self._keep_places, args=(engine,), name="places", daemon=True
-        )
         with_places = self._settings.places is not None
         if with_places and not self._settings.once:
-            places.start()
+            self._start(partial(self._keep_places, engine), "places", daemon=True)
         if self._settings.compact_interval_s and not self._settings.once:
             upkeep = PeriodicCompaction(
                 self._settings.out,
@@ -264,13 +264,9 @@ class HistoryJob:
                 self._settings.compact_settled_h,
                 self._stopping,
             )
-            packing = threading.Thread(target=upkeep.run, name="upkeep")
-            packing.start()
-            self._ending.append(packing)
+            self._ending.append(self._start(upkeep.run, "upkeep", daemon=False))
         if not self._settings.once:
-            threading.Thread(
-                target=self._status.watch, args=(self._stopping,), name="status", daemon=True
-            ).start()
+            self._start(partial(self._status.watch, self._stopping), "status", daemon=True)
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()
@@ -356,6 +352,8 @@ class HistoryJob:
         except Exception as error:
             if not self._stopping.is_set():
                 logger.error("places were not computed: %s", _reason(error))
+            # The next round is due even if no fix comes.
+            self._new_rows.set()
             if self._settings.once:
                 raise CommandError(_reason(error)) from error
 

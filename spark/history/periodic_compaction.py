@@ -12,7 +12,8 @@ import sys
 import threading
 from typing import Final
 
-from waylog.history.history_reader import HistoryReader
+from waylog.history.history_reader import HistoryReader, HistoryUnreadable
+from waylog.process.threads import Rounds
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +49,14 @@ class PeriodicCompaction:
     def run(self) -> None:
         """Compact periodically; runs in a thread."""
         wait_s = min(self._interval_s, _FIRST_S)
+        rounds = Rounds("packing the history", expected=(OSError, HistoryUnreadable))
         while not self._stopping.wait(wait_s):
-            try:
-                if HistoryReader(self._out).files():
-                    self._compact()
-            except OSError as error:
-                logger.error("the history is not packed: %s", error)
+            rounds.once(self._compact_if_any)
             wait_s = self._interval_s
+
+    def _compact_if_any(self) -> None:
+        if HistoryReader(self._out).files():
+            self._compact()
 
     def _compact(self) -> None:
         process = subprocess.Popen(self._words, stdin=subprocess.DEVNULL)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark.runtime.jvm import find_java, private_cache
 from waylog.config import ARROW_MEMORY_POOL
+from waylog.process.threads import start_thread
 from waylog.sealing.sealing import ENVIRONMENT
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def open_session_unless(
         except Exception as error:
             opened.put(error)
 
-    threading.Thread(target=start, name="spark-start", daemon=True).start()
+    start_thread(start, "spark-start", may_end=lambda: True)
     while not stopping.is_set():
         try:
             result = opened.get(timeout=_LOOK_S)

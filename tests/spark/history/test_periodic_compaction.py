@@ -1,0 +1,51 @@
+"""Packing beside a job: a round that fails is logged, and the next one comes."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from spark.history.periodic_compaction import PeriodicCompaction
+from tests.dying_threads import assert_process_ends
+from tests.end_to_end.running import await_condition
+from waylog.history.history_reader import MANIFEST
+
+
+def test_a_torn_manifest_delays_packing_until_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    packed = threading.Event()
+    monkeypatch.setattr(PeriodicCompaction, "_compact", lambda _self: packed.set())
+    manifest = tmp_path / MANIFEST
+    manifest.parent.mkdir(exist_ok=True)
+    manifest.write_text("{ torn")
+    day = tmp_path / "date=2026-01-01"
+    day.mkdir()
+    (day / "location-0-0-9.parquet").touch()
+    stopping = threading.Event()
+    upkeep = PeriodicCompaction(str(tmp_path), 0.01, 0.0, stopping)
+    thread = threading.Thread(target=upkeep.run)
+    thread.start()
+    try:
+        await_condition(lambda: "packing the history failed" in caplog.text, 30, "a line")
+        manifest.unlink()
+        assert packed.wait(30)
+    finally:
+        stopping.set()
+        thread.join()
+    assert caplog.text.count("packing the history failed; it is tried again") == 1
+
+
+def test_a_packing_thread_takes_its_job_with_it(log: str, tmp_path: Path) -> None:
+    assert_process_ends(
+        f"""
+        from spark.history import periodic_compaction
+        from spark.history.job import HistoryJob, HistorySettings
+        periodic_compaction.HistoryReader = die
+        words = dict(engine="arrow", compact_interval_s=0.01)
+        HistoryJob(HistorySettings("{log}", "{tmp_path}/history", **words)).run()
+        """,
+        "upkeep",
+    )
