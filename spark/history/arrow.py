@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 
 from spark.fixes.log_fixes import next_ends, read_fixes
 from spark.fixes.log_source import LogOffsets, OffsetRange
@@ -24,6 +25,7 @@ from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.reach import silence_reason
 from waylog.process.broker_liveness import BrokerLiveness
+from waylog.process.watchdog import ProgressWatchdog
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class ArrowHistory:
         *,
         batch_rows: int,
         on_batch: Callable[[Committed, float], None],
+        watchdog: ProgressWatchdog,
     ) -> None:
         self._servers = bootstrap_servers
         self._topic = topic
@@ -52,6 +55,7 @@ class ArrowHistory:
         self._files = files
         self._batch_rows = batch_rows
         self._on_batch = on_batch
+        self._watchdog = watchdog
         self._offsets = LogOffsets(bootstrap_servers, topic)
 
     def run(self, stopping: threading.Event, trigger_s: float, *, once: bool) -> None:
@@ -65,6 +69,7 @@ class ArrowHistory:
             contact = BrokerLiveness(partial(silence_reason, self._servers))
             while not stopping.is_set():
                 started = time.monotonic()
+                self._watchdog.advanced()
                 try:
                     watermarks = self._offsets.watermarks(_PATIENCE_S, stopping)
                 except LogUnreachable as error:
@@ -92,7 +97,8 @@ class ArrowHistory:
                 more = any(batch[partition] < ends.get(partition, 0) for partition in batch)
                 position = batch
                 if not (once or more):
-                    stopping.wait(max(0.0, trigger_s - (time.monotonic() - started)))
+                    left_s = trigger_s - (time.monotonic() - started)
+                    self._watchdog.wait(stopping, max(0.0, left_s))
         finally:
             self._offsets.close()
 
@@ -110,15 +116,22 @@ class ArrowHistory:
                 return False
             wanted = OffsetRange(partition, start, end)
             fixes = read_fixes(self._servers, self._topic, wanted, stopping)
-            for rows in land(fixes, self._storage, start, end):
+            for rows in land(self._watched(fixes), self._storage, start, end):
                 landed += [StagedFile(**row) for row in rows.to_pylist()]
+                self._watchdog.advanced()
         committed = self._files.commit(landed)
+        self._watchdog.advanced()
         self._storage.create_folder(CHECKPOINT.rpartition("/")[0])
         self._storage.replace_bytes(
             CHECKPOINT, msgspec.json.encode({str(key): value for key, value in batch.items()})
         )
         self._on_batch(committed, time.monotonic() - started)
         return True
+
+    def _watched(self, fixes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in fixes:
+            self._watchdog.advanced()
+            yield batch
 
     def _read_checkpoint(self) -> dict[int, int]:
         content = self._storage.read_bytes(CHECKPOINT)

@@ -23,6 +23,7 @@ from spark.fixes.staging import StagedFile
 from spark.history.files import RECENT_IDS, Committed, HistoryFiles
 from spark.history.job_status import JobStatus
 from spark.history.periodic_compaction import PeriodicCompaction
+from spark.history.query_progress import QueryProgress
 from spark.runtime.checkpoint import check_checkpoint
 from spark.runtime.session import DEFAULT_MASTER, close_session, open_session_unless
 from waylog.cli import CommandError
@@ -32,6 +33,7 @@ from waylog.kafka.topics import LOCATION
 from waylog.private_files import tighten
 from waylog.process.notify import notify
 from waylog.process.threads import start_thread
+from waylog.process.watchdog import ProgressWatchdog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +52,10 @@ _BATCH_END_S: Final = 3.0
 
 # Seconds until it is looked again whether a missing right has been given.
 _FORBIDDEN_WAIT_S: Final = 5.0
+
+# Seconds without a step after which the job counts as one that hangs. A step is at most the task of
+# a batch, or giving its files their names; either takes minutes where the storage is slow.
+_STEP_MAX_S: Final = 1800.0
 
 _RESTART_WAIT_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -91,6 +97,7 @@ class HistoryJob:
         self, settings: HistorySettings, on_ready: Callable[[], None] = lambda: None
     ) -> None:
         self._settings = settings
+        self._watchdog = ProgressWatchdog(_STEP_MAX_S)
         self._on_ready = on_ready
         self._storage = Storage(settings.out)
         self._files = HistoryFiles(self._storage, settings.recent_ids)
@@ -148,6 +155,7 @@ class HistoryJob:
             self._stopping.set()
             for thread in self._ending:
                 thread.join()
+            self._watchdog.close()
             if lock is not None:
                 lock.close()
         return self.total
@@ -246,8 +254,9 @@ class HistoryJob:
                 self._files,
                 batch_rows=self._settings.batch_rows,
                 on_batch=self._on_committed,
+                watchdog=self._watchdog,
             )
-            self._on_ready()
+            self._report_ready()
             history.run(self._stopping, self._settings.trigger_s, once=self._settings.once)
 
         self._run_streams(run, LocalEngine(1))
@@ -270,6 +279,7 @@ class HistoryJob:
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()
+            self._watchdog.advanced()
             self._status.started()
             try:
                 run()
@@ -301,12 +311,16 @@ class HistoryJob:
         else:
             writer = writer.trigger(processingTime=f"{self._settings.trigger_s} seconds")
         query = writer.start()
-        self._on_ready()
+        self._report_ready()
         try:
-            _await(query, self._stopping)
+            _await(query, self._stopping, QueryProgress(session, query, self._watchdog.advanced))
         finally:
             if self._stopping.is_set():
                 _stop_query(query)
+
+    def _report_ready(self) -> None:
+        self._on_ready()
+        self._watchdog.start()
 
     def _commit_batch(self, frame: DataFrame, _: int) -> None:
         started = time.monotonic()
@@ -314,6 +328,7 @@ class HistoryJob:
         self._on_committed(self._files.commit(landed), time.monotonic() - started)
 
     def _on_committed(self, committed: Committed, seconds: float) -> None:
+        self._watchdog.advanced()
         self._status.committed()
         self.total.rows += committed.rows
         self.total.files += committed.files
@@ -408,9 +423,10 @@ def _read_landed_jvm(
     )
 
 
-def _await(query: StreamingQuery, stopping: threading.Event) -> None:
+def _await(query: StreamingQuery, stopping: threading.Event, progress: QueryProgress) -> None:
     """Wait until the query ends (raises its error) or a stop is requested."""
     while not stopping.is_set():
+        progress.look()
         # Wait in steps: Python's signal handlers run between them.
         if query.awaitTermination(1):
             return

@@ -10,12 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import logging
 import os
 import threading
 import time
+from functools import partial
 from typing import Final
 
 from waylog.process.notify import notify
+from waylog.process.threads import start_thread
+
+logger = logging.getLogger(__name__)
 
 ALIVE: Final = "WATCHDOG=1"
 
@@ -54,6 +59,59 @@ class Watchdog:
             if event.wait(min(left_s, self._interval_s or left_s)):
                 break
         return event.is_set()
+
+
+class ProgressWatchdog:
+    """For work whose steps may take longer than a supervisor waits for a report.
+
+    The work calls `advanced` after each step. A thread reports progress as long as the last step is
+    not older than `patience_s`.
+    """
+
+    def __init__(self, patience_s: float) -> None:
+        self._interval_s = interval_s()
+        self._patience_s = patience_s
+        self._advanced_at = time.monotonic()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to report; has no effect where nobody watches, or if it was called before."""
+        self.advanced()
+        if self._interval_s is not None and self._thread is None:
+            _print_threads_when_aborted()
+            self._thread = start_thread(
+                partial(self._report, self._interval_s), "watchdog", may_end=self._closed.is_set
+            )
+
+    def advanced(self) -> None:
+        """Note that the work has made progress."""
+        self._advanced_at = time.monotonic()
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        """Wait like `event.wait`; a wait is progress, however long it is."""
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            self.advanced()
+            if event.wait(min(left_s, self._patience_s / 2)):
+                break
+        self.advanced()
+        return event.is_set()
+
+    def close(self) -> None:
+        """Report no more."""
+        self._closed.set()
+
+    def _report(self, interval_s: float) -> None:
+        hangs = False
+        while not self._closed.is_set():
+            silent_s = time.monotonic() - self._advanced_at
+            if silent_s <= self._patience_s:
+                notify(ALIVE, 0)
+            elif not hangs:
+                logger.error("there has been no progress for %.0f s", silent_s)
+            hangs = silent_s > self._patience_s
+            self._closed.wait(interval_s)
 
 
 class EventLoopWatchdog:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.event_loops import on_both_event_loops
-from waylog.process.watchdog import EventLoopWatchdog, Watchdog, interval_s
+from waylog.process.watchdog import EventLoopWatchdog, ProgressWatchdog, Watchdog, interval_s
 
 
 @pytest.fixture
@@ -86,6 +86,56 @@ def test_an_unwatched_process_waits_for_an_event_too(monkeypatch: pytest.MonkeyP
     assert not Watchdog().wait(event, 0.01)
     threading.Timer(0.05, event.set).start()
     assert Watchdog().wait(event, 30.0)
+
+
+def await_silence(supervisor: socket.socket) -> None:
+    """Wait until no report has come for a while; one is due each 0.05 s."""
+    supervisor.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        while supervisor.recv(100):
+            pass
+    supervisor.settimeout(60)
+
+
+def test_long_steps_are_progress_as_long_as_they_end(
+    supervisor: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    watchdog = ProgressWatchdog(1.0)
+    for _ in range(2):
+        watchdog.start()
+        # Several reports in one step, until it has taken too long.
+        for _ in range(3):
+            assert supervisor.recv(100) == b"WATCHDOG=1"
+        await_silence(supervisor)
+        assert caplog.text.count("there has been no progress for ") == 1
+        caplog.clear()
+    watchdog.advanced()
+    assert supervisor.recv(100) == b"WATCHDOG=1"
+    watchdog.close()
+
+
+def test_a_wait_of_any_length_is_progress(supervisor: socket.socket) -> None:
+    watchdog, event = ProgressWatchdog(0.3), threading.Event()
+    watchdog.start()
+
+    def hear() -> None:
+        for _ in range(20):
+            assert supervisor.recv(100) == b"WATCHDOG=1"
+        event.set()
+
+    hearing = threading.Thread(target=hear)
+    hearing.start()
+    assert watchdog.wait(event, 60.0)
+    hearing.join()
+    assert not watchdog.wait(threading.Event(), 0.01)
+    watchdog.close()
+
+
+def test_where_nobody_watches_no_thread_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WATCHDOG_USEC", raising=False)
+    before = threading.active_count()
+    ProgressWatchdog(1.0).start()
+    assert threading.active_count() == before
 
 
 @on_both_event_loops

@@ -1,0 +1,90 @@
+"""A history job that hangs is noticed by its supervisor, with either engine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.spark.running import append_fixes, kill_group, make_fix
+
+START_MS: Final = 1_760_000_000_000
+
+#: Its steps may take two seconds; a file named `hang` makes a batch wait for ever.
+_PROGRAM: Final = """
+import sys, time
+from pathlib import Path
+from spark.history import job
+from spark.history.files import HistoryFiles
+from waylog.cli import main
+
+commit, hang = HistoryFiles.commit, Path(sys.argv.pop(1))
+
+def commit_or_hang(self, landed):
+    while landed and hang.exists():
+        time.sleep(0.1)
+    return commit(self, landed)
+
+HistoryFiles.commit = commit_or_hang
+job._STEP_MAX_S = 2.0
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        yield listening
+
+
+def await_message(supervisor: socket.socket, wanted: bytes) -> None:
+    supervisor.settimeout(120)
+    while supervisor.recv(1000) != wanted:
+        pass
+
+
+def await_silence(supervisor: socket.socket) -> None:
+    """Wait until no report has come for a second; it is due ten times a second."""
+    supervisor.settimeout(1)
+    try:
+        for _ in range(600):
+            supervisor.recv(1000)
+    except TimeoutError:
+        return
+    pytest.fail("it goes on reporting progress")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("engine", ["arrow", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_batch_that_hangs_ends_the_reports_of_progress(
+    engine: str, log: str, tmp_path: Path, supervisor: socket.socket
+) -> None:
+    hang = tmp_path / "hang"
+    words = (
+        *("history", "run", "--bootstrap-servers", log, "--out", str(tmp_path / "history")),
+        *("--engine", engine, "--trigger-seconds", "0.3"),
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, str(hang), *words],
+        env=os.environ | {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"},
+        start_new_session=True,
+    ) as process:
+        try:
+            await_message(supervisor, b"READY=1")
+            # Without anything to do it reports progress for longer than a step may take.
+            for _ in range(40):
+                await_message(supervisor, b"WATCHDOG=1")
+            hang.touch()
+            append_fixes(log, [make_fix("demo/phone", START_MS)])
+            await_silence(supervisor)
+            hang.unlink()
+            await_message(supervisor, b"WATCHDOG=1")
+        finally:
+            kill_group(process.pid)
