@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import queue
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from spark.history.job import HistoryJob, HistorySettings
 from tests.spark.history.test_job import DAY_MS, START_MS, assert_each_once, history, read_errors
 from tests.spark.running import append_fixes, append_values, make_fix
 from waylog.history.history_reader import HistoryReader
@@ -63,6 +67,33 @@ def test_it_follows_the_log_and_keeps_places(log: str, tmp_path: Path) -> None:
     finally:
         job.close()
     assert_each_once(out, {fix.id for fix in fixes})
+
+
+def test_places_that_could_not_be_computed_are_tried_without_a_new_fix(
+    log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_fixes(log, [make_fix("demo/phone", START_MS)])
+    tries: queue.SimpleQueue[float] = queue.SimpleQueue()
+
+    def fail(*_arguments: object) -> None:
+        tries.put(time.monotonic())
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("spark.places.job.write_places", fail)
+    settings = HistorySettings(
+        log, str(tmp_path / "history"), engine="arrow", trigger_s=0.1,
+        places=str(tmp_path / "places"), places_interval_s=0.01,
+    )  # fmt: skip
+    job = HistoryJob(settings)
+    running = threading.Thread(target=job.run)
+    running.start()
+    try:
+        for _ in range(3):
+            tries.get(timeout=60)
+    finally:
+        job.stop()
+        running.join()
+    assert job.total.rows == 1
 
 
 def test_what_is_over_is_packed_while_it_goes_on(log: str, tmp_path: Path) -> None:
