@@ -92,5 +92,11 @@ class ChildProcess:
 
     def _on_end(self) -> None:
         self._loop.remove_reader(self._watched)
-        os.close(self._watched)
-        self._ended.set_result(self._popen.wait())
+        try:
+            os.close(self._watched)
+            status = self._popen.wait()
+        except Exception as error:
+            # Nothing else tells those who wait that it has ended.
+            self._ended.set_exception(error)
+        else:
+            self._ended.set_result(status)

@@ -35,3 +35,13 @@ def notify(state: str, timeout_s: float = _SEND_TIMEOUT_S) -> None:
 def notify_ready() -> None:
     """Report that this process now serves."""
     notify("READY=1")
+
+
+def notify_starting(more_s: float) -> None:
+    """Report that this process still starts, and may need `more_s` seconds from now on for it.
+
+    One whose start takes long says so again before that time is over; else it is taken for one that
+    hangs.
+    """
+    # Without waiting: what is lost is said again.
+    notify(f"EXTEND_TIMEOUT_USEC={round(more_s * 1e6)}", 0)

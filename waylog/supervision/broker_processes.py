@@ -13,6 +13,8 @@ from waylog.network.free_ports import FreePorts
 from waylog.network.local_accounts import SELF
 from waylog.supervision.supervisor import ProcessSpec
 
+#: Seconds for a start: after a power cut a broker reads what its last checkpoint does not cover.
+_READY_S: Final = 600.0
 #: The number of brokers that are also voters of the metadata quorum; three survive the loss of one.
 _VOTERS_MAX: Final = 3
 _REPLICATION_FACTOR_MAX: Final = 3
@@ -110,7 +112,7 @@ class BrokerProcesses:
         save_properties(config, properties)
         words = [sys.executable, "-m", "waylog.cli", "broker", "--config", str(config)]
         name = "broker" if len(self.brokers) == 1 else f"broker-{broker.node_id}"
-        return ProcessSpec(name, words)
+        return ProcessSpec(name, words, ready_timeout_s=_READY_S)
 
     def _cluster_properties(self, broker: BrokerProcess) -> dict[str, str]:
         factor = min(len(self.brokers), _REPLICATION_FACTOR_MAX)

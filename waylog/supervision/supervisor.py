@@ -4,7 +4,11 @@ A process reports that it is ready with the protocol of sd_notify(3) (`waylog.pr
 output goes to a rotating file. A process that dies, or cannot be started, is started again after a
 pause that doubles while it keeps dying; when the supervisor dies, its processes die too (Linux's
 parent-death signal). A process that ends with exit status 2 before it was ready for the first time
-has a wrong command line: it is not started again, and `wait_ready` raises the reason.
+has a wrong command line: it is not started again, and `wait_ready` raises the reason. One that
+hangs, also before it is ready (`waylog.supervision.progress`), is aborted and started again.
+
+An unexpected error of the supervision itself is logged with its traceback and ends nothing: the
+process is ended, if it still runs, and started again. `wait_refused` tells if even that fails.
 """
 
 from __future__ import annotations
@@ -19,18 +23,23 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final, TypeVar
 
 from waylog.os_errors import describe_os_error
 from waylog.process.background import spawn
 from waylog.process.child_process import ChildProcess
+from waylog.process.log_throttle import LogThrottle
 from waylog.process.storage_trouble import StorageTrouble
 from waylog.supervision.output_log import OutputLog
+from waylog.supervision.progress import Progress, extension_s
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_LONGEST_S: Final = 5.0
@@ -50,6 +59,8 @@ USAGE_STATUS: Final = 2
 _FAILED_STATUS: Final = 1
 #: A process that keeps ending for the same reason is reported once in this time.
 SAY_AGAIN_S: Final = 60.0
+#: Seconds after which a state that could not be written is written again.
+_STATE_AGAIN_S: Final = 1.0
 _LINE_BYTES: Final = 64 * 1024
 #: The notifications that are handled in one iteration of the event loop.
 _MESSAGES_A_TURN: Final = 100
@@ -65,6 +76,10 @@ class StartError(Exception):
         self.status = status
 
 
+class SupervisionError(Exception):
+    """The supervision of a process has ended by an error; the message is one line."""
+
+
 @dataclass(frozen=True)
 class ProcessSpec:
     """The description of a process to keep alive."""
@@ -72,6 +87,7 @@ class ProcessSpec:
     name: str
     argv: Sequence[str]
     environment: dict[str, str] = field(default_factory=dict)
+    #: Seconds to become ready, at every start.
     ready_timeout_s: float = 60.0
     #: Seconds after which a process is restarted that has reported progress, and then no more.
     watchdog_s: float = WATCHDOG_S
@@ -102,8 +118,13 @@ class _Process:
         self._told = ""
         self._told_at = 0.0
         self._log = OutputLog(log_path)
-        # Seconds since its last report of progress; None until the first one.
-        self._silent_s: float | None = None
+        self._pause_s = PAUSE_FIRST_S
+        self._begun_at = time.monotonic()
+        self._progress = Progress(spec.ready_timeout_s, spec.watchdog_s)
+        #: The time of the event loop to which it has extended its start.
+        self.extended_to = 0.0
+        # A log throttle for each part of its supervision.
+        self._said_of: defaultdict[str, LogThrottle] = defaultdict(LogThrottle)
         self._notify_name = f"waylog-{os.getpid()}-{id(self):x}"
         try:
             self._notify = self._open_notify()
@@ -127,32 +148,59 @@ class _Process:
 
     async def run(self) -> None:
         """Start it, and start it again whenever it ends, until `stop` or a usage error."""
-        pause_s = PAUSE_FIRST_S
-        first = time.monotonic()
+        self._begun_at = time.monotonic()
         while not self._stopping.is_set():
-            started = time.monotonic()
-            status, what = await self._live()
-            self.is_ready = False
-            if self._stopping.is_set():
+            if not await self._survive(self._round(), True):
                 return
-            lived_s = time.monotonic() - started
-            # A death by signal cannot be the fault of its command line.
-            if not self.first_start.done() and status >= 0:
-                reason = f"{self.spec.name} cannot start: {what}{self._printed(self._last_line())}"
-                if status == USAGE_STATUS:
-                    self.first_start.set_exception(StartError(reason, status))
-                    self._changed()
-                    return
-                if time.monotonic() - first > FIRST_START_S:
-                    self.first_start.set_exception(StartError(reason, status or _FAILED_STATUS))
-            if lived_s > HEALTHY_AFTER_S:
-                pause_s = PAUSE_FIRST_S
-            self.restarts += 1
-            self._tell(what, lived_s, pause_s)
-            self._changed()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause_s)
-            pause_s = min(pause_s * 2, PAUSE_LONGEST_S)
+            await self._survive(self._pause(), None)
+
+    async def _round(self) -> bool:
+        """Run it once, and tell of its end; return False if it is not to be started again."""
+        started = time.monotonic()
+        status, what = await self._live()
+        if self._stopping.is_set():
+            return False
+        lived_s = time.monotonic() - started
+        # A death by signal cannot be the fault of its command line.
+        if not self.first_start.done() and status >= 0:
+            reason = f"{self.spec.name} cannot start: {what}{self._printed(self._last_line())}"
+            if status == USAGE_STATUS:
+                self.first_start.set_exception(StartError(reason, status))
+                self._changed()
+                return False
+            if time.monotonic() - self._begun_at > FIRST_START_S:
+                self.first_start.set_exception(StartError(reason, status or _FAILED_STATUS))
+        if lived_s > HEALTHY_AFTER_S:
+            self._pause_s = PAUSE_FIRST_S
+        self.restarts += 1
+        # First, so that the state is true even if the next step fails.
+        self._changed()
+        self._tell(what, lived_s, self._pause_s)
+        return True
+
+    async def _pause(self) -> None:
+        pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, PAUSE_LONGEST_S)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), pause_s)
+
+    async def _survive(self, step: Coroutine[Any, Any, T], otherwise: T) -> T:
+        """Return what a step of the supervision returns, or `otherwise` if it fails."""
+        try:
+            return await step
+        except (Exception, asyncio.CancelledError) as error:
+            self._failed("its supervision", error)
+        # Whatever fails at once must not take all of the event loop's time.
+        await asyncio.sleep(PAUSE_FIRST_S)
+        return otherwise
+
+    def _failed(self, what: str, error: BaseException) -> None:
+        """Log an unexpected error now and then; raises it if somebody has cancelled this task."""
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise error
+        unsaid = self._said_of[what].count(time.monotonic())
+        if unsaid is not None:
+            others = f" ({unsaid} more since the last such line)" if unsaid else ""
+            logger.error("%s: %s failed%s", self.spec.name, what, others, exc_info=error)
 
     def _tell(self, what: str, lived_s: float, pause_s: float) -> None:
         """Log why it is started again; the same reason only now and then."""
@@ -180,8 +228,8 @@ class _Process:
             return _FAILED_STATUS, f"could not be started: {describe_os_error(error)}"
         except subprocess.SubprocessError as error:
             return _FAILED_STATUS, f"could not be started: {error}"
-        except Exception:
-            logger.exception("%s: its supervision failed", self.spec.name)
+        except (Exception, asyncio.CancelledError) as error:
+            self._failed("its supervision", error)
             return _FAILED_STATUS, "could not be supervised"
         if status < 0:
             return status, f"was ended by {_signal_name(-status)}"
@@ -246,72 +294,107 @@ class _Process:
             raise
         try:
             try:
-                child = ChildProcess(
-                    self.spec.argv,
-                    os.environ
-                    | self.spec.environment
-                    | {
-                        "NOTIFY_SOCKET": "@" + self._notify_name,
-                        "WATCHDOG_USEC": str(round(self.spec.watchdog_s * 1e6)),
-                    },
-                    writing,
-                )
+                # What the last run has left unread is not said by the next one.
+                self._on_notify()
+                child = ChildProcess(self.spec.argv, self._environment(), writing)
             finally:
                 os.close(writing)
             return await self._watch(child, output)
         finally:
             transport.close()
             self.pid = None
+            self.is_ready = False
+
+    def _environment(self) -> dict[str, str]:
+        environment = os.environ | self.spec.environment
+        # It names this process if systemd watches that; a child would take nobody to watch it.
+        environment.pop("WATCHDOG_PID", None)
+        return environment | {
+            "NOTIFY_SOCKET": "@" + self._notify_name,
+            "WATCHDOG_USEC": str(round(self.spec.watchdog_s * 1e6)),
+            # A Python that is aborted before it has set up anything says where it hangs, too.
+            "PYTHONFAULTHANDLER": "1",
+        }
 
     async def _watch(self, child: ChildProcess, output: asyncio.StreamReader) -> int:
-        self._child = child
-        self.pid = child.pid
-        copying = asyncio.create_task(self._copy_output(output), name=f"{self.spec.name} output")
-        self._silent_s = None
-        guarding = spawn(self._guard(child), f"{self.spec.name} watchdog")
-        self._changed()
+        helpers: list[asyncio.Task[None]] = []
         try:
+            self._child = child
+            self.pid = child.pid
+            self._progress.begin()
+            helpers.append(spawn(self._copy_output(output), f"{self.spec.name} output"))
+            helpers.append(spawn(self._guard(child), f"{self.spec.name} watchdog"))
+            self._changed()
             if self._stopping.is_set():  # set while the process was being started
                 child.terminate()
-            return await child.wait()
+            status = await child.wait()
+            self._on_notify()  # what it has said before it ended
+            return status
         finally:
-            guarding.cancel()
-            # Its own children (a JVM) must not run on beside the next one.
+            # Its own children (a JVM) must not run on beside the next one, and nor may itself, if
+            # watching it has failed.
             child.kill_group()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(copying, 1.0)
+            await self._await_end(child)
+            for helper in helpers[1:]:
+                helper.cancel()
+            if helpers:
+                # The last lines of its output are still being read.
+                await asyncio.wait(helpers[:1], timeout=1.0)
+                helpers[0].cancel()
+
+    async def _await_end(self, child: ChildProcess) -> None:
+        """Wait until a killed process has ended; its port is taken until then."""
+        if child.has_ended:
+            return
+        try:
+            await asyncio.wait_for(child.wait(), KILL_TIMEOUT_S)
+        except TimeoutError:
+            logger.error("%s, process %d, cannot be killed", self.spec.name, child.pid)
 
     async def _guard(self, child: ChildProcess) -> None:
-        """Abort a process that no longer reports progress."""
+        """Abort a process that hangs."""
+        while not child.has_ended:
+            try:
+                await self._await_hang()
+                if self._stopping.is_set():
+                    return
+                child.abort()
+                await asyncio.sleep(_ABORT_S)
+                child.kill_group()
+                return
+            except (Exception, asyncio.CancelledError) as error:
+                self._failed("its watchdog", error)
+            await asyncio.sleep(_GUARD_S)
+
+    async def _await_hang(self) -> None:
+        """Wait until the process has said nothing for too long, and log that."""
         loop = asyncio.get_running_loop()
         before = loop.time()
-        while self._silent_s is None or self._silent_s < self.spec.watchdog_s:
+        while (fault := self._progress.fault()) is None:
             await asyncio.sleep(_GUARD_S)
             now = loop.time()
-            if self._silent_s is not None:
-                # If this process was stopped, or the machine asleep, the child may have been too.
-                self._silent_s += min(now - before, 2 * _GUARD_S)
+            # If this process was stopped, or the machine asleep, the child may have been too.
+            self._progress.passed(min(now - before, 2 * _GUARD_S))
             before = now
-        if self._stopping.is_set():
-            return
-        logger.error(
-            "%s has made no progress for %.0f s and is aborted", self.spec.name, self._silent_s
-        )
-        child.abort()
-        await asyncio.sleep(_ABORT_S)
-        child.kill_group()
+        if not self._stopping.is_set():
+            logger.error("%s %s and is aborted", self.spec.name, fault)
 
     async def _copy_output(self, output: asyncio.StreamReader) -> None:
-        while True:
+        """Copy lines until the process closes its output; a line that fails is left out."""
+        # A pipe that cannot be read stays so; it is closed then.
+        while output.exception() is None:
             try:
-                line = await output.readline()
-            except ValueError:  # longer than _LINE_BYTES: what was read is dropped
-                continue
-            if not line:
-                return
-            text = line.decode("utf-8", "replace").rstrip("\n")
-            self._last_lines = [*self._last_lines[-19:], text]
-            self._log.write(text)
+                try:
+                    line = await output.readline()
+                except ValueError:  # longer than _LINE_BYTES: what was read is dropped
+                    continue
+                if not line:
+                    return
+                text = line.decode("utf-8", "replace").rstrip("\n")
+                self._last_lines = [*self._last_lines[-19:], text]
+                self._log.write(text)
+            except (Exception, asyncio.CancelledError) as error:
+                self._failed("copying its output", error)
 
     def _said(self, status: str) -> None:
         if status == self.status:
@@ -332,17 +415,29 @@ class _Process:
         if account not in (0, os.geteuid()):
             # Any local account may send to an abstract address.
             return
+        if self.pid is None:
+            # It has ended since: what it says of itself is no longer so.
+            return
         lines = message.splitlines()
+        self._progress.heard(lines)
+        more_s = extension_s(lines)
+        if more_s is not None:
+            now = asyncio.get_running_loop().time()
+            self.extended_to = max(self.extended_to, now + more_s)
         for line in lines:
             if line.startswith(b"STATUS="):
                 self._said(line.removeprefix(b"STATUS=").decode("utf-8", "replace"))
-        if b"WATCHDOG=1" in lines:
-            self._silent_s = 0.0
         if b"READY=1" in lines:
             self.is_ready = True
             if not self.first_start.done():
                 self.first_start.set_result(None)
             self._changed()
+
+
+def _is_cancelled() -> bool:
+    """Tell whether somebody has cancelled the present task."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _received(notify: socket.socket) -> tuple[bytes, int | None]:
@@ -378,6 +473,9 @@ class Supervisor:
         self._processes: dict[str, _Process] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_stopping = False
+        self._writing_again: asyncio.TimerHandle | None = None
+        self._said_of_state = LogThrottle()
         state_folder.mkdir(parents=True, exist_ok=True)
         self._trouble = StorageTrouble(state_folder, logger)
 
@@ -392,47 +490,80 @@ class Supervisor:
             raise StartError(f"{spec.name} cannot be started: {error}") from error
         self._processes[spec.name] = process
         process.first_start.add_done_callback(self._started)
-        self._tasks[spec.name] = asyncio.create_task(process.run(), name=spec.name)
+        task = asyncio.create_task(process.run(), name=spec.name)
+        self._tasks[spec.name] = task
+        task.add_done_callback(self._ended)
 
     async def wait_ready(self, name: str) -> None:
         """Wait until the process has been ready for the first time.
 
-        Raises StartError if it cannot be started or is not ready in time.
+        Raises StartError if it cannot be started or is not ready in time. The process itself may
+        extend that time (EXTEND_TIMEOUT_USEC).
         """
         process = self._processes[name]
-        try:
-            timeout_s = process.spec.ready_timeout_s
-            await asyncio.wait_for(asyncio.shield(process.first_start), timeout_s)
-        except TimeoutError:
-            raise process.late() from None
+        loop = asyncio.get_running_loop()
+        ready_by = loop.time() + process.spec.ready_timeout_s
+        while True:
+            try:
+                async with asyncio.timeout_at(ready_by):
+                    await asyncio.shield(process.first_start)
+            except TimeoutError:
+                if process.extended_to <= ready_by:
+                    raise process.late() from None
+                ready_by = process.extended_to
+            else:
+                return
 
     async def wait_refused(self) -> None:
-        """Wait until the first start of a process ends with a usage error, maybe for ever.
+        """Wait until a process cannot be kept alive, maybe for ever.
 
-        Raises that StartError.
+        Raises StartError if its first start ends with a usage error, and SupervisionError if its
+        supervision has ended by an error.
         """
         await asyncio.shield(self._refused)
 
     def _started(self, first_start: asyncio.Future[None]) -> None:
         error = None if first_start.cancelled() else first_start.exception()
-        if self._refused.done() or not isinstance(error, StartError):
-            return
-        if error.status == USAGE_STATUS:
+        if isinstance(error, StartError) and error.status == USAGE_STATUS:
+            self._refuse(error)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if self._is_stopping:
+            return  # `_stop` raises its error
+        error = None if task.cancelled() else task.exception()
+        if error is None and not task.cancelled():
+            return  # `_started` has heard of the usage error
+        reason = "it was cancelled" if error is None else f"{type(error).__name__}: {error}"
+        failure = SupervisionError(f"{task.get_name()} is no longer supervised: {reason}")
+        failure.__cause__ = error
+        self._refuse(failure)
+        logger.critical("%s", failure, exc_info=error)
+
+    def _refuse(self, error: Exception) -> None:
+        if not self._refused.done():
             self._refused.set_exception(error)
             self._refused.exception()  # marks it as retrieved, since nobody may wait for it
 
     async def stop(self) -> None:
         """Stop all processes, the newest first, even if one of them cannot be stopped."""
+        self._is_stopping = True
         for process in self._processes.values():
             # Before any is stopped: newer processes wait for answers of older ones.
-            process.resume()
+            with contextlib.suppress(OSError):
+                process.resume()
         for name in reversed(self._processes):
             try:
                 await self._stop(name)
-            except Exception:
-                logger.exception("%s could not be stopped in order", name)
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
+                # The others are stopped even if nothing can be logged.
+                with contextlib.suppress(Exception):
+                    logger.exception("%s could not be stopped in order", name)
         self._processes.clear()
         self._tasks.clear()
+        if self._writing_again is not None:
+            self._writing_again.cancel()
         try:
             self._state_path.unlink(missing_ok=True)
         except OSError as error:
@@ -452,6 +583,23 @@ class Supervisor:
             raise result
 
     def _write_state(self) -> None:
+        """Write `processes.json`; what cannot be written is logged, and written a little later."""
+        if self._writing_again is not None:
+            self._writing_again.cancel()
+            self._writing_again = None
+        try:
+            self._try_to_write_state()
+        except Exception as error:
+            loop = asyncio.get_running_loop()
+            self._writing_again = loop.call_later(_STATE_AGAIN_S, self._write_state)
+            if isinstance(error, OSError):
+                self._trouble.failed(error)
+            elif self._said_of_state.count(loop.time()) is not None:
+                logger.exception("%s could not be written", self._state_path)
+        else:
+            self._trouble.succeeded()
+
+    def _try_to_write_state(self) -> None:
         state = {
             name: {
                 "pid": process.pid,
@@ -463,10 +611,5 @@ class Supervisor:
             for name, process in self._processes.items()
         }
         aside = self._state_path.with_suffix(".tmp")
-        try:
-            aside.write_text(json.dumps(state, indent=1), encoding="utf-8")
-            aside.replace(self._state_path)
-        except OSError as error:
-            self._trouble.failed(error)
-        else:
-            self._trouble.succeeded()
+        aside.write_text(json.dumps(state, indent=1), encoding="utf-8")
+        aside.replace(self._state_path)

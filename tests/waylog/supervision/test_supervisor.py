@@ -11,6 +11,7 @@ import signal
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,10 @@ import pytest
 
 from tests import child_processes
 from tests.small_disk import small_disk
+from waylog.process.child_process import ChildProcess
 from waylog.supervision import supervisor as module
-from waylog.supervision.supervisor import ProcessSpec, StartError, Supervisor
+from waylog.supervision.output_log import OutputLog
+from waylog.supervision.supervisor import ProcessSpec, StartError, SupervisionError, Supervisor
 
 #: On a machine that has much else to do, a Python may need many seconds to start.
 PATIENCE_S = 240.0
@@ -514,8 +517,10 @@ async def test_a_process_that_hangs_is_killed_after_its_time_with_one_line(
 
 
 async def test_a_process_that_makes_no_progress_is_aborted_and_started_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # As systemd sets it for the supervisor alone, if that is watched.
+    monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
     program = """
         import asyncio, sys, time
         from pathlib import Path
@@ -553,5 +558,213 @@ async def test_a_process_that_never_reports_progress_is_not_watched(tmp_path: Pa
     supervisor.start(replace(spec("one", READY_THEN_WAIT), watchdog_s=0.1))
     await supervisor.wait_ready("one")
     await asyncio.sleep(3.0)
+    assert state(tmp_path, "one")["restarts"] == 0
+    await supervisor.stop()
+
+
+def fail_once(
+    monkeypatch: pytest.MonkeyPatch,
+    owner: Any,
+    name: str,
+    error: BaseException,
+    when: Callable[..., bool] = lambda *_: True,
+) -> None:
+    """Have the next call of a function raise `error`; `when` may choose which call."""
+    original = getattr(owner, name)
+    errors = [error]
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        if errors and when(*arguments):
+            raise errors.pop()
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, called)
+
+
+class Refusing(logging.Handler):
+    """A log that cannot take some messages."""
+
+    def __init__(self, text: str, times: float = 1) -> None:
+        super().__init__()
+        self._text = text
+        self._times = times
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._text in record.getMessage() and self._times > 0:
+            self._times -= 1
+            raise RuntimeError("planted")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [
+        (ChildProcess, "__init__", RuntimeError("planted")),
+        (ChildProcess, "wait", RuntimeError("planted")),
+        (ChildProcess, "wait", asyncio.CancelledError("planted")),
+        (json, "dumps", RuntimeError("planted")),
+        (asyncio, "wait_for", RuntimeError("planted")),
+        (asyncio, "wait_for", asyncio.CancelledError("planted")),
+        (os, "pipe", asyncio.CancelledError("planted")),
+    ],
+)
+async def test_whatever_fails_in_a_supervision_is_told_and_the_process_started_again(
+    owner: Any,
+    name: str,
+    error: BaseException,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    others = children()
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    await supervisor.wait_ready("one")
+    first = state(tmp_path, "one")["pid"]
+    fail_once(monkeypatch, owner, name, error)
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: "planted" in caplog.text)
+    await until(lambda: state(tmp_path, "one")["ready"] and state(tmp_path, "one")["pid"] != first)
+    assert "Traceback" in caplog.text
+    assert children() - others == {state(tmp_path, "one")["pid"]}
+    await supervisor.stop()
+    assert children() <= others
+
+
+async def test_a_process_is_started_again_whose_end_cannot_be_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    program = tmp_path / "program"
+    supervisor.start(executable(program))
+    await supervisor.wait_ready("one")
+    aside = program.rename(tmp_path / "aside")
+    refusing = Refusing("starting it again")
+    module.logger.addHandler(refusing)
+    try:
+        os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
+        await until(lambda: "its supervision failed" in caplog.text)
+        # What cannot be started is not said to run.
+        assert not state(tmp_path, "one")["ready"]
+        assert state(tmp_path, "one")["pid"] is None
+        aside.rename(program)
+        await until(lambda: state(tmp_path, "one")["ready"])
+    finally:
+        module.logger.removeHandler(refusing)
+    assert "RuntimeError: planted" in caplog.text
+    await supervisor.stop()
+
+
+async def test_a_state_that_could_not_be_written_is_written_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tells_ready(value: Any) -> bool:
+        return bool(value["one"]["ready"])
+
+    fail_once(monkeypatch, json, "dumps", RuntimeError("planted"), tells_ready)
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    await supervisor.wait_ready("one")
+    await until(lambda: state(tmp_path, "one")["ready"])
+    assert "RuntimeError: planted" in caplog.text
+    assert state(tmp_path, "one")["restarts"] == 0
+    await supervisor.stop()
+    assert not (tmp_path / "processes.json").exists()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("planted"), asyncio.CancelledError("planted")])
+async def test_a_line_that_cannot_be_copied_stops_neither_the_copying_nor_the_process(
+    error: BaseException,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # More than a pipe holds: without a reader the process would stand still.
+    program = """
+        import signal
+        from waylog.process.notify import notify_ready
+        print("the first line", flush=True)
+        for _ in range(2000):
+            print("x" * 99, flush=True)
+        print("the last line", flush=True)
+        notify_ready()
+        signal.pause()
+    """
+    fail_once(monkeypatch, OutputLog, "write", error, lambda _, line: line == "the first line")
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program))
+    await supervisor.wait_ready("one")
+    await until(lambda: "the last line" in (tmp_path / "logs" / "one.log").read_text())
+    assert "one: copying its output failed" in caplog.text
+    assert "planted" in caplog.text
+    assert state(tmp_path, "one")["restarts"] == 0
+    await supervisor.stop()
+
+
+async def test_a_supervision_that_cannot_go_on_is_told_and_the_processes_are_stopped(
+    tmp_path: Path,
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    others = children()
+    for name in ("one", "two"):
+        supervisor.start(spec(name, READY_THEN_WAIT))
+        await supervisor.wait_ready(name)
+    refusing = Refusing("", math.inf)
+    module.logger.addHandler(refusing)
+    try:
+        os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
+        with pytest.raises(SupervisionError, match="one is no longer supervised: RuntimeError: p"):
+            await supervisor.wait_refused()
+        await supervisor.stop()
+    finally:
+        module.logger.removeHandler(refusing)
+    assert children() <= others
+
+
+async def test_a_process_that_hangs_before_it_is_ready_is_aborted_and_started_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = """
+        import signal, sys, time
+        from pathlib import Path
+
+        def hangs_here():
+            time.sleep(3600)
+
+        started, hung = Path(sys.argv[1]), Path(sys.argv[2])
+        if started.exists() and not hung.exists():
+            hung.touch()
+            hangs_here()
+        from waylog.process.notify import notify_ready
+        started.touch()
+        notify_ready()
+        signal.pause()
+    """
+    hanging = spec("one", program, ready_timeout_s=3.0)
+    hung = tmp_path / "hung"
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(replace(hanging, argv=[*hanging.argv, str(tmp_path / "started"), str(hung)]))
+    # Not `wait_ready`: a Python may need more time for its start, and gets it at the next one.
+    await until((tmp_path / "processes.json").exists)
+    await until(lambda: state(tmp_path, "one")["ready"])
+    os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
+    await until(hung.exists)
+    await until(lambda: state(tmp_path, "one")["ready"])
+    assert " s after its start and is aborted" in caplog.text
+    await until(lambda: "hangs_here" in (tmp_path / "logs" / "one.log").read_text())
+    await supervisor.stop()
+
+
+async def test_a_start_that_asks_for_more_time_gets_it(tmp_path: Path) -> None:
+    program = """
+        import signal, time
+        from waylog.process.notify import notify_ready, notify_starting
+        notify_starting(600)
+        time.sleep(11)
+        notify_ready()
+        signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program, ready_timeout_s=8.0))
+    await supervisor.wait_ready("one")
     assert state(tmp_path, "one")["restarts"] == 0
     await supervisor.stop()
