@@ -58,6 +58,16 @@ def test_a_unit_keeps_its_files_private(path: Path) -> None:
     assert ("MemoryDenyWriteExecute=true" in settings) == (not starts_a_jvm)
 
 
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_hears_when_its_process_is_ready_and_when_it_hangs(path: Path) -> None:
+    settings = path.read_text().splitlines()
+    assert "Type=notify" in settings
+    if path.stem != "waylog-history":
+        assert "WatchdogSec=60" in settings
+    # A child of `waylog up` reports to that, not to systemd: nobody but the main process may.
+    assert not [line for line in settings if line.startswith("NotifyAccess=")]
+
+
 def test_compose_starts_commands_that_exist() -> None:
     compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
     commands = [

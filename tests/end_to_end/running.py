@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,18 +101,23 @@ class Platform:
 
 
 def start_platform(
-    data: Path, *options: str, timeout_s: float = 60, files: int | None = None
+    data: Path,
+    *options: str,
+    timeout_s: float = 60,
+    files: int | None = None,
+    waylog: Sequence[str] = WAYLOG,
 ) -> Platform:
     """Start `waylog up` on ports that the system chooses; returns when it is ready.
 
-    `files` limits the files that each of its processes may hold open.
+    `files` limits the files that each of its processes may hold open; `waylog` is the program that
+    is given the words of `waylog up`.
     """
     limit = () if files is None else ("sh", "-c", f'ulimit -n {files}; exec "$@"', "sh")
     listeners = ["--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0"]
     if "--bootstrap-servers" not in options:
         listeners += ["--kafka", "127.0.0.1:0"]
     process = subprocess.Popen(
-        [*limit, *WAYLOG, "up", "--data", str(data), *listeners, *options],
+        [*limit, *waylog, "up", "--data", str(data), *listeners, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -34,12 +34,20 @@ from waylog.network.free_ports import FreePorts, PortTaken
 from waylog.network.local_accounts import ALL, SELF, parse_local_accounts
 from waylog.observability.log_lines import configure_logging
 from waylog.private_files import make_private, temporary_folder
+from waylog.process.background import spawn
+from waylog.process.notify import notify_ready, notify_starting
+from waylog.process.watchdog import EventLoopWatchdog
 from waylog.supervision import preflight
 from waylog.supervision.broker_processes import BrokerProcesses
 from waylog.supervision.listening_check import describe_taken
 from waylog.supervision.output_audience import is_readable_by_others
 from waylog.supervision.reserved_ports import ReservedPorts
-from waylog.supervision.supervisor import ProcessSpec, StartError, Supervisor
+from waylog.supervision.supervisor import (
+    ProcessSpec,
+    StartError,
+    SupervisionError,
+    Supervisor,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +55,11 @@ DEMO_USER: Final = "demo"
 _WAYLOG: Final = (sys.executable, "-m", "waylog.cli")
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
 _PLACES_INTERVAL_S: Final = 300
+#: Seconds for a start of the history job: Spark may have to load packages first.
+_HISTORY_READY_S: Final = 600.0
+#: Seconds within which systemd hears of `waylog up` while that starts. The start may take longer:
+#: each process has a limit of its own.
+_SAYS_SO_S: Final = 60.0
 #: What `waylog up` decides itself, by the command that would be told otherwise: names of argparse.
 _DECIDED_HERE: Final = {
     "gateway": (
@@ -278,6 +291,13 @@ def _gateway_options(arguments: argparse.Namespace) -> list[str]:
     return words
 
 
+async def _tell_of_start() -> None:
+    """Report that the start goes on, until cancelled; systemd ends it if that stops."""
+    while True:
+        notify_starting(_SAYS_SO_S)
+        await asyncio.sleep(_SAYS_SO_S / 3)
+
+
 def _lock(path: Path) -> IO[str]:
     handle = path.open("w", encoding="utf-8")
     try:
@@ -392,29 +412,40 @@ class _Platform:
             loop.add_signal_handler(number, stopping.set)
         supervisor = Supervisor(self.data.root, self.data.logs)
         starting = asyncio.create_task(self._start(supervisor))
+        telling = spawn(_tell_of_start(), "telling of the start")
         ending = {
             asyncio.create_task(stopping.wait()),
             # The history job is started last and not waited for: its usage error may come later.
             asyncio.create_task(supervisor.wait_refused()),
         }
+        watchdog: EventLoopWatchdog | None = None
         try:
             done, _ = await asyncio.wait({starting, *ending}, return_when=asyncio.FIRST_COMPLETED)
             if starting in done:
                 starting.result()
                 self.data.http_url.write_text(local_url(self.http), encoding="utf-8")
                 self._print_ready(await self._sign_in_link())
+                telling.cancel()
+                notify_ready()
+                watchdog = EventLoopWatchdog(loop)
                 done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
             print("waylog stopping", flush=True)
         except StartError as error:
             raise CommandError(str(error), error.status) from None
+        except SupervisionError as error:
+            raise CommandError(str(error)) from None
         finally:
-            for task in (starting, *ending):
+            for task in (starting, telling, *ending):
                 task.cancel()
-            self.data.http_url.unlink(missing_ok=True)
-            await supervisor.stop()
-            await asyncio.gather(starting, *ending, return_exceptions=True)
+            try:
+                self.data.http_url.unlink(missing_ok=True)
+            finally:
+                await supervisor.stop()
+                await asyncio.gather(starting, telling, *ending, return_exceptions=True)
+                if watchdog is not None:
+                    watchdog.close()
 
     async def _start(self, supervisor: Supervisor) -> None:
         loop = asyncio.get_running_loop()
@@ -546,4 +577,4 @@ class _Platform:
             "--places-interval", str(self.places_interval_s),
             *self.history_options,
         ]  # fmt: skip
-        return ProcessSpec("history", self._waylog(*words), ready_timeout_s=120.0)
+        return ProcessSpec("history", self._waylog(*words), ready_timeout_s=_HISTORY_READY_S)

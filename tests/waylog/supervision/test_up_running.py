@@ -1,0 +1,71 @@
+"""`waylog up` as a process: what it tells systemd, and what ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests import child_processes
+from tests.end_to_end.running import start_platform
+
+OPTIONS = ("--no-history", "--open")
+
+#: A log that takes no more warnings of the supervisor: its supervision of a process fails, and what
+#: it says of that fails too.
+CANNOT_LOG = """
+    import logging, sys
+    from waylog.cli import main
+
+    class Refusing(logging.Handler):
+        def emit(self, record):
+            raise RuntimeError("planted")
+
+    logging.getLogger("waylog.supervision.supervisor").addHandler(Refusing(logging.WARNING))
+    sys.exit(main())
+"""
+
+
+@pytest.mark.timeout(300)
+def test_systemd_hears_when_it_is_ready_and_that_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(120)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", str(1_500_000))
+        platform = start_platform(tmp_path / "data", *OPTIONS, timeout_s=240)
+        try:
+            heard = [systemd.recv(1000)]
+            while heard[-1] == b"EXTEND_TIMEOUT_USEC=60000000":
+                heard.append(systemd.recv(1000))
+            assert len(heard) > 1
+            heard = heard[-1:] + [systemd.recv(1000) for _ in range(4)]
+            # Its processes report to it alone, with sockets that they get from it.
+            assert heard == [b"READY=1", *[b"WATCHDOG=1"] * 4]
+            assert all(each["ready"] for each in platform.processes().values())
+        finally:
+            assert platform.stop() == 0
+
+
+@pytest.mark.timeout(300)
+def test_it_ends_and_stops_its_processes_if_it_cannot_supervise_them(tmp_path: Path) -> None:
+    program = (sys.executable, "-c", textwrap.dedent(CANNOT_LOG))
+    platform = start_platform(tmp_path / "data", *OPTIONS, timeout_s=240, waylog=program)
+    try:
+        pids = [each["pid"] for each in platform.processes().values()]
+        os.kill(platform.processes()["geo"]["pid"], signal.SIGKILL)
+        printed, _ = platform.process.communicate(timeout=120)
+        assert platform.process.returncode == 1
+        assert printed.splitlines()[-1].endswith(
+            "geo is no longer supervised: RuntimeError: planted"
+        )
+        assert not any(map(child_processes.is_alive, pids))
+    finally:
+        platform.stop()
