@@ -26,11 +26,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from waylog.os_errors import describe_os_error
-from waylog.process.background import spawn
 from waylog.process.child_process import ChildProcess
 from waylog.process.log_throttle import LogThrottle
 from waylog.process.storage_trouble import StorageTrouble
@@ -322,8 +322,13 @@ class _Process:
             self._child = child
             self.pid = child.pid
             self._progress.begin()
-            helpers.append(spawn(self._copy_output(output), f"{self.spec.name} output"))
-            helpers.append(spawn(self._guard(child), f"{self.spec.name} watchdog"))
+            for work, what in (
+                (self._copy_output(output), "output"),
+                (self._guard(child), "guard"),
+            ):
+                helper = asyncio.create_task(work, name=f"{self.spec.name} {what}")
+                helper.add_done_callback(partial(self._helper_ended, child))
+                helpers.append(helper)
             self._changed()
             if self._stopping.is_set():  # set while the process was being started
                 child.terminate()
@@ -342,6 +347,14 @@ class _Process:
                 await asyncio.wait(helpers[:1], timeout=1.0)
                 helpers[0].cancel()
 
+    def _helper_ended(self, child: ChildProcess, helper: asyncio.Task[None]) -> None:
+        """Kill a process that still runs if nobody copies its output or watches it any more."""
+        error = None if helper.cancelled() else helper.exception()
+        if child.has_ended or (error is None and not helper.cancelled()):
+            return
+        child.kill_group()
+        logger.error("%s has failed; the process is killed", helper.get_name(), exc_info=error)
+
     async def _await_end(self, child: ChildProcess) -> None:
         """Wait until a killed process has ended; its port is taken until then."""
         if child.has_ended:
@@ -355,10 +368,12 @@ class _Process:
         """Abort a process that hangs."""
         while not child.has_ended:
             try:
-                await self._await_hang()
+                fault = await self._await_hang()
                 if self._stopping.is_set():
                     return
+                # First, so that it happens even if nothing can be logged.
                 child.abort()
+                logger.error("%s %s and is aborted", self.spec.name, fault)
                 await asyncio.sleep(_ABORT_S)
                 child.kill_group()
                 return
@@ -366,8 +381,8 @@ class _Process:
                 self._failed("its watchdog", error)
             await asyncio.sleep(_GUARD_S)
 
-    async def _await_hang(self) -> None:
-        """Wait until the process has said nothing for too long, and log that."""
+    async def _await_hang(self) -> str:
+        """Wait until the process has said nothing for too long; return what it fails to do."""
         loop = asyncio.get_running_loop()
         before = loop.time()
         while (fault := self._progress.fault()) is None:
@@ -376,8 +391,7 @@ class _Process:
             # If this process was stopped, or the machine asleep, the child may have been too.
             self._progress.passed(min(now - before, 2 * _GUARD_S))
             before = now
-        if not self._stopping.is_set():
-            logger.error("%s %s and is aborted", self.spec.name, fault)
+        return fault
 
     async def _copy_output(self, output: asyncio.StreamReader) -> None:
         """Copy lines until the process closes its output; a line that fails is left out."""

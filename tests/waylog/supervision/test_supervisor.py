@@ -700,6 +700,22 @@ async def test_a_line_that_cannot_be_copied_stops_neither_the_copying_nor_the_pr
     await supervisor.stop()
 
 
+@pytest.mark.parametrize("error", [RuntimeError("planted"), asyncio.CancelledError("planted")])
+async def test_a_process_whose_output_nobody_copies_is_started_again(
+    error: BaseException,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail_once(monkeypatch, asyncio.StreamReader, "exception", error)
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    await supervisor.wait_ready("one")
+    await until(lambda: state(tmp_path, "one")["restarts"] == 1 and state(tmp_path, "one")["ready"])
+    assert "one output has failed; the process is killed" in caplog.text
+    await supervisor.stop()
+
+
 async def test_a_supervision_that_cannot_go_on_is_told_and_the_processes_are_stopped(
     tmp_path: Path,
 ) -> None:
