@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 #: Subscriptions, and sessions, that are remembered until homes are known.
 _WITHHELD_MAX: Final = 10_000
+#: Messages, and bytes of their payloads, whose forms for friends are kept.
+_DECIDED_MAX: Final = 1_000
+_DECIDED_BYTES_MAX: Final = 1024 * 1024
 
 _Waiting = TypeVar("_Waiting")
 
@@ -59,8 +62,10 @@ class DeliveryRights:
         self._permissions = permissions
         self._telling = telling
         self._clock_ms = clock_ms
-        # Cache of the last message's form for friends, as several friends may receive it.
-        self._last: tuple[Message, FilteredEvent[Message] | None] | None = None
+        # The forms for friends of the last messages. Several sessions receive a message, perhaps in
+        # later turns than others; and of a device at home, one message of many is told.
+        self._decided: OrderedDict[Message, FilteredEvent[Message] | None] = OrderedDict()
+        self._decided_bytes = 0
         self._withheld: OrderedDict[Subscription, None] = OrderedDict()
         self._missing: OrderedDict[Session, None] = OrderedDict()
         self._held = PendingFriendMessages()
@@ -90,9 +95,7 @@ class DeliveryRights:
             return message
         if sight is Visibility.NOTHING:
             return None
-        if self._last is None or self._last[0] is not message:
-            self._last = message, self._as_told(message, retained=False)
-        told = self._last[1]
+        told = self._as_told_live(message)
         if told is None and self._telling is not None and not self._telling.ready:
             _remember(self._missing, session)
             if not message.retain and self._telling.is_of_a_moment(message.topic):
@@ -144,7 +147,8 @@ class DeliveryRights:
         """
         if self._telling is None or not self._telling.ready:
             return iter(())
-        self._last = None
+        self._decided.clear()
+        self._decided_bytes = 0
         missing, self._missing = self._missing, OrderedDict()
         for session in missing:
             for subscription in session.subscriptions.values():
@@ -187,6 +191,22 @@ class DeliveryRights:
         """Return Message.told of a card: time and the form for friends; no bytes if none."""
         told = None if self._telling is None else self._telling.card(address, fix, own, retained)
         return (0, b"") if told is None else told
+
+    def _as_told_live(self, message: Message) -> FilteredEvent[Message] | None:
+        decided = self._decided
+        if message in decided:
+            return decided[message]
+        told = self._as_told(message, retained=False)
+        if self._telling is None or not self._telling.ready:
+            return told  # it is asked for again when homes are known
+        decided[message] = told
+        self._decided_bytes += len(message.payload)
+        while len(decided) > 1 and (
+            len(decided) > _DECIDED_MAX or self._decided_bytes > _DECIDED_BYTES_MAX
+        ):
+            oldest, _ = decided.popitem(last=False)
+            self._decided_bytes -= len(oldest.payload)
+        return told
 
     def _as_told(self, message: Message, *, retained: bool) -> FilteredEvent[Message] | None:
         if self._telling is None:

@@ -383,3 +383,37 @@ async def test_what_says_nothing_of_places_does_not_wait_until_they_are_known(
     packets = split_packets(bob.received())
     kinds = [json.loads(body[body.index(b"{") :])["_type"] for head, body in packets]
     assert kinds == ["lwt", "encrypted"]
+
+
+class OneHome:
+    """Homes that are known from the beginning: everybody lives at one place."""
+
+    looked_up = True
+
+    def homes(self, user: str) -> list[tuple[float, float]]:
+        return [(47.0, 9.0)]
+
+
+def test_all_clients_of_a_friend_learn_of_an_arrival_whatever_comes_between(
+    store: UserStore,
+) -> None:
+    """The second one has its turn when the next message has been told to the first."""
+    server = Server(store, Log(), "a")
+    for name in ("first", "second"):
+        server.client("bob", name)
+    first, second = server.router.sessions.values()
+    telling = FriendEventFilter(FriendFilter(OneHome(), b"secret"))
+    rights = DeliveryRights(AccessRules(), server.permissions, telling)
+    arrival, later = (
+        Message(
+            "owntracks/ada/phone",
+            json.dumps({"_type": "location", "lat": 47.0, "lon": 9.0, "tst": now_s()}).encode(),
+            1,
+        )
+        for _ in range(2)
+    )
+    told = rights.told(arrival, first)
+    assert told is not None
+    assert rights.told(later, first) is None  # within the quarter of an hour
+    assert rights.told(arrival, second) is told
+    assert rights.told(later, second) is None
