@@ -171,7 +171,9 @@ class ErasureLog:
             self._on_erasure(self._untold[0])
             self._untold.popleft()
         # A record whose taking failed does not come again from the consumer.
-        message = self._untaken or self._consumer.poll(_POLL_S)
+        message = self._untaken
+        if message is None:  # an empty record counts as false
+            message = self._consumer.poll(_POLL_S)
         if message is None:
             return
         error = message.error()
