@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from typing import Final
+
+from waylog.process.threads import end_process
 
 logger = logging.getLogger(__name__)
 
@@ -39,5 +40,4 @@ class StopLimit:
 
     def _end(self, limit_s: float) -> None:
         logger.error("not stopped within %.0f s: the process ends without waiting", limit_s)
-        logging.shutdown()
-        os._exit(1)
+        end_process()
