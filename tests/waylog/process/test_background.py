@@ -115,16 +115,35 @@ async def test_a_round_that_fails_is_logged_once_and_the_next_one_comes(
         done += 1
         if done == 1:
             raise asyncio.CancelledError
-        if done < 6:
+        if done < 6 or done == 7:
             raise RuntimeError("nobody has thought of this")
 
     task = PeriodicTask("looking").spawn(0.001, work)
     async with asyncio.timeout(60):
-        while done < 7:
+        while done < 8:
             await asyncio.sleep(0.001)
     task.cancel()
-    # Of the two kinds of failure each is told once.
-    assert caplog.text.count("looking failed; it goes on with the next round") == 2
+    # Of the two kinds of failure each is told once, and once more when a round has gone well.
+    assert caplog.text.count("looking failed; it goes on with the next round") == 3
+
+
+@on_both_event_loops
+async def test_periodic_work_that_is_cancelled_in_a_round_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = PeriodicTask("looking").spawn(0.0, work)
+    async with asyncio.timeout(60):
+        await begun.wait()
+    task.cancel()
+    await asyncio.wait((task,), timeout=5)
+    assert task.cancelled()
+    assert not caplog.records
 
 
 @on_both_event_loops

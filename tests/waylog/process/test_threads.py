@@ -74,6 +74,22 @@ atexit.register(lambda: (ending.set(), thread.join()))
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def test_a_thread_that_its_process_waits_for_fails_it_even_at_its_end() -> None:
+    program = """
+import logging, threading
+from waylog.process.threads import start_thread
+def work():
+    threading.main_thread().join()
+    raise ValueError("torn")
+logging.basicConfig(format="%(levelname)s %(message)s")
+start_thread(work, "upkeep", daemon=False)
+"""
+    ended = run(program)
+    assert ended.returncode == 1
+    assert "CRITICAL thread upkeep failed" in ended.stderr
+    assert "ValueError: torn" in ended.stderr
+
+
 def test_a_thread_may_end_after_a_stop(caplog: pytest.LogCaptureFixture) -> None:
     stopping = threading.Event()
     thread = start_thread(stopping.wait, "upkeep", may_end=stopping.is_set)

@@ -45,6 +45,16 @@ def test_a_ready_process_that_never_reports_progress_is_not_watched() -> None:
     progress.heard([b"READY=1"])
     progress.passed(1e9)
     assert progress.fault() is None
+    progress.heard([b"STATUS=not ready: no log"])
+    progress.passed(1e9)
+    assert progress.fault() is None
+
+
+def test_a_process_that_has_reported_progress_is_watched_when_it_is_ready_too() -> None:
+    progress = Progress(START_S, WATCHDOG_S)
+    progress.heard([b"WATCHDOG=1"])
+    progress.heard([b"READY=1"])
+    assert silence_s(progress) == WATCHDOG_S
 
 
 @pytest.mark.parametrize("first", [[b"READY=1"], [b"STATUS=reading"], [b"EXTEND_TIMEOUT_USEC=9"]])

@@ -8,6 +8,8 @@ import os
 import resource
 import shutil
 import signal
+import socket
+import subprocess
 import sys
 import textwrap
 import time
@@ -24,6 +26,7 @@ from tests.small_disk import small_disk
 from waylog.process.child_process import ChildProcess
 from waylog.supervision import supervisor as module
 from waylog.supervision.output_log import OutputLog
+from waylog.supervision.progress import Progress
 from waylog.supervision.supervisor import ProcessSpec, StartError, SupervisionError, Supervisor
 
 #: On a machine that has much else to do, a Python may need many seconds to start.
@@ -84,6 +87,8 @@ async def test_a_killed_process_is_started_again(tmp_path: Path) -> None:
     await until(lambda: state(tmp_path, "one")["restarts"] == 1 and state(tmp_path, "one")["ready"])
     second = state(tmp_path, "one")["pid"]
     assert second != first
+    # What has watched the first one does not count the seconds of the second one, too.
+    assert [each.get_name() for each in asyncio.all_tasks()].count("one guard") == 1
     await supervisor.stop()
     assert not child_processes.is_alive(second)
     assert not (tmp_path / "processes.json").exists()
@@ -103,6 +108,26 @@ async def test_a_process_that_never_gets_ready_is_reported_with_its_last_lines(
     supervisor = Supervisor(tmp_path, tmp_path / "logs")
     supervisor.start(spec("bad", "import sys; sys.exit('no such index')"))
     with pytest.raises(StartError, match="no such index"):
+        await supervisor.wait_ready("bad")
+    await supervisor.stop()
+
+
+async def test_the_last_line_of_a_process_is_told_though_it_is_read_after_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readline = asyncio.StreamReader.readline
+
+    async def read_late(reader: asyncio.StreamReader) -> bytes:
+        line = await readline(reader)
+        await until(lambda: not children() - others)
+        await asyncio.sleep(0.05)
+        return line
+
+    others = children()
+    monkeypatch.setattr(asyncio.StreamReader, "readline", read_late)
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("bad", "print('no such index'); raise SystemExit(2)"))
+    with pytest.raises(StartError, match="its last line: no such index"):
         await supervisor.wait_ready("bad")
     await supervisor.stop()
 
@@ -362,6 +387,29 @@ async def test_what_a_process_has_said_ends_with_it(tmp_path: Path) -> None:
     await supervisor.stop()
 
 
+async def test_what_is_said_for_a_process_that_has_ended_is_not_said_by_the_next_one(
+    tmp_path: Path,
+) -> None:
+    address = tmp_path / "address"
+    program = f"""
+        import os, pathlib, signal
+        address = pathlib.Path({str(address)!r})
+        if not address.exists():
+            address.write_text(os.environ["NOTIFY_SOCKET"])
+            os.kill(os.getpid(), signal.SIGKILL)
+        signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program))
+    await until((tmp_path / "processes.json").exists)
+    await until(lambda: state(tmp_path, "one")["restarts"] == 1)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as late:
+        late.sendto(b"READY=1", address.read_text().replace("@", "\0", 1))
+    await until(lambda: state(tmp_path, "one")["pid"])
+    assert not state(tmp_path, "one")["ready"]
+    await supervisor.stop()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another account")
 async def test_another_account_does_not_say_that_a_process_is_ready(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -599,6 +647,7 @@ class Refusing(logging.Handler):
     ("owner", "name", "error"),
     [
         (ChildProcess, "__init__", RuntimeError("planted")),
+        (subprocess.Popen, "wait", RuntimeError("planted")),
         (ChildProcess, "wait", RuntimeError("planted")),
         (ChildProcess, "wait", asyncio.CancelledError("planted")),
         (json, "dumps", RuntimeError("planted")),
@@ -628,6 +677,42 @@ async def test_whatever_fails_in_a_supervision_is_told_and_the_process_started_a
     assert children() - others == {state(tmp_path, "one")["pid"]}
     await supervisor.stop()
     assert children() <= others
+
+
+async def test_a_process_whose_watching_has_failed_is_not_started_again_before_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    watching_fails = asyncio.Event()
+    wait, kill_group = ChildProcess.wait, ChildProcess.kill_group
+
+    async def wait_in_vain(child: ChildProcess) -> int:
+        monkeypatch.setattr(ChildProcess, "wait", wait)
+        await watching_fails.wait()
+        raise RuntimeError("planted")
+
+    def kill_late(child: ChildProcess) -> None:
+        asyncio.get_running_loop().call_later(0.3, kill_group, child)
+
+    monkeypatch.setattr(ChildProcess, "wait", wait_in_vain)
+    # Its output, which it closes, does not tell when it ends.
+    silent = """
+        import os, signal
+        from waylog.process.notify import notify_ready
+        os.close(1)
+        os.close(2)
+        notify_ready()
+        signal.pause()
+    """
+    supervisor.start(spec("one", silent))
+    await supervisor.wait_ready("one")
+    first = state(tmp_path, "one")["pid"]
+    monkeypatch.setattr(ChildProcess, "kill_group", kill_late)
+    watching_fails.set()
+    await until(lambda: state(tmp_path, "one")["restarts"] == 1)
+    assert not child_processes.is_alive(first)
+    monkeypatch.setattr(ChildProcess, "kill_group", kill_group)
+    await supervisor.stop()
 
 
 async def test_a_process_is_started_again_whose_end_cannot_be_logged(
@@ -668,6 +753,23 @@ async def test_a_state_that_could_not_be_written_is_written_later(
     assert "RuntimeError: planted" in caplog.text
     assert state(tmp_path, "one")["restarts"] == 0
     await supervisor.stop()
+    assert not (tmp_path / "processes.json").exists()
+
+
+async def test_a_state_that_could_not_be_written_is_not_written_after_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: Any, **_named: Any) -> str:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(module, "_STATE_AGAIN_S", 0.05)
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    with monkeypatch.context() as patch:
+        patch.setattr(json, "dumps", fail)
+        supervisor.start(spec("one", READY_THEN_WAIT))
+        await supervisor.wait_ready("one")
+        await supervisor.stop()
+    await asyncio.sleep(0.1)
     assert not (tmp_path / "processes.json").exists()
 
 
@@ -784,3 +886,154 @@ async def test_a_start_that_asks_for_more_time_gets_it(tmp_path: Path) -> None:
     await supervisor.wait_ready("one")
     assert state(tmp_path, "one")["restarts"] == 0
     await supervisor.stop()
+
+
+async def test_a_start_that_is_not_ready_in_the_time_it_has_asked_for_is_late(
+    tmp_path: Path,
+) -> None:
+    program = """
+        import signal
+        from waylog.process.notify import notify_starting
+        notify_starting(1)
+        print("reading", flush=True)
+        signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program, ready_timeout_s=0.5))
+    async with asyncio.timeout(60):
+        with pytest.raises(StartError, match="one was not ready within"):
+            await supervisor.wait_ready("one")
+    await supervisor.stop()
+
+
+async def test_a_process_that_hangs_and_does_not_end_when_it_is_aborted_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GUARD_S", 0.05)
+    monkeypatch.setattr(module, "_ABORT_S", 0.1)
+    program = """
+        import signal
+        signal.signal(signal.SIGABRT, lambda *_: None)
+        while True:
+            signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program, ready_timeout_s=0.5))
+    await until((tmp_path / "processes.json").exists)
+    await until(lambda: state(tmp_path, "one")["restarts"] == 1)
+    await supervisor.stop()
+
+
+async def test_a_process_that_is_being_stopped_need_not_report_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GUARD_S", 0.05)
+    program = """
+        import signal, sys, time
+        from waylog.process.notify import notify, notify_ready
+        def end(*_):
+            time.sleep(0.8)
+            sys.exit(print("ended in order", flush=True))
+        signal.signal(signal.SIGTERM, end)
+        notify("WATCHDOG=1")
+        notify_ready()
+        signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(replace(spec("one", program), watchdog_s=0.5))
+    await supervisor.wait_ready("one")
+    await supervisor.stop()
+    assert "ended in order" in (tmp_path / "logs" / "one.log").read_text()
+
+
+async def test_a_time_in_which_supervisor_and_process_were_asleep_is_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GUARD_S", 0.05)
+    program = """
+        import time
+        from waylog.process.notify import notify, notify_ready
+        notify_ready()
+        for number in range(10_000):
+            notify(f"STATUS={number}\\nWATCHDOG=1")
+            time.sleep(0.05)
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(replace(spec("one", program), watchdog_s=1.0))
+    await supervisor.wait_ready("one")
+    await until(lambda: state(tmp_path, "one")["status"])
+    process = state(tmp_path, "one")
+    os.kill(process["pid"], signal.SIGSTOP)
+    time.sleep(1.2)  # noqa: ASYNC251 (the supervisor's event loop is to stand still, too)
+    os.kill(process["pid"], signal.SIGCONT)
+    seen = int(process["status"])
+    await until(lambda: int(state(tmp_path, "one")["status"] or 0) > seen + 5)
+    assert state(tmp_path, "one")["pid"] == process["pid"]
+    await supervisor.stop()
+
+
+async def test_a_process_that_cannot_be_killed_keeps_no_other_from_being_stopped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(module, "KILL_TIMEOUT_S", 0.1)
+    program = """
+        import signal
+        from waylog.process.notify import notify_ready
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        notify_ready()
+        while True:
+            signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("older", READY_THEN_WAIT))
+    supervisor.start(replace(spec("hanging", program), stop_timeout_s=0.1))
+    for name in ("older", "hanging"):
+        await supervisor.wait_ready(name)
+    older, hanging = (state(tmp_path, name)["pid"] for name in ("older", "hanging"))
+    with monkeypatch.context() as patch:
+        # As if it hung in the kernel.
+        patch.setattr(ChildProcess, "kill_group", lambda _: None)
+        await supervisor.stop()
+    assert not child_processes.is_alive(older)
+    assert f"hanging, process {hanging}, cannot be killed" in caplog.text
+    assert "no longer supervised" not in caplog.text
+    os.kill(hanging, signal.SIGKILL)
+    await until(lambda: not child_processes.is_alive(hanging))
+
+
+async def test_a_watchdog_that_has_failed_once_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GUARD_S", 0.05)
+    fail_once(monkeypatch, Progress, "passed", RuntimeError("planted"))
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", "import signal; signal.pause()", ready_timeout_s=0.3))
+    await until((tmp_path / "processes.json").exists)
+    await until(lambda: state(tmp_path, "one")["restarts"] >= 1)
+    assert "one: its watchdog failed" in caplog.text
+    assert "after its start and is aborted" in caplog.text
+    await supervisor.stop()
+
+
+async def test_a_process_that_is_being_started_when_all_are_stopped_is_stopped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STOP_TIMEOUT_S", 600.0)
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    others = children()
+    stopping: list[asyncio.Task[None]] = []
+    pipe = os.pipe
+
+    def begin_to_stop() -> tuple[int, int]:
+        if not stopping:
+            stopping.append(asyncio.create_task(supervisor.stop()))
+        return pipe()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pipe", begin_to_stop)
+        supervisor.start(spec("one", READY_THEN_WAIT))
+        await until(lambda: stopping)
+    async with asyncio.timeout(60):
+        await stopping[0]
+    assert children() <= others

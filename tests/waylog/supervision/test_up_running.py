@@ -63,8 +63,8 @@ def test_it_ends_and_stops_its_processes_if_it_cannot_supervise_them(tmp_path: P
         os.kill(platform.processes()["geo"]["pid"], signal.SIGKILL)
         printed, _ = platform.process.communicate(timeout=120)
         assert platform.process.returncode == 1
-        assert printed.splitlines()[-1].endswith(
-            "geo is no longer supervised: RuntimeError: planted"
+        assert printed.splitlines()[-1] == (
+            "waylog up: geo is no longer supervised: RuntimeError: planted"
         )
         assert not any(map(child_processes.is_alive, pids))
     finally:
