@@ -72,6 +72,8 @@ def test_a_broker_whose_background_work_fails_ends_and_has_what_it_acknowledged(
     assert "this process ends" in broker.output
     assert "nobody has thought of this" in broker.output
     assert "Traceback" in broker.output
+    # In order, and without waiting for what has failed.
+    assert "broker 0 has stopped" in broker.output
 
     again = Process(*words)
     try:

@@ -10,11 +10,16 @@ import pytest
 
 SERVICE = """
 import asyncio, logging, sys, time
+from gateway.process import lifecycle
 from waylog.process import stop_limit
+from waylog.process.background import spawn
 from gateway.process.lifecycle import Started, run_service, serve_until_stopped
 
 class Producer:
-    fatal = None
+    fatal = "fenced" if sys.argv[1] == "producer" else None
+
+async def fail():
+    raise ValueError("torn")
 
 async def start(telemetry, stack):
     loop = asyncio.get_running_loop()
@@ -24,21 +29,31 @@ async def start(telemetry, stack):
         await asyncio.to_thread(time.sleep, 600)
     if sys.argv[1] == "thread":
         loop.run_in_executor(None, time.sleep, 600)
-    stack.push_async_callback(waits.get(sys.argv[1], waits["nothing"]))
+    if sys.argv[1] == "task":
+        stack.callback(spawn(fail(), "upkeep").cancel)
+    if sys.argv[1] == "nothing":
+        # As if written in modules that serve one client.
+        for module in ("gateway.mqtt.sessions.session", "gateway.http.ingest.ingest"):
+            exec("def serve(): raise ValueError('torn')", own := {"__name__": module})
+            loop.call_soon(own["serve"])
+    stack.push_async_callback(waits[WAITS.get(sys.argv[1], "nothing")])
     return Started(Producer(), "nowhere")
 
+WAITS = dict.fromkeys(("log", "producer", "task"), "log")
 logging.basicConfig(level=logging.INFO)
-stop_limit.STOP_MAX_S = 60.0 if sys.argv[1] == "nothing" else 1.0
+stop_limit.STOP_MAX_S = 60.0 if sys.argv[1] in ("nothing", "task") else 1.0
+lifecycle.FAILED_STOP_MAX_S = 1.0
 sys.exit(run_service(serve_until_stopped("127.0.0.1:1", "test", start)))
 """
 
 
-def test_a_stop_is_told_when_it_is_done() -> None:
+def test_what_fails_for_one_client_ends_no_gateway_and_its_stop_is_told_when_done() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", SERVICE, "nothing"], stderr=subprocess.PIPE, text=True
     )
     status, said = _stop(process)
     assert status == 0
+    assert said.count("ValueError: torn") == 2
     assert "gateway stopped after" in said
 
 
@@ -50,6 +65,18 @@ def test_a_stop_ends_in_time_whatever_it_waits_for(waits_for: str) -> None:
     status, said = _stop(process)
     assert status == 1
     assert "not stopped within 1 s: the process ends without waiting" in said
+
+
+@pytest.mark.parametrize(
+    ("failed", "says"),
+    [("task", "upkeep failed; this process ends"), ("producer", "stopping: fenced")],
+)
+def test_an_end_after_a_failure_comes_in_time_too(failed: str, says: str) -> None:
+    words = [sys.executable, "-c", SERVICE, failed]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
+    assert ended.returncode == 1
+    assert says in ended.stderr
+    assert "not stopped within 1 s: the process ends without waiting" in ended.stderr
 
 
 def _stop(process: subprocess.Popen[str]) -> tuple[int, str]:

@@ -21,10 +21,12 @@ from broker_core.protocol.definitions import (
     DELETE_TOPICS,
     PRODUCE,
 )
+from broker_core.server import runtime
 from broker_core.server.partitions.topics import Topic
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient, produce_body
 from tests.broker_core.server.topics import administer, all_open, create_topic, delete_topic
+from waylog.process.background import end_on_failure
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 Start = Callable[..., Awaitable[Broker]]
@@ -38,7 +40,7 @@ class SlowFolders(SystemDisk):
         self._first = first
         self.may_go_on = threading.Event()
         self.waits = threading.Event()
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def make_directory(self, directory: Path) -> None:
         """Create a directory, perhaps later, or fail."""
@@ -101,6 +103,20 @@ async def test_a_small_topic_does_not_wait_for_a_large_one(
     create_topic(busy, "u", 4, {})
     assert [await produce(client, "u", index) for index in range(4)] == [errors.NONE] * 4
     disk.may_go_on.set()
+
+
+async def test_a_broker_whose_opening_of_replicas_has_failed_does_not_wait_for_its_end(
+    busy: Broker, disk: SlowFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "_FAILED_CLOSE_S", 0.1)
+    failed: list[Exception] = []
+    end_on_failure(asyncio.get_running_loop(), failed.append)
+    disk.error = SystemExit(0)
+    disk.may_go_on.set()
+    await until(lambda: failed)
+    busy.cannot_go_on(failed[0])
+    async with asyncio.timeout(30):
+        await busy.close()
 
 
 async def test_topics_that_wait_have_their_turns(busy: Broker, disk: SlowFolders) -> None:
