@@ -8,7 +8,9 @@ from broker_core.server.network.peer import Peer
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import fetch_body
 from tests.broker_core.server.topics import create_topic
+from tests.tcp_server import tcp_server
 from waylog.config import Endpoint
+from waylog.process.background import end_on_failure
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -77,3 +79,36 @@ async def test_who_does_not_answer_is_asked_on_another_connection(broker: Broker
         await lost.wait()
     assert await peer.call(METADATA, 12, NO_TOPICS) is not None
     peer.close()
+
+
+async def test_who_fails_to_take_an_answer_is_told_of_and_no_other_loses_its_own(
+    broker: Broker,
+) -> None:
+    failed: list[Exception] = []
+    end_on_failure(asyncio.get_running_loop(), failed.append)
+    peer = Peer(broker.endpoint, "test")
+
+    def fail(answer: object) -> None:
+        raise ValueError("no answer" if answer is None else "an answer")
+
+    peer.send(METADATA, 12, NO_TOPICS, fail)
+    assert await peer.call(METADATA, 12, NO_TOPICS) is not None
+    answers: list[object] = []
+    for answered in (fail, answers.append):
+        peer.send(METADATA, 12, NO_TOPICS, answered)
+    peer.close()
+    assert answers == [None]
+    assert [str(each) for each in failed] == ["an answer", "no answer"]
+
+
+async def test_who_has_asked_does_not_wait_for_ever_when_the_answer_makes_no_sense() -> None:
+    async def garbled(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        frame = (await reader.readexactly(size))[4:8] + b"\xff"
+        writer.write(len(frame).to_bytes(4, "big") + frame)
+        await reader.read()
+
+    async with asyncio.timeout(60), tcp_server(garbled) as port:
+        peer = Peer(Endpoint("127.0.0.1", port), "test")
+        assert await peer.call(METADATA, 12, NO_TOPICS) is None
+        peer.close()

@@ -194,6 +194,47 @@ async def test_a_login_is_renewed_while_requests_are_under_way(start_secured: St
     assert broker.login_failures.total == 0
 
 
+def authenticated(session_ms: int) -> bytes:
+    return bytes(2) + b"\xff\xff" + bytes(4) + session_ms.to_bytes(8, "big")
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_request_waits_for_a_renewal_and_has_an_answer_whatever_comes_of_that(
+    ends: bool,
+) -> None:
+    renews, may_end, is_sent, may_answer = (asyncio.Event() for _ in range(4))
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(framed(await received(reader), HANDSHAKE_DONE))
+        writer.write(framed(await received(reader), authenticated(1)))
+        writer.write(framed(await received(reader), HANDSHAKE_DONE))
+        renews.set()
+        await may_end.wait()
+        if ends:
+            return
+        writer.write(framed(await received(reader), authenticated(0)))
+        number = await received(reader)
+        is_sent.set()
+        await may_answer.wait()
+        writer.write(framed(number, b"answer"))
+
+    answers: asyncio.Queue[bytes | None] = asyncio.Queue()
+    async with (
+        asyncio.timeout(60),
+        tcp_server(slow) as port,
+        connected(port, login("PLAIN")) as connection,
+    ):
+        await renews.wait()
+        connection.request(requests.METADATA, requests.metadata([]), 60, answers.put_nowait)
+        assert answers.empty()
+        may_end.set()
+        if not ends:
+            await is_sent.wait()
+            connection.look_after()  # it is not late
+            may_answer.set()
+        assert await answers.get() == (None if ends else b"answer")
+
+
 async def test_a_renewal_that_is_refused_ends_the_connection(
     start_secured: StartBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
