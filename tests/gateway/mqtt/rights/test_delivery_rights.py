@@ -386,34 +386,90 @@ async def test_what_says_nothing_of_places_does_not_wait_until_they_are_known(
 
 
 class OneHome:
-    """Homes that are known from the beginning: everybody lives at one place."""
+    """Everybody lives at one place, from the beginning unless a test says otherwise."""
 
-    looked_up = True
+    def __init__(self) -> None:
+        self.looked_up = True
+        self.places = [(47.0, 9.0)]
 
     def homes(self, user: str) -> list[tuple[float, float]]:
-        return [(47.0, 9.0)]
+        return self.places
+
+
+class Household:
+    """What two clients of a friend of somebody who is at home are told."""
+
+    def __init__(self, store: UserStore) -> None:
+        server = Server(store, Log(), "a")
+        for name in ("first", "second"):
+            server.client("bob", name)
+        self.first, self.second = server.router.sessions.values()
+        self.homes = OneHome()
+        self.filter = FriendFilter(self.homes, b"secret")
+        telling = FriendEventFilter(self.filter)
+        self.rights = DeliveryRights(AccessRules(), server.permissions, telling)
+
+    def message(self, device: str = "phone", size: int = 0) -> Message:
+        fix = {"_type": "location", "lat": 47.0, "lon": 9.0, "tst": now_s(), "own": "x" * size}
+        return Message(f"owntracks/ada/{device}", json.dumps(fix).encode(), 1)
+
+    def tell(self, count: int, size: int = 0) -> None:
+        """Tell the first client of the arrival of so many devices."""
+        for number in range(count):
+            assert self.rights.told(self.message(f"other-{number}", size), self.first) is not None
+
+
+@pytest.fixture
+def household(store: UserStore) -> Household:
+    return Household(store)
 
 
 def test_all_clients_of_a_friend_learn_of_an_arrival_whatever_comes_between(
-    store: UserStore,
+    household: Household,
 ) -> None:
     """The second one has its turn when the next message has been told to the first."""
-    server = Server(store, Log(), "a")
-    for name in ("first", "second"):
-        server.client("bob", name)
-    first, second = server.router.sessions.values()
-    telling = FriendEventFilter(FriendFilter(OneHome(), b"secret"))
-    rights = DeliveryRights(AccessRules(), server.permissions, telling)
-    arrival, later = (
-        Message(
-            "owntracks/ada/phone",
-            json.dumps({"_type": "location", "lat": 47.0, "lon": 9.0, "tst": now_s()}).encode(),
-            1,
-        )
-        for _ in range(2)
-    )
+    rights, first, second = household.rights, household.first, household.second
+    household.tell(15, size=100_000)  # however much was told before
+    arrival, later = household.message(), household.message()
     told = rights.told(arrival, first)
     assert told is not None
     assert rights.told(later, first) is None  # within the quarter of an hour
     assert rights.told(arrival, second) is told
     assert rights.told(later, second) is None
+
+
+@pytest.mark.parametrize(("count", "size"), [(1_000, 0), (3, 500_000)])
+def test_what_friends_are_told_of_many_messages_is_not_kept(
+    household: Household, count: int, size: int
+) -> None:
+    rights, arrival = household.rights, household.message()
+    assert rights.told(arrival, household.first) is not None
+    household.tell(count, size)
+    # So it is decided anew, within the quarter of an hour.
+    assert rights.told(arrival, household.second) is None
+
+
+def test_a_message_from_before_homes_were_known_is_told_as_soon_as_they_are(
+    household: Household,
+) -> None:
+    household.homes.looked_up = False
+    arrival = household.message()
+    assert household.rights.told(arrival, household.first) is None
+    household.homes.looked_up = True
+    assert household.rights.told(arrival, household.second) is not None
+
+
+def test_a_message_from_before_a_home_was_known_is_not_told_as_it_was(
+    household: Household,
+) -> None:
+    rights, arrival = household.rights, household.message()
+    household.homes.places = []
+    told = rights.told(arrival, household.first)
+    assert told is not None
+    assert json.loads(told.payload)["lat"] == 47.0
+    household.homes.places = [(47.0, 9.0)]
+    household.filter.homes_changed()
+    assert not list(rights.take_withheld())
+    told = rights.told(arrival, household.second)
+    assert told is not None
+    assert json.loads(told.payload)["lat"] != 47.0
