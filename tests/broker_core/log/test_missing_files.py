@@ -118,6 +118,34 @@ def test_a_replica_is_left_to_get_again_what_it_has_lost(filled: Workbench) -> N
     assert log.log_end_offset == 0
 
 
+def test_what_was_cut_off_with_its_batch_is_not_missed(tmp_path: Path) -> None:
+    bench = Workbench(tmp_path)
+    bench.append(b"a", b"b", b"c")
+    bench.log.close()
+    log = bench.open()
+    log.truncate_to(1)  # the batch reaches beyond that
+    assert log.log_end_offset == 0
+    log.continue_behind_acknowledged()
+    assert log.log_end_offset == 0
+
+
+def test_what_is_appended_after_a_loss_is_checked_at_the_next_start(filled: Workbench) -> None:
+    names = filled.files(".log")
+    remove(filled, len(names) - 1)
+    log = filled.open()
+    kept = log.log_end_offset
+    # These are below what was durable once, and are not durable themselves.
+    for _ in range(3):
+        assert filled.append(b"never synced" * 50).last_offset < RECORDS
+    path = filled.directory / filled.files(".log")[-2]
+    data = bytearray(path.read_bytes())
+    data[-5:] = bytes(5)
+    path.write_bytes(data)
+    end = filled.open().log_end_offset
+    assert kept <= end < kept + 3
+    assert [offset for offset, _ in filled.values()] == list(range(end))
+
+
 def test_a_reader_gets_over_what_is_lost_at_the_end(filled: Workbench) -> None:
     names = filled.files(".log")
     lost = int(Path(names[-1]).stem)
