@@ -114,6 +114,37 @@ def test_a_partition_that_could_not_be_read_is_read_again(
     assert caplog.text.count(said) == 1
 
 
+def test_a_partition_that_could_not_be_read_and_is_no_longer_ours_is_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries: list[int] = []
+
+    class Unreadable:
+        def __init__(self, *_arguments: object) -> None:
+            pass
+
+        def bounds(self, _topic: str, partition: int) -> tuple[int, int]:
+            tries.append(partition)
+            raise ValueError("a bug")
+
+        def batches(self, *_arguments: object, **_options: object) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("consumers.renewal.PartitionReader", Unreadable)
+    renewal = Renewal({"client.id": "test"}, ADDRESS, retry_s=0.001)
+    try:
+        renewal.take([1], "new", 0)
+        await_condition(lambda: tries.count(1) >= 2, 30, "the first partition")
+        renewal.take([2], "new", 0)
+        await_condition(lambda: tries.count(2) >= 5, 30, "the second partition")
+    finally:
+        renewal.close()
+    assert tries[tries.index(2) :].count(1) <= 1  # it was perhaps being begun
+
+
 def test_a_renewing_thread_takes_its_process_with_it() -> None:
     assert_process_ends(
         """

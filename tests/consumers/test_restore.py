@@ -18,11 +18,17 @@ def test_a_state_that_cannot_be_restored_is_told_to_the_session(
     def fail(*_arguments: object) -> None:
         raise ValueError("no state")
 
+    ends: list[int] = []
+    monkeypatch.setattr("os._exit", ends.append)
     monkeypatch.setattr(restore, "PartitionReader", fail)
     restorer = Restorer({"client.id": "test"}, "address")
     restorer.restore(0, lambda _values: None, lambda: None, threading.Event())
     await_condition(lambda: restorer.failed == "ValueError: no state", 30, "the failure")
+    await_condition(
+        lambda: "restore" not in {each.name for each in threading.enumerate()}, 30, "its end"
+    )
     restorer.close()
+    assert not ends
 
 
 def test_a_restoring_thread_takes_its_process_with_it() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from tests.dying_threads import assert_process_ends
 from tests.spark.running import start_broker
-from waylog.history.erasures import ErasureLog, Erasures, append_erasures
+from waylog.history.erasures import ErasureLog, Erasures, append_erasures, append_records
+from waylog.kafka.topics import ERASURE
 
 
 @pytest.fixture
@@ -22,13 +23,17 @@ def servers(tmp_path: Path) -> Iterator[str]:
 def test_an_erasure_that_could_not_be_taken_is_taken_again(
     servers: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    append_erasures(servers, ["ada/phone", "ben/phone"], 1000)
+    append_erasures(servers, ["ada/phone"], 1000)
+    append_records(servers, [(ERASURE, b"empty", b"")])
+    append_erasures(servers, ["ben/phone"], 1000)
     take = Erasures.take
     failures = [MemoryError(), MemoryError()]
+    taken: list[bytes | None] = []
 
     def take_later(self: Erasures, value: bytes | None) -> object:
-        if failures:
+        if failures and not value:
             raise failures.pop()
+        taken.append(value)
         return take(self, value)
 
     monkeypatch.setattr(Erasures, "take", take_later)
@@ -36,6 +41,7 @@ def test_an_erasure_that_could_not_be_taken_is_taken_again(
     try:
         assert log.wait(30.0)
         assert log.erasures.known() == {"ada/phone": 1000, "ben/phone": 1000}
+        assert taken[1:2] == [b""]
     finally:
         log.close()
     assert caplog.text.count("reading topic erasure failed; it is tried again\nTraceback") == 1

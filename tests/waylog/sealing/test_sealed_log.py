@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from gateway.fixes.receipts import Receipt
 from tests.contract.refusing_topic import ClusterWithRefusingTopic
@@ -178,6 +180,17 @@ async def test_a_key_that_could_not_be_taken_is_taken_again(
     sealed = ring.seal_value(LOCATION, b"{}", b"ada/phone")
     ring.close()
     failures = [MemoryError(), MemoryError()]
+    cut_off = [KafkaException(KafkaError(KafkaError._TRANSPORT))]
+
+    class CutOff(Consumer):
+        """Has told of one key when it cannot read on."""
+
+        def consume(self, *arguments: Any, **named: Any) -> list[Message]:
+            if cut_off:
+                raise cut_off.pop()
+            return super().consume(*arguments, **named)
+
+    monkeypatch.setattr("waylog.sealing.value_keys.Consumer", CutOff)
 
     def unwrap_later(value: bytes, master: bytes) -> ValueKey:
         if failures:
@@ -188,7 +201,8 @@ async def test_a_key_that_could_not_be_taken_is_taken_again(
     other = KeyRing(servers, MASTER)
     assert other.open_value(sealed, b"ada/phone") == b"{}"
     other.close()
-    assert caplog.text.count("taking keys of value-key failed; it is tried again\nTraceback") == 1
+    assert not cut_off
+    assert caplog.text.count("taking keys of value-key failed; it is tried again\nTraceback") == 2
 
 
 def test_a_thread_that_follows_keys_takes_its_process_with_it() -> None:
