@@ -5,15 +5,22 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from spark.fixes.log_fixes import read_fixes
+from spark.history import arrow
 from spark.history.job import HistoryJob, HistorySettings
+from tests.consumers.running import await_condition
 from tests.spark.history.test_job import DAY_MS, START_MS, assert_each_once, history, read_errors
 from tests.spark.running import append_fixes, append_values, make_fix
 from waylog.history.history_reader import HistoryReader
 from waylog.messages import encode
+from waylog.process.watchdog import ProgressWatchdog
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -80,6 +87,9 @@ def test_places_that_could_not_be_computed_are_tried_without_a_new_fix(
         raise ValueError("a bug")
 
     monkeypatch.setattr("spark.places.job.write_places", fail)
+    # As in a process that somebody watches.
+    monkeypatch.setenv("WATCHDOG_USEC", "3000000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
     settings = HistorySettings(
         log, str(tmp_path / "history"), engine="arrow", trigger_s=0.1,
         places=str(tmp_path / "places"), places_interval_s=0.01,
@@ -94,6 +104,37 @@ def test_places_that_could_not_be_computed_are_tried_without_a_new_fix(
         job.stop()
         running.join()
     assert job.total.rows == 1
+    # What has reported its progress has ended with it.
+    await_condition(
+        lambda: "watchdog" not in {each.name for each in threading.enumerate()}, 30, "its end"
+    )
+
+
+def test_each_part_of_a_batch_that_is_read_is_progress(
+    log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_fixes(log, [make_fix("demo/phone", START_MS)])
+    steps, seen = 0, list[int]()
+
+    class Watchdog(ProgressWatchdog):
+        def advanced(self) -> None:
+            nonlocal steps
+            super().advanced()
+            steps += 1
+
+    def in_parts(*arguments: Any) -> Iterator[pa.RecordBatch]:
+        for batch in read_fixes(*arguments):
+            yield batch
+            for _ in range(3):
+                seen.append(steps)
+                yield batch.slice(0, 0)
+        seen.append(steps)
+
+    monkeypatch.setattr(arrow, "read_fixes", in_parts)
+    monkeypatch.setattr("spark.history.job.ProgressWatchdog", Watchdog)
+    out = str(tmp_path / "history")
+    assert HistoryJob(HistorySettings(log, out, engine="arrow", once=True)).run().rows == 1
+    assert len(set(seen)) == 4
 
 
 def test_what_is_over_is_packed_while_it_goes_on(log: str, tmp_path: Path) -> None:
