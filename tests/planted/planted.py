@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,12 @@ class PlantedProcess(Process):
             patch.setenv("WAYLOG_PLANT_NOW", str(self._trigger))
             super().__init__(*words)
 
+    def kill(self) -> None:
+        """Kill it, if it runs."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+
     def fail_now(self) -> None:
         """Fail in that step, the next time that it is taken."""
         self._trigger.touch()
@@ -32,3 +39,7 @@ class PlantedProcess(Process):
     def has_ended(self) -> bool:
         """Tell whether the process is gone."""
         return self._process.poll() is not None
+
+
+#: Starts `waylog WORDS`, with the step that fails: (step, *words).
+StartPlanted = Callable[..., PlantedProcess]

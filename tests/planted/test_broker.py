@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from tests.consumers.running import Process
-from tests.planted.planted import PlantedProcess
+from tests.planted.planted import StartPlanted
 from tests.ports import reserved_ports
 from waylog.kafka.clients import ensure_topics
 from waylog.kafka.topics import Topic
@@ -23,15 +31,22 @@ STEPS = [
     _PARTITIONS + "batch_opener:BatchOpener._step:MemoryError",
     _PARTITIONS + "batch_opener:BatchOpener._stepped:AttributeError",
     "broker_core.server.cluster.lifecycle:BrokerLifecycle._heard:ValueError",
-    _PARTITIONS + "replicas:Replicas._check_isrs:RuntimeError",
+    _PARTITIONS + "replicas:Replicas._check_isrs:CancelledError",
     "broker_core.server.network.listener:Listener._sweep:RuntimeError",
     "waylog.network.acceptor:Acceptor._accept:UnicodeError",
+]
+
+_COORDINATION = "broker_core.server.coordination."
+COORDINATORS_STEPS = [
+    _COORDINATION + "transactions:Transactions._store:KeyError",
+    _COORDINATION + "transactions:Transactions._write_markers:MemoryError",
+    _COORDINATION + "groups:Groups._append:AttributeError",
 ]
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.rpartition(".")[2])
 def test_a_broker_whose_background_work_fails_ends_and_has_what_it_acknowledged(
-    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: str, tmp_path: Path, start_planted: StartPlanted
 ) -> None:
     (port,) = reserved_ports(1)
     address = f"127.0.0.1:{port}"
@@ -41,7 +56,7 @@ def test_a_broker_whose_background_work_fails_ends_and_has_what_it_acknowledged(
         "log.flush.interval.messages=1\nreplica.lag.time.max.ms=1000\n"
     )
     words = ("broker", "--config", str(config))
-    broker = PlantedProcess(monkeypatch, tmp_path, step, *words)
+    broker = start_planted(step, *words)
     broker.wait_for("serves")
     # With a codec of its own, so that large batches are opened beside the event loop.
     ensure_topics(address, [Topic("t", 1, {"compression.type": "zstd"})])
@@ -92,3 +107,37 @@ def test_a_broker_whose_background_work_fails_ends_and_has_what_it_acknowledged(
         assert stored >= set(acknowledged)
     finally:
         again.stop()
+
+
+@pytest.mark.parametrize("step", COORDINATORS_STEPS, ids=lambda step: step.rpartition(".")[2])
+def test_a_broker_ends_whose_coordinator_fails_even_within_a_clients_request(
+    step: str, tmp_path: Path, start_planted: StartPlanted
+) -> None:
+    (port,) = reserved_ports(1)
+    address = f"127.0.0.1:{port}"
+    config = tmp_path / "server.properties"
+    config.write_text(
+        f"listeners=PLAINTEXT://{address}\nlog.dirs={tmp_path / 'log'}\n"
+        "group.initial.rebalance.delay.ms=0\n"
+    )
+    broker = start_planted(step, "broker", "--config", str(config))
+    broker.wait_for("serves")
+    ensure_topics(address, [Topic("t", 1, {})])
+    quiet = {"bootstrap.servers": address, "log_level": 0}
+    producer = Producer({**quiet, "transactional.id": "id"})
+    producer.init_transactions(30)
+    broker.fail_now()
+    consumer = Consumer({**quiet, "group.id": "g"})
+    consumer.subscribe(["t"])
+    deadline = time.monotonic() + 60
+    while not broker.has_ended and time.monotonic() < deadline:
+        with suppress(KafkaException):
+            consumer.poll(0.1)
+            producer.begin_transaction()
+            producer.produce("t", b"1")
+            producer.commit_transaction(1)
+    consumer.close()
+    assert broker.wait() == 1
+    assert "this process ends" in broker.output
+    assert "nobody has thought of this" in broker.output
+    assert "Traceback" in broker.output

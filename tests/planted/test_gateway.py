@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.consumers.running import Broker, await_condition
-from tests.planted.planted import PlantedProcess
+from tests.planted.planted import StartPlanted
 from tests.ports import reserved_ports
 from waylog.kafka.clients import ensure_topics
 from waylog.kafka.topics import LOCATION, TOPICS
@@ -41,11 +41,11 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.rpartition(".")[2])
 def test_a_gateway_whose_background_work_fails_ends_and_has_lost_nothing(
-    step: str, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: str, broker: Broker, tmp_path: Path, start_planted: StartPlanted
 ) -> None:
     http_port, mqtt_port = reserved_ports(2)
-    gateway = PlantedProcess(
-        *(monkeypatch, tmp_path, step, "gateway", "--open"),
+    gateway = start_planted(
+        *(step, "gateway", "--open"),
         *("--bootstrap-servers", broker.address, "--data", str(tmp_path / "gateway")),
         *("--http", f"127.0.0.1:{http_port}", "--mqtt", f"127.0.0.1:{mqtt_port}"),
     )

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -64,14 +65,32 @@ def fail(loop: asyncio.AbstractEventLoop, name: str, error: BaseException) -> No
     For callbacks of protocols, whose exceptions would only end their connections, and for threads.
     Call it on the loop's thread.
     """
-    if not isinstance(error, Exception):
-        # Nothing that a thread or a task raises may pass for the interpreter's own exit.
-        wrapped = RuntimeError(f"{type(error).__name__}: {error}")
-        wrapped.__cause__ = error
-        error = wrapped
     loop.call_exception_handler(
-        {"message": f"{name} has failed", "exception": error, BACKGROUND: name}
+        {"message": f"{name} has failed", "exception": _exception(error), BACKGROUND: name}
     )
+
+
+@contextmanager
+def failure_ends_process(loop: asyncio.AbstractEventLoop, name: str) -> Iterator[None]:
+    """Report an exception of the block as `fail` does, and raise it again.
+
+    For steps of a shared state machine within a client's request: a step that is half taken leaves
+    others waiting for ever, while the failed request alone would cost one client its connection.
+    """
+    try:
+        yield
+    except BaseException as error:
+        fail(loop, name, error)
+        raise
+
+
+def _exception(error: BaseException) -> Exception:
+    """Return the error, wrapped if it could pass for the interpreter's exit or a cancellation."""
+    if isinstance(error, Exception):
+        return error
+    wrapped = RuntimeError(f"{type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
 
 
 def end_on_failure(
@@ -89,24 +108,24 @@ def end_on_failure(
     """
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if not isinstance(error, Exception):
+        raised = context.get("exception")
+        if raised is None:
             loop.default_exception_handler(context)
             return
         name = context.get(BACKGROUND)
         if name is None:
-            module = _module(error) if "handle" in context else ""
+            module = _module(raised) if "handle" in context else ""
             if not module.startswith(callbacks_of) or module.startswith(except_of or ("-",)):
                 loop.default_exception_handler(context)
                 return
             name = module
-        logger.critical("%s failed; this process ends", name, exc_info=error)
-        end(error)
+        logger.critical("%s failed; this process ends", name, exc_info=raised)
+        end(_exception(raised))
 
     loop.set_exception_handler(handle)
 
 
-def _module(error: Exception) -> str:
+def _module(error: BaseException) -> str:
     """Return the name of the first module outside of the event loop in the traceback."""
     trace = error.__traceback__
     while trace is not None:

@@ -22,6 +22,7 @@ from broker_core.server.coordination.internal_topic import InternalTopic, read_b
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.topics import TopicRegistry
+from waylog.process.background import failure_ends_process
 
 logger = logging.getLogger(__name__)
 
@@ -240,13 +241,14 @@ class Groups:
 
     def perform(self) -> None:
         """Perform the coordinator's effects until there are no more."""
-        while effects := self.coordinator.take_effects():
-            for effect in effects:
-                if isinstance(effect, Respond):
-                    self._respond(effect)
-                else:
-                    self._append(effect)
-        self._set_timer()
+        with failure_ends_process(self._loop, "the group coordinator"):
+            while effects := self.coordinator.take_effects():
+                for effect in effects:
+                    if isinstance(effect, Respond):
+                        self._respond(effect)
+                    else:
+                        self._append(effect)
+            self._set_timer()
 
     def _respond(self, effect: Respond) -> None:
         answer = effect.token

@@ -34,6 +34,7 @@ from broker_core.server.coordination.internal_topic import InternalTopic, read_b
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import AppendWaiter, Partition
 from broker_core.server.partitions.topics import TopicRegistry
+from waylog.process.background import failure_ends_process
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -304,17 +305,18 @@ class Transactions:
 
     def perform(self) -> None:
         """Perform the coordinator's effects until there are no more."""
-        while effects := self.coordinator.take_effects():
-            for effect in effects:
-                if isinstance(effect, Respond):
-                    answer = effect.token
-                    assert callable(answer)
-                    answer(effect.response)
-                elif isinstance(effect, StoreTransaction):
-                    self._store(effect)
-                else:
-                    self._write_markers(effect, effect.partitions)
-        self._set_timer()
+        with failure_ends_process(self._loop, "the transaction coordinator"):
+            while effects := self.coordinator.take_effects():
+                for effect in effects:
+                    if isinstance(effect, Respond):
+                        answer = effect.token
+                        assert callable(answer)
+                        answer(effect.response)
+                    elif isinstance(effect, StoreTransaction):
+                        self._store(effect)
+                    else:
+                        self._write_markers(effect, effect.partitions)
+            self._set_timer()
 
     def _store(self, effect: StoreTransaction) -> None:
         now = self.moment()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 
@@ -15,6 +16,8 @@ from waylog.network.peer_parties import party_of
 if TYPE_CHECKING:
     from broker_core.server.network.session import ClientSession
 
+
+logger = logging.getLogger(__name__)
 
 #: Stands for the body of a request that has its response: what it was decoded from is used again.
 _DONE: Final[Any] = {}
@@ -173,13 +176,24 @@ class Request(Generic[RequestBody, ResponseBody]):
             amend(response)
 
     def reply(self, response: ResponseBody) -> None:
-        """Answer with fields of the newest version; the codec drops those of other versions."""
-        if self._amend is not None:
-            self.amend(response)
-        if self.throttle_ms:
-            fields: Any = response
-            fields["throttle_time_ms"] = self.throttle_ms
-        self.reply_encoded(encode_response(self.header, response))
+        """Answer with fields of the newest version; the codec drops those of other versions.
+
+        A response that cannot be encoded costs the client its connection, and nobody else anything.
+        """
+        try:
+            if self._amend is not None:
+                self.amend(response)
+            if self.throttle_ms:
+                fields: Any = response
+                fields["throttle_time_ms"] = self.throttle_ms
+            parts = encode_response(self.header, response)
+        except Exception:
+            logger.exception(
+                "the response to %s version %d cannot be sent", self.header.api.name, self.version
+            )
+            self._sink.abort()
+            return
+        self.reply_encoded(parts)
 
     def reply_encoded(self, parts: list[Part]) -> None:
         """Answer with an encoded response."""

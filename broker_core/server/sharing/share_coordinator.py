@@ -6,6 +6,7 @@ coordinator for the state and writes changes to it. The states are in `__share_g
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -30,6 +31,7 @@ from broker_core.server.coordination.internal_topic import InternalTopic, read_b
 from broker_core.server.partitions.flusher import Flusher
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.topics import TopicRegistry
+from waylog.process.background import failure_ends_process
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class ShareCoordinator:
         self._topics = topics
         self._flusher = flusher
         self._clock = clock
+        self._loop = asyncio.get_running_loop()
         self._states: dict[SharePartitionKey, StoredState] = {}
         self._topic = InternalTopic(topics, STATE_TOPIC)
         #: The share partitions whose state is stored here.
@@ -151,21 +154,23 @@ class ShareCoordinator:
             self._store(place, None, lambda code: None)
 
     def _store(self, place: SharePartitionKey, state: StoredState | None, stored: Stored) -> None:
-        now_ms = self._clock.now_ms()
-        value = None if state is None else encode_value(state, now_ms)
-        try:
-            partition = self._topic.partition_of(_key(place))
-            partition.check_in_sync()
-            result = partition.append(build_batch([(now_ms, encode_key(place), value, ())]), now_ms)
-        except errors.BrokerError as error:
-            logger.error("share group %s cannot be stored: %s", place.group_id, error)
-            stored(coordinator_error(error.code))
-            return
-        if state is None:
-            self._states.pop(place, None)
-        else:
-            self._states[place] = state
-        self._flusher.wait_durable(partition, StoreWait(stored), result.last_offset + 1)
+        with failure_ends_process(self._loop, "the share coordinator"):
+            now_ms = self._clock.now_ms()
+            value = None if state is None else encode_value(state, now_ms)
+            try:
+                partition = self._topic.partition_of(_key(place))
+                partition.check_in_sync()
+                batch = build_batch([(now_ms, encode_key(place), value, ())])
+                result = partition.append(batch, now_ms)
+            except errors.BrokerError as error:
+                logger.error("share group %s cannot be stored: %s", place.group_id, error)
+                stored(coordinator_error(error.code))
+                return
+            if state is None:
+                self._states.pop(place, None)
+            else:
+                self._states[place] = state
+            self._flusher.wait_durable(partition, StoreWait(stored), result.last_offset + 1)
 
 
 def _key(place: SharePartitionKey) -> str:

@@ -25,6 +25,7 @@ from broker_core.server.partitions.topics import TopicRegistry
 from broker_core.server.settings.group_settings import GroupSettings
 from broker_core.server.sharing.share_coordinator_client import ShareCoordinatorClient
 from broker_core.server.sharing.share_partitions import SharePartitions
+from waylog.process.background import failure_ends_process
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +162,8 @@ class ShareGroups:
                 each(code)
             waiting.clear()
 
-        self._append(group_id, group_records(group_id, stored, names), written)
+        with failure_ends_process(self._loop, "the coordinator of share groups"):
+            self._append(group_id, group_records(group_id, stored, names), written)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

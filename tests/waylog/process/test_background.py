@@ -5,7 +5,13 @@ import asyncio
 import pytest
 
 from tests.event_loops import on_both_event_loops
-from waylog.process.background import PeriodicTask, TaskSet, end_on_failure, spawn
+from waylog.process.background import (
+    PeriodicTask,
+    TaskSet,
+    end_on_failure,
+    failure_ends_process,
+    spawn,
+)
 from waylog.process.background import fail as report_failure
 
 
@@ -79,6 +85,23 @@ async def test_what_is_not_an_exception_of_this_process_ends_it_all_the_same(
     assert "thread flusher failed; this process ends" in caplog.text
 
 
+@on_both_event_loops
+async def test_a_step_of_a_shared_state_that_fails_is_reported_and_its_caller_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended: list[Exception] = []
+    loop = asyncio.get_running_loop()
+    end_on_failure(loop, ended.append)
+    with pytest.raises(KeyError), failure_ends_process(loop, "the coordinator"):
+        raise KeyError("nobody has thought of this")
+    assert len(ended) == 1
+    assert "the coordinator failed; this process ends" in caplog.text
+    with failure_ends_process(loop, "the coordinator"):
+        pass
+    assert len(ended) == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError, asyncio.CancelledError])
 @pytest.mark.parametrize(
     ("callbacks_of", "except_of", "count"),
     [(("tests.",), (), 1), (("tests.",), ("tests.waylog.",), 0), ((), (), 0), (("else.",), (), 0)],
@@ -88,6 +111,7 @@ async def test_a_callback_that_fails_ends_the_process_where_its_module_counts(
     callbacks_of: tuple[str, ...],
     except_of: tuple[str, ...],
     count: int,
+    error: type[BaseException],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ended: list[Exception] = []
@@ -95,7 +119,7 @@ async def test_a_callback_that_fails_ends_the_process_where_its_module_counts(
     end_on_failure(loop, ended.append, callbacks_of=callbacks_of, except_of=except_of)
 
     def tick() -> None:
-        raise RuntimeError("nobody has thought of this")
+        raise error("nobody has thought of this")
 
     loop.call_later(0, tick)
     async with asyncio.timeout(60):
