@@ -223,9 +223,8 @@ async def _serve(config: BrokerConfig) -> int:
     if unexpected:
         broker.cannot_go_on(unexpected[0])
     failed = broker.failed.done()
-    if failed:
-        # An orderly stop may take long, to make everything durable.
-        limit.begin(FAILED_STOP_MAX_S)
+    # An orderly stop may take long, to make everything durable.
+    limit.begin(FAILED_STOP_MAX_S if failed else None)
     await broker.close()
     logger.info("broker %d has stopped", broker.node_id)
     return EXIT_FAILED if failed else EXIT_DONE

@@ -130,7 +130,9 @@ class Broker:
         except BaseException:
             self._lock.release()
             raise
-        self.flusher = Flusher(environment.threads.worker("flusher"), self.storage_failed)
+        self.flusher = Flusher(
+            environment.threads.worker("flusher"), environment.clock, self.storage_failed
+        )
         self.batch_opener = BatchOpener(environment.threads.worker("batches"))
         self.replication = Replication(
             config,
@@ -170,7 +172,9 @@ class Broker:
             self.cluster.is_registered,
         )
         self._housekeeping = Housekeeping(
-            config, self.topics, self.flusher, environment, self.storage, self._open_left_out
+            *(config, self.topics, self.flusher, environment, self.storage),
+            has_room=self._open_left_out,
+            cannot_go_on=self._cannot_flush,
         )
         self.dynamic_config.set_cleaner_backoff = self._housekeeping.set_cleaner_backoff
         self._subscribe()
@@ -397,6 +401,11 @@ class Broker:
         if not self.failed.done():
             self.failed.set_exception(error)
             self.cluster.lifecycle.life.distrust()
+
+    def _cannot_flush(self, error: Exception) -> None:
+        if not self.failed.done():
+            logger.critical("%s: %s; the broker stops", self.config.log_dir, error)
+            self.cannot_go_on(error)
 
     def storage_failed(self, partition: Partition, error: errors.BrokerError) -> None:
         """Stop the broker because a partition cannot be written; other brokers can take over."""

@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 BYTES_MAX: Final = 144 * 1024 * 1024
 _REQUEST_BYTES_MAX: Final = 8 * 1024 * 1024
 DELIVERY_TIMEOUT_MS: Final = 30_000
+STALLED_S: Final = 10.0
 #: Time that a broker may wait for the replicas; below it, the time that we wait for the broker.
 _APPEND_TIMEOUT_MS: Final = 10_000
 _ANSWER_TIMEOUT_S: Final = 12.0
@@ -71,6 +72,7 @@ class BatchProducer:
         *,
         linger_ms: int = LINGER_MS,
         delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
+        stalled_s: float = STALLED_S,
         security: ConnectionSecurity | None = None,
     ) -> None:
         """A record fails that is not acknowledged within `delivery_timeout_ms`.
@@ -78,12 +80,15 @@ class BatchProducer:
         One that may have been stored by then is still repeated: its callback is told that it timed
         out, but a waylog.kafka.record_batch.Delivery waits for the log's answer.
 
+        `trouble` says so when records have waited for `stalled_s` without any acknowledgement.
+
         Without `security` the file of the environment says how connections are secured
         (waylog.kafka.connection.properties); raises ConfigError if it cannot be read or understood.
         """
         self._loop = loop
         self._security = configured_security() if security is None else security
         self._delivery_timeout_ms = delivery_timeout_ms
+        self._stalled_s = stalled_s
         self._client_id = client_id
         self._bootstrap_servers = bootstrap_servers
         self._bootstrap = addresses(bootstrap_servers)
@@ -105,6 +110,8 @@ class BatchProducer:
         self._refusals = AppendRefusals()
         #: Time of the last acknowledgement, on the loop's clock.
         self.acknowledged_at = -math.inf
+        # When records began to wait, or were looked at last while none waited.
+        self._idle_at = loop.time()
         # Why no broker can be asked, and why a leader cannot be reached.
         self._outside = ReachTrouble(bootstrap_servers, self._security)
         self._leaderless = ReachTrouble(bootstrap_servers, self._security, quiet=True)
@@ -144,7 +151,12 @@ class BatchProducer:
         kept_out = self._outside.kept_out or self._leaderless.kept_out
         if kept_out is not None:
             return kept_out
-        return self._refusals.reason(self._loop.time())
+        now = self._loop.time()
+        waited_s = now - max(self._idle_at, self.acknowledged_at)
+        stalled = f"the log has acknowledged nothing for {waited_s:.0f} s"
+        return self._refusals.reason(now) or (
+            stalled if len(self) and waited_s > self._stalled_s else None
+        )
 
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait up to `timeout_s` for all acknowledgements; return how many are missing.
@@ -318,6 +330,8 @@ class BatchProducer:
 
     def _look_after(self) -> None:
         self._watch = self._loop.call_later(_LOOK_AFTER_S, self._look_after)
+        if not len(self):
+            self._idle_at = self._loop.time()
         for connection in list(self._connections.values()):
             connection.look_after()
         if self.accumulator.waiting and self._timer is None:

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 #: Seconds that a stop may take (docs/deploy.md); the supervisor kills the process a little later.
 STOP_MAX_S: Final = 65.0
 #: The same after a failure: what a stop waits for may be what has failed.
-FAILED_STOP_MAX_S: Final = 10.0
+FAILED_STOP_MAX_S: Final = 5.0
 
 
 class StopLimit:

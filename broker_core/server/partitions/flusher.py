@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from broker_core.environment import Worker, call_on_loop
+from broker_core.environment import Clock, Worker, call_on_loop
 from broker_core.errors import BrokerError, KafkaStorageError
 from broker_core.server.network.request_metrics import Times
 from broker_core.server.partitions.partition import AppendWaiter, Partition
@@ -27,16 +27,28 @@ class Flusher:
     """
 
     def __init__(
-        self, worker: Worker, on_failure: Callable[[Partition, BrokerError], None]
+        self,
+        worker: Worker,
+        clock: Clock,
+        on_failure: Callable[[Partition, BrokerError], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_failure = on_failure
         # Partitions to flush in the next round, in the order of the requests.
         self._dirty: dict[Partition, None] = {}
         self._busy = False
+        self._clock = clock
+        # Monotonic time at which the flush under way began; written by the worker.
+        self._began: float | None = None
         #: Durations of the flushes; written by the worker.
         self.times = Times()
         self._worker = worker
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds that the flush under way has taken so far; 0 without one."""
+        began = self._began
+        return 0.0 if began is None else self._clock.monotonic() - began
 
     def request(self, partition: Partition) -> None:
         """Flush the partition after everything that this iteration of the event loop appends."""
@@ -71,7 +83,9 @@ class Flusher:
         deadline = self._loop.time() + timeout_s
         while (self._busy or self._dirty) and self._loop.time() < deadline:
             await asyncio.sleep(0.001)
-        self._worker.close()
+        if not self._busy:
+            # A thread that hangs would be waited for without end.
+            self._worker.close()
 
     def _start_round(self) -> None:
         batch, self._dirty = list(self._dirty), {}
@@ -80,6 +94,7 @@ class Flusher:
     def _flush(self, batch: list[Partition]) -> None:
         outcome: _Outcome = []
         for partition in batch:
+            self._began = self._clock.monotonic()
             began = time.perf_counter()
             try:
                 partition.log.flush()
@@ -90,6 +105,7 @@ class Flusher:
             except Exception as error:
                 logger.exception("the flush of %s failed", partition)
                 outcome.append((partition, KafkaStorageError(f"{partition}: {error}")))
+        self._began = None
         call_on_loop(self._loop, self._finish_round, outcome)
 
     def _finish_round(self, outcome: _Outcome) -> None:

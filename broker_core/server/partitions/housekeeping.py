@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 #: Seconds between checks for idle files: a log is idle if it has not grown since the last check.
 _PARK_INTERVAL_S: Final = 60.0
 _LOOK_INTERVAL_S: Final = 1.0
+#: Seconds after which a flush that has not returned ends the broker.
+_FLUSH_MAX_S: Final = 120.0
 
 
 class Housekeeping:
@@ -34,9 +36,14 @@ class Housekeeping:
         environment: Environment,
         storage: StorageWatch,
         has_room: Callable[[], None],
+        cannot_go_on: Callable[[Exception], None],
     ) -> None:
-        """`has_room` is called each second in which the disk has room."""
+        """`has_room` is called each second in which the disk has room.
+
+        `cannot_go_on` is called when the broker has to end.
+        """
         self._has_room = has_room
+        self._cannot_go_on = cannot_go_on
         self._storage = storage
         self._config = config
         self._topics = topics
@@ -108,7 +115,11 @@ class Housekeeping:
         self._dirty_since = dirty
 
     async def _look(self) -> None:
-        self._storage.look()
+        flush_s = self._flusher.waited_s
+        self._storage.look(flush_s)
+        if flush_s > _FLUSH_MAX_S:
+            # The disk, or the way to it, hangs. Another broker can lead only if this one ends.
+            self._cannot_go_on(TimeoutError(f"a flush has not returned for {flush_s:.0f} s"))
         if self._storage.reason is None:
             self._has_room()
 

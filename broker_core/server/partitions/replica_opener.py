@@ -111,7 +111,9 @@ class ReplicaOpener:
         while self._under_way and self._loop.time() < deadline:
             await asyncio.sleep(0.001)
         self._waiters.close()
-        self._worker.close()
+        if not self._under_way:
+            # A thread that hangs would be waited for without end.
+            self._worker.close()
 
     def _begin(self) -> None:
         if self._under_way or self._closed:

@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 ROOM_BYTES_MIN: Final = 256 * 1024
 #: Seconds without a further failure after which an error other than a full disk is over.
 _QUIET_S: Final = 5.0
+#: Seconds after which a flush that has not returned is told. A gigabyte on a slow disk takes ten.
+_FLUSH_SLOW_S: Final = 10.0
 
 
 class StorageWatch:
@@ -41,10 +43,16 @@ class StorageWatch:
             self._failed_at = self._clock.monotonic()
             self._trouble.failed(error.__cause__)
 
-    def look(self) -> None:
-        """Check the free space, and whether the last failure is over."""
+    def look(self, flush_s: float = 0.0) -> None:
+        """Check the free space, and whether the last failure is over.
+
+        `flush_s`: seconds that the flush under way has taken so far.
+        """
         free = self._disk.free_bytes(self._folder)
-        if free is not None and free < ROOM_BYTES_MIN:
+        if flush_s > _FLUSH_SLOW_S:
+            told = f"a flush takes more than {_FLUSH_SLOW_S:.0f} s"
+            self._trouble.failed(OSError(errno.ETIMEDOUT, told))
+        elif free is not None and free < ROOM_BYTES_MIN:
             self._trouble.failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         elif self._clock.monotonic() - self._failed_at > _QUIET_S:
             self._trouble.succeeded()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -66,6 +69,9 @@ class FailingDisk(SystemDisk):
     """A disk that fails for some files, with any exception."""
 
     def __init__(self) -> None:
+        self.kind: type[FailingFile] = FailingFile
+        self.may_return = threading.Event()
+        self.may_return.set()
         #: Errors of fdatasync, of reads, writes and removals, by path pattern.
         self.fails: dict[str, Exception] = {}
         self.fails_to_read: dict[str, Exception] = {}
@@ -80,7 +86,7 @@ class FailingDisk(SystemDisk):
 
     def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
         file = super().open(path, create=create, writable=writable)
-        return cast(File, FailingFile(file, self, path))
+        return cast(File, self.kind(file, self, path))
 
     def replace(self, path: Path, data: Buffer) -> None:
         self.check(path, self.fails_to_write)
@@ -246,6 +252,51 @@ def test_a_write_that_has_failed_is_no_trouble_any_more_when_none_fails_for_a_wh
     clock.now_s += 2
     watch.look()
     assert watch.reason is None
+
+
+class HangingFile(FailingFile):
+    """A file whose fdatasync does not return until its disk says so."""
+
+    def fdatasync(self) -> None:
+        if self._path.match("t-0/*.log"):
+            self._disk.may_return.wait(60)
+        super().fdatasync()
+
+
+class MovedClock(SystemClock):
+    """The system's clocks, of which the test moves one ahead."""
+
+    ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+
+async def test_a_flush_that_never_returns_is_told_and_ends_the_broker_at_last(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, disk = MovedClock(), FailingDisk()
+    disk.kind = HangingFile
+    broker = await start(Environment(clock, disk))
+    create_topic(broker, "t", 1, {})
+    client = await connect(broker)
+    disk.may_return.clear()
+    try:
+        asking = asyncio.ensure_future(client.call(PRODUCE, 8, produce_body("t", batch())))
+        async with asyncio.timeout(60):
+            while not broker.flusher.waited_s:
+                await asyncio.sleep(0.01)
+            assert "storage" not in broker.problems()
+            clock.ahead_s = 30
+            while "a flush takes more than 10 s" not in broker.problems().get("storage", ""):
+                await asyncio.sleep(0.01)
+            assert not broker.failed.done()
+            clock.ahead_s = 150
+            await asyncio.wait((broker.failed,))
+    finally:
+        disk.may_return.set()
+    assert re.search("a flush has not returned for 15[0-9] s; the broker stops", caplog.text)
+    await asyncio.gather(asking, return_exceptions=True)
 
 
 async def test_retention_that_fails_at_one_partition_goes_on_at_the_others(

@@ -413,3 +413,19 @@ async def test_a_broker_that_has_lost_its_memory_gets_records_under_a_new_identi
         messages = await all_records(broker, 1)
         await broker.close()
     assert [message.value() for message in messages] == [b"2"]
+
+
+async def test_records_that_wait_for_a_log_that_hangs_are_trouble(tmp_path: Path) -> None:
+    async def answer_nothing(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with tcp_server(answer_nothing) as port:
+        producer = BatchProducer(
+            f"127.0.0.1:{port}", "test", asyncio.get_running_loop(), stalled_s=0.2
+        )
+        async with asyncio.timeout(60):
+            appending = producer.append("t", b"v")
+            while "acknowledged nothing for" not in (producer.trouble or ""):
+                await asyncio.sleep(0.01)
+        await producer.close(0)
+        appending.cancel()

@@ -156,7 +156,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     def failed(partition: Partition, error: BrokerError) -> None:
         raise error
 
-    flusher = Flusher(environment.threads.worker("flusher"), failed)
+    flusher = Flusher(environment.threads.worker("flusher"), environment.clock, failed)
     fetcher = ReplicaFetcher(
         LEADER,
         Peer(Endpoint("127.0.0.1", server.sockets[0].getsockname()[1]), "broker-2"),
