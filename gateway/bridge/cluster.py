@@ -11,6 +11,7 @@ import contextlib
 import logging
 import socket
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from waylog.config import Endpoint
+from waylog.process.log_throttle import LogThrottle
+from waylog.process.threads import watch_threads_of
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +90,8 @@ class Cluster:
         # The last subscription that was refused, and how often in a row.
         self._refused = ""
         self._refusals = 0
+        self._is_closing = False
+        self._unreadable = LogThrottle()
         self.connections = 0
         self.disconnections = 0
         self._connection = 0  # number of the present connection, in paho's thread
@@ -122,10 +127,13 @@ class Cluster:
         self._client.connect_async(
             settings.endpoint.host, settings.endpoint.port, _KEEP_ALIVE_S, **options
         )
-        self._client.loop_start()
+        watch_threads_of(
+            self._client.loop_start, "the bridge's MQTT client", may_end=lambda: self._is_closing
+        )
 
     async def close(self) -> None:
         """Disconnect; the cluster keeps what is not acknowledged."""
+        self._is_closing = True
         self._client.disconnect()
         await asyncio.to_thread(self._client.loop_stop)
 
@@ -200,9 +208,17 @@ class Cluster:
         self._connection += 1
         self._tell(self._disconnected, str(code))
 
-    def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
+    def _on_message(self, client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
+        try:
+            arrival = Arrival(message, self._connection)
+        except UnicodeDecodeError:
+            # MQTT forbids it (4.0, 1.5.4), and whoever sends it again sends the same.
+            if self._unreadable.count(time.monotonic()) is not None:
+                logger.warning("a message is left out: its topic is no UTF-8")
+            client.ack(message.mid, message.qos)
+            return
         # The cluster pauses after `in_flight_max` unacknowledged messages, which bounds the queue.
-        self._arrived.append(Arrival(message, self._connection))
+        self._arrived.append(arrival)
         if len(self._arrived) == 1:
             self._tell(self._deliver)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,7 @@ _LOOK_S: Final = 10.0
 REMOTE_S: Final = 300.0
 _RETRY_S: Final = 30.0
 _READING_S: Final = 60.0
+_STAT_S: Final = 5.0
 #: Seconds that the start of a gateway waits for places.
 START_S: Final = 3.0
 
@@ -45,6 +47,7 @@ class Places:
         self._remote_error: str | None = None
         self._unreadable = False
         self._reading = asyncio.Lock()
+        self._asking: asyncio.Future[os.stat_result] | None = None
         # The look that has not begun, which more may ask for.
         self._next: asyncio.Task[None] | None = None
         self._version: tuple[int, int] | None = None
@@ -133,14 +136,7 @@ class Places:
         """Read the file if it has changed; return whether it was read, or is known not to exist."""
         path = self._path
         assert path is not None
-        version = None
-        try:
-            status = await asyncio.to_thread(path.stat)
-            version = (status.st_mtime_ns, status.st_ino)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise PlacesUnavailable(f"places cannot be read: {error.strerror}") from error
+        version = await self._version_of(path)
         if self.looked_up and version in (None, self._version):
             return False
         if version is not None:
@@ -148,6 +144,27 @@ class Places:
             self._version = version
         self.looked_up = True
         return True
+
+    async def _version_of(self, path: Path) -> tuple[int, int] | None:
+        """Return what tells one version of the file from another; None if there is no file."""
+        # A question to a file system that hangs holds a thread until it answers: only one may.
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(asyncio.to_thread(path.stat))
+        try:
+            async with asyncio.timeout(_STAT_S):
+                status = await asyncio.shield(self._asking)
+        except TimeoutError:
+            raise PlacesUnavailable(
+                f"places cannot be read: the file system of {path} does not answer"
+            ) from None
+        except FileNotFoundError:
+            status = None
+        except OSError as error:
+            raise PlacesUnavailable(f"places cannot be read: {error.strerror}") from error
+        finally:
+            if self._asking.done():
+                self._asking = None
+        return None if status is None else (status.st_mtime_ns, status.st_ino)
 
     async def _look_remote(self) -> bool:
         """Read what cannot be asked for changes, unless that was done recently."""
@@ -183,12 +200,16 @@ def _local_path(url: str) -> Path | None:
 
 async def _read(where: str, homes_only: bool) -> dict[str, list[dict[str, Any]]]:
     pipe = asyncio.subprocess.PIPE
-    reader = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway.views.places_file", where),
-        *(("homes",) if homes_only else ()),
-        stdout=pipe,
-        stderr=pipe,
-    )
+    try:
+        reader = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway.views.places_file", where),
+            *(("homes",) if homes_only else ()),
+            stdout=pipe,
+            stderr=pipe,
+        )
+    except OSError as error:
+        # No more files, processes or memory, at this moment.
+        raise PlacesUnavailable(f"places cannot be read: {error.strerror}") from error
     try:
         async with asyncio.timeout(_READING_S):
             printed, said = await reader.communicate()

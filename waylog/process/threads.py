@@ -71,6 +71,25 @@ def start_thread(
     return thread
 
 
+def watch_threads_of(
+    start: Callable[[], object], name: str, *, may_end: Callable[[], bool]
+) -> threading.Thread:
+    """Call `start`, and end the process when one of the threads that it starts ends.
+
+    For libraries that start threads of their own: an exception in a callback ends such a thread,
+    and the library goes on without it.
+    """
+    former = set(threading.enumerate())
+    start()
+    started = [each for each in threading.enumerate() if each not in former]
+
+    def wait() -> None:
+        for each in started:
+            each.join()
+
+    return start_thread(wait, name, may_end=may_end)
+
+
 class Rounds:
     """Rounds of a thread's work; one that fails is logged, and the next one comes.
 

@@ -20,6 +20,7 @@ from gateway.mqtt.packets.message import Message
 from gateway.mqtt.workers.worker_hub import WorkerHub
 from waylog.network.party_queues import PartyQueues
 from waylog.network.stop_accepting import stop_accepting
+from waylog.process.background import failure_ends_process
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ _RETAINED_MAX: Final = 20_000
 _RETAINED_A_STEP: Final = 100
 #: Seconds of one turn of the event loop for searches.
 _TURN_S: Final = 0.0005
+_NAME: Final = "the relay between workers"
 EVERYBODY: Final = ""
 #: Last levels of topics that the platform publishes, and wildcards.
 _OF_THE_PLATFORM: Final = ("address", "info", "event", "+", "#")
@@ -63,7 +65,11 @@ def watched(topic_filter: str) -> str | None:
 
 
 class FrameProtocol(asyncio.Protocol):
-    """Reads and writes frames; `on_frame(protocol, frame)` receives each."""
+    """Reads and writes frames; `on_frame(protocol, frame)` receives each.
+
+    An exception in it ends the process: the frames of this read would be lost, and with them
+    messages that have been acknowledged.
+    """
 
     def __init__(
         self,
@@ -72,6 +78,7 @@ class FrameProtocol(asyncio.Protocol):
     ) -> None:
         self._on_frame = on_frame
         self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
         self.transport: asyncio.WriteTransport | None = None
 
@@ -91,7 +98,8 @@ class FrameProtocol(asyncio.Protocol):
                 break
             frame = bytes(self._buffer[position + 4 : end])
             position = end
-            self._on_frame(self, _decode(frame))
+            with failure_ends_process(self._loop, _NAME):
+                self._on_frame(self, _decode(frame))
         del self._buffer[:position]
 
     def send(self, *frame: Any) -> None:
@@ -110,7 +118,8 @@ class FrameProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
-        self._on_lost(self)
+        with failure_ends_process(self._loop, _NAME):
+            self._on_lost(self)
 
 
 def _remove(path: Path) -> None:

@@ -39,9 +39,10 @@ class Connection:
         packet_id = (await self.receive(SUBSCRIBE))[:2]
         self._writer.write(b"\x90\x04" + packet_id + bytes(codes or (1, 1)))
 
-    def deliver(self, packet_id: int, topic: str, payload: bytes) -> None:
+    def deliver(self, packet_id: int, topic: str | bytes, payload: bytes) -> None:
         """Deliver a message that has to be acknowledged."""
-        body = len(topic).to_bytes(2, "big") + topic.encode() + packet_id.to_bytes(2, "big")
+        name = topic.encode() if isinstance(topic, str) else topic
+        body = len(name).to_bytes(2, "big") + name + packet_id.to_bytes(2, "big")
         body += payload
         assert len(body) < 128
         self._writer.write(bytes((PUBLISH_QOS_1, len(body))) + body)
@@ -112,3 +113,20 @@ async def test_a_bridge_whose_subscription_is_refused_says_so_and_tries_again(
     assert len(said) == 1
     assert said[0].startswith("the MQTT cluster refuses a subscription: ")
     assert bridge.cluster.connections == 1
+
+
+async def test_a_topic_that_is_no_text_is_left_out_and_what_follows_is_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scripted_cluster() as (port, connections):
+        bridge = Bridge(port, version=4)
+        bridge.cluster.start()
+        cluster = await connections.get()
+        await cluster.accept()
+        cluster.deliver(1, b"owntracks/ada/\xff", location(1))
+        cluster.deliver(2, "owntracks/ada/phone", location(2))
+        assert await cluster.acknowledged() == 1
+        assert await cluster.acknowledged() == 2
+        assert bridge.inbound.counters["appended"] == 1
+        await bridge.cluster.close()
+    assert "its topic is no UTF-8" in caplog.text

@@ -1,13 +1,16 @@
-"""Many who ask for places at once: they share a look at the file."""
+"""Many who ask for places at once share a look at the file; nobody waits for one that hangs."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
 
-from gateway.views.places import Places
+from gateway.views import places as views
+from gateway.views.places import Places, PlacesUnavailable
+from gateway.views.places_file import FILE_NAME
 
 
 async def test_all_who_wait_share_the_next_look(
@@ -30,3 +33,40 @@ async def test_all_who_wait_share_the_next_look(
         before = looks
         await places.refresh()
     assert looks == before + 1
+
+
+async def test_a_file_system_that_hangs_keeps_nobody_waiting_and_holds_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = Places(str(tmp_path))
+    answers = asyncio.Event()
+    threads = 0
+    to_thread = asyncio.to_thread
+
+    async def hanging(*arguments: object) -> object:
+        nonlocal threads
+        threads += 1
+        await answers.wait()
+        return await to_thread(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(asyncio, "to_thread", hanging)
+    monkeypatch.setattr(views, "_STAT_S", 0.01)
+    async with asyncio.timeout(60):
+        for _ in range(3):
+            with pytest.raises(PlacesUnavailable, match="does not answer"):
+                await places.refresh()
+        assert threads == 1
+        answers.set()
+        monkeypatch.setattr(views, "_STAT_S", 60)
+        await places.refresh()
+    assert places.looked_up
+
+
+async def test_places_that_cannot_be_read_for_lack_of_processes_are_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"")
+    places = Places(str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    with pytest.raises(PlacesUnavailable, match="No such file"):
+        await places.refresh()

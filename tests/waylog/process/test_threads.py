@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from waylog.process.threads import Rounds, start_thread
+from waylog.process.threads import Rounds, start_thread, watch_threads_of
 
 #: The main thread waits for the other one like a process that serves; it would wait for ever.
 _PROGRAM = """
@@ -49,6 +49,34 @@ def test_the_unexpected_end_of_a_thread_ends_its_process(
     assert says in ended.stderr
     assert ended.stderr.count("CRITICAL thread upkeep") == 1
     assert ("Traceback" in ended.stderr) == (work != "return")
+
+
+@pytest.mark.parametrize("work", ["raise ValueError('torn')", "return"])
+def test_the_end_of_a_librarys_thread_ends_the_process(work: str) -> None:
+    program = f"""
+import logging, threading
+from waylog.process.threads import watch_threads_of
+logging.basicConfig(format="%(levelname)s %(message)s")
+def work():
+    {work}
+watch_threads_of(threading.Thread(target=work).start, "a client", may_end=lambda: False)
+threading.Event().wait()
+"""
+    ended = run(program)
+    assert ended.returncode == 1
+    assert "CRITICAL thread a client has ended too early; this process ends" in ended.stderr
+    assert ("ValueError: torn" in ended.stderr) == (work != "return")
+
+
+def test_the_threads_of_a_library_may_end_after_a_stop(caplog: pytest.LogCaptureFixture) -> None:
+    stopping = threading.Event()
+    watch = watch_threads_of(
+        threading.Thread(target=stopping.wait).start, "a client", may_end=stopping.is_set
+    )
+    stopping.set()
+    watch.join(60)
+    assert not watch.is_alive()
+    assert not caplog.records
 
 
 def test_a_log_that_fails_keeps_no_process_alive() -> None:

@@ -17,6 +17,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from waylog.cli import CommandError
 from waylog.config import Endpoint
+from waylog.process.threads import watch_threads_of
 from waylog.replay.senders import wire
 from waylog.replay.senders.tally import Tally
 from waylog.replay.senders.wire import Outgoing
@@ -56,6 +57,7 @@ class _Connection:
         # Messages given to paho before CONNACK would be sent after those given later.
         self._ready = asyncio.Event()
         self._connected_before = False
+        self._is_stopping = False
         self._last_answer = time.monotonic()
         self._client = paho.Client(
             CallbackAPIVersion.VERSION2,
@@ -71,7 +73,9 @@ class _Connection:
         self._client.on_disconnect = self._on_disconnect
         self._client.on_connect_fail = self._on_connect_fail
         self._client.connect_async(endpoint.host, endpoint.port, keepalive=30)
-        self._client.loop_start()
+        watch_threads_of(
+            self._client.loop_start, "an MQTT client", may_end=lambda: self._is_stopping
+        )
 
     async def publish(self, fix: Outgoing, topic: str, body: bytes) -> None:
         """Send once there is a connection and room in its window."""
@@ -101,6 +105,7 @@ class _Connection:
 
     def stop(self) -> None:
         """Disconnect; blocks until paho's thread is gone."""
+        self._is_stopping = True
         self._client.disconnect()
         self._client.loop_stop()
 

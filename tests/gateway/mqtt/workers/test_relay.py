@@ -23,6 +23,7 @@ from tests.gateway.mqtt.in_memory import PahoClient, address, eventually
 from tests.gateway.mqtt.journal.test_restart import MqttGateway
 from tests.gateway.records import MemoryLog, MemoryTelemetry, fix
 from waylog.messages import decode_fix, encode
+from waylog.process.background import end_on_failure
 
 
 @pytest.mark.parametrize(
@@ -213,3 +214,20 @@ async def _until_it_comes(sender: PahoClient, reader: PahoClient, topic: str) ->
             await sender.publish(topic, "?")
             await asyncio.sleep(0.02)
     assert (await reader.message()).topic == topic
+
+
+async def test_a_frame_that_cannot_be_handled_ends_the_process(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The frames behind it are lost, and with them messages that have been acknowledged.
+    class FailingViews(Views):
+        def retained(self, topic_filter: str) -> Iterator[Message]:
+            raise KeyError("nobody has thought of this")
+
+    ended: list[Exception] = []
+    end_on_failure(asyncio.get_running_loop(), ended.append)
+    async with relayed(tmp_path / "relay", FailingViews()) as (_, client, _):
+        asking = asyncio.ensure_future(client.request("retained", "#", "ada", user="ada"))
+        await eventually(lambda: len(ended) == 1)
+        asking.cancel()
+    assert "the relay between workers failed; this process ends" in caplog.text
