@@ -25,7 +25,7 @@ from spark.history.job_status import JobStatus
 from spark.history.periodic_compaction import PeriodicCompaction
 from spark.history.query_progress import QueryProgress
 from spark.runtime.checkpoint import check_checkpoint
-from spark.runtime.session import DEFAULT_MASTER, close_session, open_session_unless
+from spark.runtime.session import DEFAULT_MASTER, close_session, jvm_end, open_session_unless
 from waylog.cli import CommandError
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogForbidden, LogUnreachable
@@ -290,6 +290,7 @@ class HistoryJob:
                     break
                 if self._settings.once or isinstance(error, CommandError):
                     raise CommandError(_reason(error)) from error
+                self._check_spark_runs(error)
                 # A stream that ran for a minute is restarted at once.
                 failures = 0 if time.monotonic() - started > 60 else failures + 1
                 wait_s = _RESTART_WAIT_S[min(failures, len(_RESTART_WAIT_S) - 1)]
@@ -298,6 +299,12 @@ class HistoryJob:
                 self._stopping.wait(wait_s)
         if with_places and self._settings.once and not self._stopping.is_set():
             self._write_places(engine)
+
+    def _check_spark_runs(self, error: Exception) -> None:
+        """Raise CommandError if Spark's JVM has ended: nothing in this process can go on then."""
+        status = jvm_end()
+        if status is not None:
+            raise CommandError(f"Spark's JVM has ended with status {status}") from error
 
     def _run_query(self, session: SparkSession) -> None:
         frame = read_landed(session, self._settings, self._storage)

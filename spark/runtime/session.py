@@ -125,6 +125,14 @@ def open_session_unless(
     return None
 
 
+def jvm_end() -> int | None:
+    """Return the exit status of Spark's JVM; None while it runs, or where there is none."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return None if process is None else process.poll()
+
+
 def _kill_jvm() -> None:
     from pyspark import SparkContext
 

@@ -20,6 +20,19 @@ from waylog.messages import Fix, encode, fix_id
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def child_jvm(process: int) -> int | None:
+    """Return the JVM in a process's group."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            name = (folder / "comm").read_text().strip()
+        except OSError:
+            continue
+        if name == "java" and int(fields[2]) == process:  # the process group
+            return int(folder.name)
+    return None
+
+
 class Running:
     """A `waylog` command in a process group of its own, whose output is read continuously."""
 

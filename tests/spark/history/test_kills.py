@@ -19,7 +19,7 @@ import pytest
 from spark.fixes.log_fixes import read_fixes
 from spark.fixes.log_source import LogOffsets, OffsetRange
 from tests.spark.history.test_job import START_MS, history
-from tests.spark.running import Running, append_fixes, make_fix, start_broker
+from tests.spark.running import Running, append_fixes, child_jvm, make_fix, start_broker
 from waylog.cli import main
 from waylog.history.history_reader import HistoryReader
 from waylog.kafka.clients import ensure_topics
@@ -31,19 +31,6 @@ KILLS = int(os.environ.get("WAYLOG_KILLS", "50"))
 SEED = int(os.environ.get("WAYLOG_SEED", str(random.randrange(1 << 32))))
 
 Record = tuple[int, int, str]
-
-
-def child_jvm(process: int) -> int | None:
-    """Return the JVM in a process's group."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            name = (folder / "comm").read_text().strip()
-        except OSError:
-            continue
-        if name == "java" and int(fields[2]) == process:  # the process group
-            return int(folder.name)
-    return None
 
 
 class Sender:
@@ -125,8 +112,8 @@ def test_nothing_is_lost_or_doubled_for_any_reader(
                 jvm = child_jvm(job.process.pid)
                 if jvm is not None:
                     os.kill(jvm, signal.SIGKILL)
-                # Without its JVM the job cannot continue; its supervisor would start it again.
-                time.sleep(1)
+                    # Its supervisor would start it again.
+                    assert job.process.wait(120) == 1
                 job.close()
             else:
                 job.kill()

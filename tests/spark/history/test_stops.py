@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.running import await_condition
-from tests.spark.running import Running, append_fixes, make_fix
+from tests.spark.running import Running, append_fixes, child_jvm, make_fix
 
 START_MS = 1_760_000_000_000
 
@@ -59,5 +60,22 @@ def test_a_stop_leaves_no_traceback_of_sparks_workers(log: str, tmp_path: Path) 
         assert job.terminate() == 0, job.said
         assert "Traceback" not in job.said, job.said
         assert "BrokenPipeError" not in job.said, job.said
+    finally:
+        job.close()
+
+
+@pytest.mark.spark
+def test_a_job_whose_spark_has_been_killed_ends_and_says_so(log: str, tmp_path: Path) -> None:
+    job = Running(
+        *("history", "run", "--bootstrap-servers", log, "--out", str(tmp_path / "history")),
+        *("--trigger-seconds", "0.5"),
+    )
+    try:
+        job.await_line("is written to")
+        jvm = child_jvm(job.process.pid)
+        assert jvm is not None
+        os.kill(jvm, signal.SIGKILL)
+        assert job.process.wait(60) == 1, job.said
+        assert "Spark's JVM has ended with status -9" in job.said
     finally:
         job.close()
