@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException, Message
 
@@ -19,6 +19,9 @@ from consumers.partitions import PartitionReader
 from waylog.process.threads import start_thread
 
 logger = logging.getLogger(__name__)
+
+#: Seconds of one step: to wait for the log a moment, or to take some records.
+_STEP_MAX_S: Final = 600.0
 
 
 class _Request(NamedTuple):
@@ -45,6 +48,14 @@ class Restorer:
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        # Monotonic time of the last step of a request; None between requests.
+        self._stepped_at: float | None = None
+
+    @property
+    def hangs(self) -> bool:
+        """Tell whether a request has made no step for ten minutes."""
+        at = self._stepped_at
+        return at is not None and time.monotonic() - at > _STEP_MAX_S
 
     def restore(
         self,
@@ -72,7 +83,9 @@ class Restorer:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set() and (request := self._requests.get()) is not None:
+                self._stepped_at = time.monotonic()
                 self._restore_one(request)
+                self._stepped_at = None
         except Exception as error:
             self.failed = f"{type(error).__name__}: {error}"
             logger.exception("a state could not be restored")
@@ -114,4 +127,5 @@ class Restorer:
         return None
 
     def _given_up(self, request: _Request) -> bool:
+        self._stepped_at = time.monotonic()
         return self._stopping.is_set() or request.cancelled.is_set()

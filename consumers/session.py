@@ -176,7 +176,8 @@ class Session(Generic[StateT]):
         reported, last_report = Counters(**vars(counters)), time.monotonic()
         cpu_before = time.process_time()
         while not self._stopping.is_set():
-            self._watchdog.alive()
+            if not self._restorer.hangs:
+                self._watchdog.alive()
             messages = self._next_messages()
             self._resume_restored()
             batch = self._sort(messages)

@@ -31,6 +31,24 @@ def test_a_state_that_cannot_be_restored_is_told_to_the_session(
     assert not ends
 
 
+def test_a_restoring_thread_that_hangs_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+
+    def hang(*_arguments: object) -> None:
+        go_on.wait(60)
+        raise ValueError("no state")
+
+    monkeypatch.setattr(restore, "PartitionReader", hang)
+    monkeypatch.setattr(restore, "_STEP_MAX_S", 0.01)
+    restorer = Restorer({"client.id": "test"}, "address")
+    assert not restorer.hangs
+    restorer.restore(0, lambda _values: None, lambda: None, threading.Event())
+    await_condition(lambda: restorer.hangs, 30, "the notice")
+    go_on.set()
+    await_condition(lambda: restorer.failed is not None, 30, "the end")
+    restorer.close()
+
+
 def test_a_restoring_thread_takes_its_process_with_it() -> None:
     assert_process_ends(
         """
