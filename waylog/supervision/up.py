@@ -291,6 +291,18 @@ def _gateway_options(arguments: argparse.Namespace) -> list[str]:
     return words
 
 
+def _tell(*lines: str) -> None:
+    """Print lines; the platform runs on if nobody reads them any more."""
+    try:
+        print(*lines, sep="\n", flush=True)
+    except BrokenPipeError:
+        logger.warning("nobody reads the output any more; it goes nowhere from now on")
+        # What is buffered, and what will be printed, would fail again.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 async def _tell_of_start() -> None:
     """Report that the start goes on, until cancelled; systemd ends it if that stops."""
     while True:
@@ -431,7 +443,7 @@ class _Platform:
                 done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-            print("waylog stopping", flush=True)
+            _tell("waylog stopping")
         except StartError as error:
             raise CommandError(str(error), error.status) from None
         except SupervisionError as error:
@@ -511,18 +523,16 @@ class _Platform:
         return f"{link.decode().strip()} (once; `waylog link` prints another one)"
 
     def _print_ready(self, live_map: str) -> None:
-        print(f"live map     {live_map}")
+        lines = [f"live map     {live_map}"]
         if not self.open:
-            print(f"demo user    {DEMO_USER}, password in {self.data.demo_token}")
-        print(f"data, logs   {self.data.root.resolve()}")
+            lines.append(f"demo user    {DEMO_USER}, password in {self.data.demo_token}")
+        lines.append(f"data, logs   {self.data.root.resolve()}")
         if self.brokers is not None:
             places = [self.http, *(broker.metrics for broker in self.brokers.brokers)]
             pages = ",".join(f" http://{place}/metrics" for place in places)
-            print(f"metrics     {pages} (token in {self.data.metrics_token})")
-        print(
-            f"waylog ready http={self.http} mqtt={self.mqtt} kafka={self.bootstrap_servers}",
-            flush=True,
-        )
+            lines.append(f"metrics     {pages} (token in {self.data.metrics_token})")
+        where = f"http={self.http} mqtt={self.mqtt} kafka={self.bootstrap_servers}"
+        _tell(*lines, f"waylog ready {where}")
 
     def _waylog(self, *words: str) -> list[str]:
         return [*_WAYLOG, *words]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import child_processes
-from tests.end_to_end.running import start_platform
+from tests.end_to_end.running import WAYLOG, start_platform
 
 OPTIONS = ("--no-history", "--open")
 
@@ -52,6 +53,34 @@ def test_systemd_hears_when_it_is_ready_and_that_it_goes_on(
             assert all(each["ready"] for each in platform.processes().values())
         finally:
             assert platform.stop() == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_platform_whose_output_nobody_reads_runs_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(120)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        listeners = ("--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
+        process = subprocess.Popen(
+            [*WAYLOG, "up", "--data", str(tmp_path / "data"), *listeners, *OPTIONS],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        process.stdout.close()
+        try:
+            while systemd.recv(1000) != b"READY=1":
+                pass
+        finally:
+            process.terminate()
+            _, said = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert "nobody reads the output any more" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.timeout(300)
