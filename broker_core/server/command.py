@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 from pathlib import Path
+from typing import Final
 
 from broker_core.configuration.config import BrokerConfig
 from broker_core.errors import BrokerError, InvalidConfig
@@ -27,6 +28,15 @@ from waylog.process.watchdog import EventLoopWatchdog
 from waylog.supervision.listening_check import ListeningCheck
 
 logger = logging.getLogger(__name__)
+
+#: A callback that fails ends the process where it begins in one of these...
+CALLBACKS_OF: Final = ("broker_core.", "waylog.")
+#: ...but for these: an exception in a request's own timer concerns that request alone.
+OF_ONE_CLIENT: Final = (
+    "broker_core.server.handlers.",
+    "broker_core.server.network.connection",
+    "waylog.network.tls.handshakes",
+)
 
 _EPILOG = """\
 The file has Apache Kafka's property names; what it does not set has Kafka's default.
@@ -178,13 +188,8 @@ async def _serve(config: BrokerConfig) -> int:
     end_on_failure(
         loop,
         end,
-        callbacks_of=("broker_core.", "waylog."),
-        # An exception in a request's own timer concerns that request alone.
-        except_of=(
-            "broker_core.server.handlers.",
-            "broker_core.server.network.connection",
-            "waylog.network.tls.handshakes",
-        ),
+        callbacks_of=CALLBACKS_OF,
+        except_of=OF_ONE_CLIENT,
     )
     # In a cluster the start may wait for other nodes; a signal may end it meanwhile.
     starting = asyncio.create_task(start_broker(config))

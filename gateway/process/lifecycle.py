@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 
 _WATCH_S: Final = 0.5
 #: Modules whose callbacks keep the process going, so that it ends when one of them fails...
-_CALLBACKS_OF: Final = ("gateway.", "geoservice.", "waylog.")
+CALLBACKS_OF: Final = ("gateway.", "geoservice.", "waylog.")
 #: ...but for those that serve one client: what one can cause must not end the others' connections.
-_OF_ONE_CLIENT: Final = (
+OF_ONE_CLIENT: Final = (
     "gateway.http.ingest.",
     "gateway.http.plain.plain_connection",
     "gateway.http.plain.stepped_input",
@@ -82,7 +82,7 @@ async def serve_until_stopped(
         unexpected.append(error)
         stop.set()
 
-    end_on_failure(loop, end, callbacks_of=_CALLBACKS_OF, except_of=_OF_ONE_CLIENT)
+    end_on_failure(loop, end, callbacks_of=CALLBACKS_OF, except_of=OF_ONE_CLIENT)
     # Closing may take longer than the supervisor waits for a sign of progress.
     stopping_since = loop.time()
     async with AsyncExitStack() as last, AsyncExitStack() as stack:

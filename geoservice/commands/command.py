@@ -429,6 +429,7 @@ async def _serve_until_stopped(
     from waylog.process.background import end_on_failure
     from waylog.process.file_limit import raise_file_limit, room_for_connections
     from waylog.process.notify import notify_ready
+    from waylog.process.stop_limit import FAILED_STOP_MAX_S, StopLimit
     from waylog.process.watchdog import EventLoopWatchdog
 
     # There is no access log, because its lines would hold the coordinates of requests.
@@ -440,6 +441,8 @@ async def _serve_until_stopped(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     unexpected: list[Exception] = []
+    limit = StopLimit()
+    limit.armed = True
 
     def end(error: Exception) -> None:
         unexpected.append(error)
@@ -466,6 +469,7 @@ async def _serve_until_stopped(
         notify_ready()
         EventLoopWatchdog(loop)
         await stopping.wait()
+        limit.begin(FAILED_STOP_MAX_S if unexpected else None)
         await acceptor.close()
     finally:
         await runner.cleanup()
