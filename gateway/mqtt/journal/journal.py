@@ -124,7 +124,6 @@ class Journal:
         #: Appends the records of an orderly stop, which may be more than the log takes at once.
         self.on_stop: Callable[[Iterator[LastRecord]], Awaitable[None]] | None = None
         self.unreadable = 0
-        self.failed = 0  # appends
         self.erasures = Erasures()
         self._append = append
         self._schedule = schedule

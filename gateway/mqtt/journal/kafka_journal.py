@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from itertools import chain
+from typing import Final
 
 from confluent_kafka import KafkaException
 
 from gateway.fixes.erasure_reader import ErasureReader
 from gateway.fixes.log_topics import await_topics
-from gateway.mqtt.journal.journal import Journal
+from gateway.mqtt.journal.journal import Journal, Record
 from gateway.mqtt.journal.last_records import LastRecords
+from gateway.mqtt.journal.repeated_records import Delivered, RepeatedRecords
 from gateway.mqtt.journal.seats import Seat
+from gateway.mqtt.journal.stored import LastRecord
 from gateway.mqtt.publishing.mapping import TopicRule, topics_of
 from waylog.kafka.batch_reader import BatchReader
-from waylog.kafka.clients import AppendError, LogUnreachable
+from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.errors import error_text
 from waylog.kafka.topics import MQTT_STATE
 from waylog.observability.telemetry import now_ms
@@ -61,26 +64,29 @@ async def open_journal(
     """
     loop = asyncio.get_running_loop()
 
-    def append(key: bytes, value: bytes | None) -> None:
-        try:
-            producer.send(MQTT_STATE, value, key, None, _delivered)
-        except AppendError:
-            journal.failed += 1
+    def send(key: bytes, value: bytes | None, on_delivery: Delivered) -> None:
+        producer.send(MQTT_STATE, value, key, None, on_delivery)
 
-    def _delivered(error: Any, _message: Any) -> None:
-        if error is not None:
-            journal.failed += 1
+    appended = RepeatedRecords(send, now_ms, loop.time, loop.call_later)
+
+    async def write_last(records: Iterator[LastRecord]) -> None:
+        refused = (LastRecord(key, value, 0, False) for key, value in appended.left())
+        await LastRecords(producer, STOP_TIMEOUT_S).write(chain(refused, records))
+
+    def on_records(records: Sequence[Record]) -> None:
+        appended.read(records)
+        journal.on_records(records)
 
     journal = Journal(
         f"{client_id}-{secrets.token_hex(4)}" if seat is None else seat.worker_name(),
-        append,
+        appended.append,
         now_ms,
         loop.time,
         partial(loop.call_later, _GATHER_S),
         shared=shared,
         seat=seat,
     )
-    journal.on_stop = LastRecords(producer, STOP_TIMEOUT_S).write
+    journal.on_stop = write_last
     erasures.subscribe(journal.on_erasures)
     caught_up = asyncio.Event()
     reader = BatchReader(
@@ -88,7 +94,7 @@ async def open_journal(
         f"{client_id}-{MQTT_STATE}",
         MQTT_STATE,
         loop,
-        on_records=journal.on_records,
+        on_records=on_records,
         on_caught_up=caught_up.set,
         opened=repeated_opener(bootstrap_servers),
     )
