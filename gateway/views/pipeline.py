@@ -15,6 +15,7 @@ from gateway.views.address_view import AddressView
 from gateway.views.location_view import LocationView
 from waylog.kafka.clients import consumer_config
 from waylog.kafka.topics import LOCATION
+from waylog.process.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class GroupLag:
         self._client_id = client_id
         self._lag: dict[int, int] | None = None
         self._asked = float("-inf")
+        self._said = LogThrottle()
         self._asking: asyncio.Future[dict[int, int] | None] | None = None
         self._lock = threading.Lock()
         self._consumer: Consumer | None = None
@@ -57,8 +59,13 @@ class GroupLag:
     def _answered(self, future: asyncio.Future[dict[int, int] | None]) -> None:
         self._asking = None
         self._asked = time.monotonic()
-        if not future.cancelled() and future.exception() is None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
             self._lag = future.result()
+        elif self._said.count(self._asked) is not None:
+            logger.error("the lag of %s is not known", self.group, exc_info=error)
 
     def _ask(self) -> dict[int, int] | None:
         with self._lock:

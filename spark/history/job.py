@@ -294,7 +294,9 @@ class HistoryJob:
                 # A stream that ran for a minute is restarted at once.
                 failures = 0 if time.monotonic() - started > 60 else failures + 1
                 wait_s = _RESTART_WAIT_S[min(failures, len(_RESTART_WAIT_S) - 1)]
-                logger.error("the stream ended, it starts again: %s", _reason(error))
+                logger.error(
+                    "the stream ended, it starts again: %s", _reason(error), exc_info=_ours(error)
+                )
                 self._status.failed(_reason(error))
                 self._stopping.wait(wait_s)
         if with_places and self._settings.once and not self._stopping.is_set():
@@ -373,7 +375,7 @@ class HistoryJob:
             publish_places(servers, self._settings.places, written.changed)
         except Exception as error:
             if not self._stopping.is_set():
-                logger.error("places were not computed: %s", _reason(error))
+                logger.error("places were not computed: %s", _reason(error), exc_info=_ours(error))
             # The next round is due even if no fix comes.
             self._new_rows.set()
             if self._settings.once:
@@ -449,6 +451,12 @@ def _stop_query(query: StreamingQuery) -> None:
     except Exception as error:
         # A signal to the whole process group has ended the JVM already: nothing is left to stop.
         logger.debug("the stream was not stopped: %s", error)
+
+
+def _ours(error: Exception) -> Exception | None:
+    """Return an error that only a mistake in this program can cause, for its traceback."""
+    mistakes = AttributeError, AssertionError, LookupError, NameError, TypeError
+    return error if isinstance(error, mistakes) else None
 
 
 def _reason(error: BaseException) -> str:

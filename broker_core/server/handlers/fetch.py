@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker_core import errors
@@ -302,15 +303,17 @@ class _Fetch:
         """Wait until there are `missing` more bytes, or the client's time is up."""
         self._missing = missing
         party = client_party(self._request.principal, self._request.host)
-        self._next_turn = NextTurn(self._broker.fetch_turns, party, self._take_turn)
+        self._next_turn = NextTurn(
+            *(self._broker.fetch_turns, party), partial(self._request.run, self._take_turn)
+        )
         if missing <= 0:
-            self._waking = self._loop.call_at(self._due, self._wake)
+            self._waking = self._loop.call_at(self._due, self._request.run, self._wake)
         self._waits_at = self._partitions
         for partition in self._waits_at:
             partition.fetches.add(self)
         self._request.on_close = self._leave
         wait_s = self._request.body["max_wait_ms"] / 1000
-        self._timer = self._loop.call_later(wait_s, self._finish)
+        self._timer = self._loop.call_later(wait_s, self._request.run, self._finish)
 
     def grew(self, size: int) -> None:
         """See FetchWaiter."""
@@ -319,7 +322,7 @@ class _Fetch:
             # One flush makes records of several partitions visible, which go into one response.
             # Where records keep coming, those of a short while are gathered too.
             if self._loop.time() < self._due:
-                self._waking = self._loop.call_at(self._due, self._wake)
+                self._waking = self._loop.call_at(self._due, self._request.run, self._wake)
             else:
                 self._next_turn.ask()
 

@@ -111,7 +111,7 @@ class _Acknowledgement:
             self._waits.append(wait)
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(
-                    self._timeout_ms / 1000, self._time_out
+                    self._timeout_ms / 1000, self._request.run, self._time_out
                 )
         partition.wait_durable(wait, end_offset)
 

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from broker_core.protocol.definitions import SASL_AUTHENTICATE
@@ -162,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.opened(self, plain)
         if not self._reading:
             # uvloop begins to read after this method, even if reading has been paused in it.
-            self._context.loop.call_soon(self._keep_paused)
+            self._context.loop.call_soon(self._run, self._keep_paused)
 
     def encrypted(self, transport: asyncio.Transport) -> Connection:
         """See waylog.network.tls.handshakes.PendingHandshake."""
@@ -279,7 +280,9 @@ class Connection(asyncio.BufferedProtocol):
         if not self._waits and self._transport is not None:
             self._waits = True
             self._stop_reading()
-            self._context.turns.wait(self._turn_party(self._transport), self._take_turn)
+            self._context.turns.wait(
+                self._turn_party(self._transport), partial(self._run, self._take_turn)
+            )
 
     def _take_turn(self) -> None:
         self._waits = False
@@ -351,7 +354,15 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._taking and not self._sending:
             # One event often answers many requests, for example a flush or new records.
             self._sending = True
-            self._context.loop.call_soon(self._send_soon)
+            self._context.loop.call_soon(self._run, self._send_soon)
+
+    def _run(self, work: Callable[[], None]) -> None:
+        """Run a callback of this connection: an exception ends it, and nobody waits for ever."""
+        try:
+            work()
+        except Exception:
+            logger.exception("the connection of %s:%s failed", *self.peer[:2])
+            self.abort()
 
     def _send_soon(self) -> None:
         self._sending = False
@@ -431,7 +442,9 @@ class Connection(asyncio.BufferedProtocol):
         self._stop_reading()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
-        self._mute_timer = self._context.loop.call_later(milliseconds / 1000, self._unmute)
+        self._mute_timer = self._context.loop.call_later(
+            milliseconds / 1000, self._run, self._unmute
+        )
 
     def _unmute(self) -> None:
         self._mute_timer = None

@@ -188,12 +188,25 @@ class Request(Generic[RequestBody, ResponseBody]):
                 fields["throttle_time_ms"] = self.throttle_ms
             parts = encode_response(self.header, response)
         except Exception:
-            logger.exception(
-                "the response to %s version %d cannot be sent", self.header.api.name, self.version
-            )
-            self._sink.abort()
+            self._fail()
             return
         self.reply_encoded(parts)
+
+    def run(self, work: Callable[[], object]) -> None:
+        """Do a later part of what answers this request, for example in a timer.
+
+        An exception in it costs the client its connection: there would be no answer.
+        """
+        try:
+            work()
+        except Exception:
+            self._fail()
+
+    def _fail(self) -> None:
+        logger.exception(
+            "%s version %d of %s failed", self.header.api.name, self.version, self.host
+        )
+        self._sink.abort()
 
     def reply_encoded(self, parts: list[Part]) -> None:
         """Answer with an encoded response."""

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 #: Seconds between checks for idle files: a log is idle if it has not grown since the last check.
 _PARK_INTERVAL_S: Final = 60.0
 _LOOK_INTERVAL_S: Final = 1.0
+#: Seconds after which retention or compaction of one log is told to take long.
+_LONG_S: Final = 1800.0
 #: Seconds after which a flush that has not returned ends the broker.
 _FLUSH_MAX_S: Final = 120.0
 
@@ -149,6 +151,9 @@ class Housekeeping:
             return
         now_ms = self._clock.now_ms()
         loop = asyncio.get_running_loop()
+        # One thread does it for all logs: nobody else has a turn while it hangs.
+        told = f"{what} of {partition} takes more than {_LONG_S / 60:.0f} minutes"
+        timer = loop.call_later(_LONG_S, logger.error, "%s", told)
         try:
             await loop.run_in_executor(self._executor, work, now_ms)
         except errors.BrokerError as error:
@@ -157,3 +162,5 @@ class Housekeeping:
         except Exception:
             # A failure of one log must not keep the others from their turn.
             logger.exception("%s of %s failed", what, partition)
+        finally:
+            timer.cancel()

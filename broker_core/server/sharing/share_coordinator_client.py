@@ -25,6 +25,7 @@ from broker_core.protocol.schema import AnyApi
 from broker_core.server.coordination.groups import Stored
 from broker_core.server.coordination.transactions import RemoteBrokers
 from broker_core.server.sharing.share_coordinator import NO_OFFSET, Read, ShareCoordinator
+from waylog.process.background import failure_ends_process
 
 if TYPE_CHECKING:
     from broker_core.protocol.definitions.bodies import (
@@ -216,6 +217,11 @@ class ShareCoordinatorClient:
         queue = self._queues.setdefault(place, deque())
         queue.append(_Question(api, fields, ask_here, done, self._loop.time() + _PATIENCE_S))
         if len(queue) == 1:
+            self._begin(place)
+
+    def _begin(self, place: SharePartitionKey) -> None:
+        # A question that is not answered would keep all those behind it waiting.
+        with failure_ends_process(self._loop, "questions to the share coordinator"):
             self._go_on(place)
 
     def _go_on(self, place: SharePartitionKey) -> None:

@@ -16,13 +16,15 @@ from broker_core import errors
 from broker_core.environment import Buffer, Environment, File, SystemClock, SystemDisk
 from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.compression import Compression
-from broker_core.protocol.definitions import DELETE_RECORDS, LIST_OFFSETS, PRODUCE
+from broker_core.protocol.definitions import DELETE_RECORDS, FETCH, LIST_OFFSETS, PRODUCE
+from broker_core.server.command import CALLBACKS_OF, OF_ONE_CLIENT
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.hasty_clock import HastyClock
-from tests.broker_core.server.raw_client import RawClient, produce_body
+from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
 from tests.broker_core.server.topics import all_open, create_topic
 from tests.small_disk import small_disk
+from waylog.process.background import end_on_failure
 
 Start = Callable[..., Awaitable[Broker]]
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -252,6 +254,37 @@ def test_a_write_that_has_failed_is_no_trouble_any_more_when_none_fails_for_a_wh
     clock.now_s += 2
     watch.look()
     assert watch.reason is None
+
+
+@pytest.mark.parametrize("comes", ["records", "its time"])
+async def test_a_fetch_that_fails_while_it_waits_costs_its_client_the_connection(
+    start: Start, connect: Connect, caplog: pytest.LogCaptureFixture, comes: str
+) -> None:
+    disk = FailingDisk()
+    broker = await start(Environment(Environment.real().clock, disk))
+    create_topic(broker, "t", 1, {})
+    ended: list[Exception] = []
+    end_on_failure(
+        asyncio.get_running_loop(), ended.append, callbacks_of=CALLBACKS_OF, except_of=OF_ONE_CLIENT
+    )
+    reader, writer = await connect(broker), await connect(broker)
+    assert result(await writer.call(PRODUCE, 8, produce_body("t", batch()))) == errors.NONE
+    fetch = fetch_body("t", 0, max_wait_ms=60_000 if comes == "records" else 300, min_bytes=100_000)
+    asking = asyncio.ensure_future(reader.call(FETCH, 11, fetch))
+    (partition,) = (await all_open(broker, "t")).partitions
+    async with asyncio.timeout(60):
+        while not partition.fetches:
+            await asyncio.sleep(0.01)
+        disk.fails_to_read["t-0/*.log"] = RuntimeError("nobody has thought of this")
+        if comes == "records":
+            answer = await writer.call(PRODUCE, 8, produce_body("t", batch(bytes(200_000))))
+            assert result(answer) == errors.NONE
+        with pytest.raises(asyncio.IncompleteReadError):
+            await asking
+        assert result(await writer.call(PRODUCE, 8, produce_body("t", batch()))) == errors.NONE
+    assert "Fetch version 11 of 127.0.0.1 failed" in caplog.text
+    assert not ended
+    assert not broker.failed.done()
 
 
 class HangingFile(FailingFile):

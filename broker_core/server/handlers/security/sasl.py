@@ -96,4 +96,4 @@ def _refuse(
     # Against guessing: read nothing more from this client, and delay its answer.
     request.disconnect_after_reply()
     delay_ms = failures.delay_ms(request.host, time.monotonic())
-    asyncio.get_running_loop().call_later(delay_ms / 1000, answer)
+    asyncio.get_running_loop().call_later(delay_ms / 1000, request.run, answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_core import errors
@@ -114,7 +115,9 @@ class _ShareFetch:
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
         party = client_party(request.principal, request.host)
-        self._next_turn = NextTurn(broker.fetch_turns, party, self._take_turn)
+        self._next_turn = NextTurn(
+            *(broker.fetch_turns, party), partial(request.run, self._take_turn)
+        )
         # True when it is answered at its next turn, whatever there is.
         self._is_late = False
 
@@ -150,7 +153,9 @@ class _ShareFetch:
                 SharePartitionKey(self._session.group_id, *place), self
             )
         self._request.on_close = self._leave
-        self._timer = asyncio.get_running_loop().call_later(body["max_wait_ms"] / 1000, self.gone)
+        self._timer = asyncio.get_running_loop().call_later(
+            body["max_wait_ms"] / 1000, self._request.run, self.gone
+        )
 
     def grew(self, size: int) -> None:
         """See FetchWaiter."""
