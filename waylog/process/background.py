@@ -79,7 +79,7 @@ def failure_ends_process(loop: asyncio.AbstractEventLoop, name: str) -> Iterator
     """
     try:
         yield
-    except BaseException as error:
+    except (Exception, asyncio.CancelledError) as error:  # others end the event loop
         fail(loop, name, error)
         raise
 
