@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from waylog.process.log_throttle import LogThrottle
+from waylog.process.log_throttle import LogThrottle, RepeatedFailure
 
 logger = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class PeriodicTask:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._said: str | None = None
+        self._failure = RepeatedFailure()
 
     def spawn(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Start a task for `run`; the caller keeps it."""
@@ -217,9 +217,7 @@ class PeriodicTask:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            said = f"{type(error).__name__}: {error}"
-            if said != self._said:
+            if self._failure.is_new(error):
                 logger.exception("%s failed; it goes on with the next round", self._name)
-            self._said = said
         else:
-            self._said = None
+            self._failure.succeeded()

@@ -25,3 +25,19 @@ class LogThrottle:
         self._said_at = now_s
         unsaid, self._unsaid = self._unsaid, 0
         return unsaid
+
+
+class RepeatedFailure:
+    """Tells failures of repeated work that are new from those that the last round had, too."""
+
+    def __init__(self) -> None:
+        self._last: str | None = None
+
+    def is_new(self, error: BaseException) -> bool:
+        """Take note of a failure; return whether it differs from the last round's."""
+        last, self._last = self._last, f"{type(error).__name__}: {error}"
+        return self._last != last
+
+    def succeeded(self) -> None:
+        """Take note of a round without a failure."""
+        self._last = None

@@ -14,6 +14,8 @@ import os
 import threading
 from collections.abc import Callable
 
+from waylog.process.log_throttle import RepeatedFailure
+
 logger = logging.getLogger(__name__)
 
 
@@ -100,7 +102,7 @@ class Rounds:
         """Failures that are `expected` are logged as a warning, without a traceback."""
         self._name = name
         self._expected = expected
-        self._said: str | None = None
+        self._failure = RepeatedFailure()
 
     def once(self, work: Callable[[], object]) -> bool:
         """Run one round, and return whether it succeeded.
@@ -110,12 +112,11 @@ class Rounds:
         try:
             work()
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            if said != self._said and isinstance(error, self._expected):
-                logger.warning("%s failed; it is tried again: %s", self._name, error)
-            elif said != self._said:
-                logger.exception("%s failed; it is tried again", self._name)
-            self._said = said
+            if self._failure.is_new(error):
+                if isinstance(error, self._expected):
+                    logger.warning("%s failed; it is tried again: %s", self._name, error)
+                else:
+                    logger.exception("%s failed; it is tried again", self._name)
             return False
-        self._said = None
+        self._failure.succeeded()
         return True
