@@ -25,6 +25,7 @@ from broker_core.coordinator.effects import (
     WriteMarkers,
 )
 from broker_core.coordinator.transaction import (
+    EPOCH_MAX,
     EPOCH_PER_TRANSACTION,
     PREPARED,
     Place,
@@ -325,7 +326,7 @@ class TransactionCoordinator:
             replace(
                 found,
                 state=TransactionState.PREPARE_ABORT,
-                epoch=found.epoch + 1,
+                epoch=min(found.epoch + 1, EPOCH_MAX),
                 last_epoch=-1,
                 updated_ms=now.wall_ms,
                 version=0,
@@ -340,7 +341,8 @@ class TransactionCoordinator:
         found = self.transactions.get(producer.transactional_id)
         if found is None or found.producer_id != producer.producer_id:
             return errors.InvalidProducerIdMapping.code
-        if found.epoch != producer.epoch:
+        # The largest epoch fences: no client has been given it, though one may guess it.
+        if found.epoch != producer.epoch or producer.epoch == EPOCH_MAX:
             return errors.ProducerFenced.code
         return found
 

@@ -32,13 +32,20 @@ from broker_core.protocol.plan cimport (
 from broker_core.protocol.errors import RemoteProtocolError
 
 cdef extern from "Python.h":
+    const Py_ssize_t PY_SSIZE_T_MAX
     object PyUnicode_DecodeUTF8(const char* text, Py_ssize_t size, const char* errors)
 
 # A dict takes over a hundred times the bytes of the smallest struct on the wire. Therefore the
 # number of array elements in a message is limited, not only its length.
 cdef enum:
     ELEMENTS_MAX = 50_000
+    REQUEST_STRING_MAX = 0x7FFF
     TAGS_MAX = 1_000
+
+
+#: Bytes of a string in a request: what every version of every message can carry, the records of
+#: coordinators too. Kafka takes no longer ones.
+STRING_MAX = REQUEST_STRING_MAX
 
 
 cdef struct Reader:
@@ -46,6 +53,7 @@ cdef struct Reader:
     const unsigned char* position
     const unsigned char* end
     Py_ssize_t elements_left
+    Py_ssize_t string_max
 
 
 cdef int need(Reader* reader, Py_ssize_t size) except -1:
@@ -138,6 +146,8 @@ cdef object read_value(Reader* reader, FieldPlan field, object view):
             if not field.value_nullable:
                 raise RemoteProtocolError(f"{field.name} is null")
             return None
+        if length > reader.string_max:
+            raise RemoteProtocolError(f"{field.name} is a string of {length} bytes")
         need(reader, length)
         at = reader.position
         reader.position += length
@@ -256,10 +266,10 @@ cdef dict read_struct(Reader* reader, Plan plan, object view):
     return message
 
 
-def decode(Plan plan not None, view, Py_ssize_t start=0):
+def decode(Plan plan not None, view, Py_ssize_t start=0, Py_ssize_t string_max=PY_SSIZE_T_MAX):
     """Decode one message from `view` at `start`; return (message, position after it).
 
-    Raises RemoteProtocolError. `records` fields are slices of `view`, which should be a memoryview.
+    `string_max`: bytes of a string. Raises RemoteProtocolError. `records` fields are slices of `view`, which should be a memoryview.
     """
     cdef Py_buffer buffer
     cdef Reader reader
@@ -269,6 +279,7 @@ def decode(Plan plan not None, view, Py_ssize_t start=0):
         reader.end = reader.start + buffer.len
         reader.position = reader.start + start
         reader.elements_left = ELEMENTS_MAX
+        reader.string_max = string_max
         need(&reader, 0)
         message = read_struct(&reader, plan, view)
         return message, reader.position - reader.start
@@ -303,6 +314,9 @@ def decode_request_header(view, Py_ssize_t start=0):
         if length >= 0:
             need(&reader, length)
             client_id = PyUnicode_DecodeUTF8(<const char*>reader.position, length, "replace")
+            # Each byte that is not UTF-8 has become three.
+            if length > REQUEST_STRING_MAX // 3 and len(client_id.encode()) > REQUEST_STRING_MAX:
+                raise RemoteProtocolError("the client id is not UTF-8")
             reader.position += length
         return key, version, correlation, client_id, reader.position - reader.start
     finally:

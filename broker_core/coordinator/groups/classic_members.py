@@ -20,7 +20,7 @@ from broker_core.coordinator.groups.consumer_member import (
     ConsumerMember,
     MemberState,
 )
-from broker_core.coordinator.groups.member import JoinRequest, join_error
+from broker_core.coordinator.groups.member import JoinRequest, join_error, new_member_id
 from broker_core.coordinator.groups.member_deadlines import Wait
 from broker_core.coordinator.groups.subscription import (
     CONSUMER,
@@ -50,7 +50,7 @@ def join(
     """
     subscription = _check_join(group, request)
     is_unknown = request.member_id == _NO_MEMBER_YET
-    member_id = f"{request.client_id}-{new_id()}" if is_unknown else request.member_id
+    member_id = new_member_id(request.client_id, new_id()) if is_unknown else request.member_id
     if is_unknown and request.instance_id is None and request.require_known_member_id:
         group.check_size()
         return join_error(errors.MemberIdRequired.code, member_id), []

@@ -17,7 +17,13 @@ from broker_core import errors
 from broker_core.coordinator.effects import Append, Effect, Moment, Respond, Token
 from broker_core.coordinator.groups.classic_group_members import ClassicGroupMembers
 from broker_core.coordinator.groups.group_offsets import GroupOffsets
-from broker_core.coordinator.groups.member import JoinRequest, Member, join_error, sync_error
+from broker_core.coordinator.groups.member import (
+    JoinRequest,
+    Member,
+    join_error,
+    new_member_id,
+    sync_error,
+)
 from broker_core.coordinator.groups.states import GroupState
 from broker_core.coordinator.offsets import encode_group_key
 
@@ -106,7 +112,7 @@ class Group(GroupOffsets):
             self._join_new(request, token, now)
 
     def _join_new(self, request: JoinRequest, token: Token, now: Moment) -> None:
-        member_id = f"{request.client_id}-{self._new_id()}"
+        member_id = new_member_id(request.client_id, self._new_id())
         if request.require_known_member_id:
             # A client that lost the response to its first join would leave an unused member behind.
             self.roster.pending[member_id] = now.monotonic_ms + request.session_timeout_ms
@@ -117,7 +123,7 @@ class Group(GroupOffsets):
     def _join_static(
         self, request: JoinRequest, instance_id: str, token: Token, now: Moment
     ) -> None:
-        member_id = f"{instance_id}-{self._new_id()}"
+        member_id = new_member_id(instance_id, self._new_id())
         old_id = self.roster.static_members.get(instance_id)
         if old_id is None:
             self._add_member(request, member_id, token, now)
@@ -139,7 +145,8 @@ class Group(GroupOffsets):
         self._update_member(member, request, token, now)
 
     def _join_known(self, request: JoinRequest, token: Token, now: Moment) -> None:
-        if request.member_id in self.roster.pending:
+        # Nobody with an instance id was told to come back with a pending one.
+        if request.member_id in self.roster.pending and request.instance_id is None:
             del self.roster.pending[request.member_id]
             self._add_member(request, request.member_id, token, now)
             return

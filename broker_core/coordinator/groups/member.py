@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker_core.coordinator.effects import Token
 
@@ -12,6 +12,17 @@ if TYPE_CHECKING:
         JoinGroupResponse,
         SyncGroupResponse,
     )
+
+
+#: Bytes of a member id at most, before the part that makes it unique: records hold 32,767.
+_PREFIX_MAX: Final = 32_000
+
+
+def new_member_id(prefix: str, unique: str) -> str:
+    """Return the id of a new member, which begins with its client id or instance id."""
+    if len(prefix) > _PREFIX_MAX // 4:
+        prefix = prefix.encode()[:_PREFIX_MAX].decode(errors="ignore")
+    return f"{prefix}-{unique}"
 
 
 @dataclass(slots=True)

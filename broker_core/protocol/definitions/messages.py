@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from broker_core.protocol.decoder import decode, decode_request_header, skip_tagged_fields
+from broker_core.protocol.decoder import (
+    STRING_MAX,
+    decode,
+    decode_request_header,
+    skip_tagged_fields,
+)
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.encoder import encode_response_frame
 from broker_core.protocol.errors import RemoteProtocolError
@@ -45,7 +50,7 @@ def decode_request(
     plan, _ = plans
     if plan.flexible:
         position = skip_tagged_fields(frame, position)
-    body, _ = decode(plan, frame, position)
+    body, _ = decode(plan, frame, position, STRING_MAX)
     return header, body
 
 

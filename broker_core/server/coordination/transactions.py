@@ -27,6 +27,7 @@ from broker_core.coordinator.transaction_coordinator import (
 from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.control_records import EndMarker, build_end_marker
 from broker_core.protocol.definitions import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
+from broker_core.protocol.errors import LocalProtocolError
 from broker_core.protocol.schema import Api, RequestBody, ResponseBody
 from broker_core.server.coordination.coordinator_shards import CoordinatorShards
 from broker_core.server.coordination.groups import Groups, coordinator_error
@@ -321,15 +322,20 @@ class Transactions:
     def _store(self, effect: StoreTransaction) -> None:
         now = self.moment()
         after = effect.transaction
-        value = None if after is None else encode_transaction(after)
-        row = (now.wall_ms, encode_transaction_key(effect.transactional_id), value, ())
         try:
+            value = None if after is None else encode_transaction(after)
+            row = (now.wall_ms, encode_transaction_key(effect.transactional_id), value, ())
             partition = self._topic.partition_of(effect.transactional_id)
             partition.check_in_sync()
             result = partition.append(build_batch([row]), now.wall_ms)
         except errors.BrokerError as error:
             logger.error("transaction of %s cannot be stored: %s", effect.transactional_id, error)
             self.coordinator.store_failed(effect, now, coordinator_error(error.code))
+            return
+        except (LocalProtocolError, OverflowError):
+            # No client can cause it; if one could, it must not end the broker.
+            logger.exception("transaction of %s cannot be encoded", effect.transactional_id)
+            self.coordinator.store_failed(effect, now, errors.UnknownServerError.code)
             return
         self._wait_durable(partition, _StoreWait(self, effect), result.last_offset + 1)
 

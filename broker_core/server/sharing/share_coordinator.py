@@ -25,6 +25,7 @@ from broker_core.coordinator.sharing.share_records import (
 from broker_core.environment import Clock
 from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.batch_header import BatchHeader
+from broker_core.protocol.errors import LocalProtocolError
 from broker_core.server.coordination.coordinator_shards import CoordinatorShards
 from broker_core.server.coordination.groups import Stored, StoreWait, coordinator_error
 from broker_core.server.coordination.internal_topic import InternalTopic, read_back
@@ -156,8 +157,8 @@ class ShareCoordinator:
     def _store(self, place: SharePartitionKey, state: StoredState | None, stored: Stored) -> None:
         with failure_ends_process(self._loop, "the share coordinator"):
             now_ms = self._clock.now_ms()
-            value = None if state is None else encode_value(state, now_ms)
             try:
+                value = None if state is None else encode_value(state, now_ms)
                 partition = self._topic.partition_of(_key(place))
                 partition.check_in_sync()
                 batch = build_batch([(now_ms, encode_key(place), value, ())])
@@ -165,6 +166,11 @@ class ShareCoordinator:
             except errors.BrokerError as error:
                 logger.error("share group %s cannot be stored: %s", place.group_id, error)
                 stored(coordinator_error(error.code))
+                return
+            except (LocalProtocolError, OverflowError):
+                # No client can cause it; if one could, it must not end the broker.
+                logger.exception("share group %s cannot be encoded", place.group_id)
+                stored(errors.UnknownServerError.code)
                 return
             if state is None:
                 self._states.pop(place, None)

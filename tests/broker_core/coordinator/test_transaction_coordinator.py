@@ -14,6 +14,7 @@ from broker_core.coordinator.transaction import (
     Producer,
     Transaction,
     TransactionSettings,
+    TransactionState,
     encode_transaction,
     encode_transaction_key,
 )
@@ -275,6 +276,40 @@ def test_a_used_up_producer_id_is_replaced(bench: Bench, version: int) -> None:
         assert bench.add(producer_of(ended), A) == errors.NONE
     else:
         assert producer_of(bench.init()) == ("x", 101, 0)
+
+
+def test_the_epoch_that_fences_a_client_is_no_clients(bench: Bench) -> None:
+    mine = producer_of(bench.init())
+    for _ in range(EPOCH_MAX - 1):
+        mine = producer_of(bench.init(timeout_ms=1_000))
+        bench.log.clear()
+    bench.add(mine, A)
+    bench.advance(2_000)
+    assert bench.markers[-1].transaction.epoch == EPOCH_MAX
+    guessed = mine._replace(epoch=EPOCH_MAX)
+    assert bench.add(guessed, A) == errors.ProducerFenced.code
+    for version in (0, NEW):
+        for committed in (True, False):
+            answer = bench.end(guessed, committed, version)
+            assert answer["error_code"] == errors.ProducerFenced.code
+    assert producer_of(bench.init()) == ("x", 101, 0)
+
+
+def test_a_transaction_with_the_largest_epoch_ends_when_its_time_is_up(bench: Bench) -> None:
+    stored = Transaction(
+        "x",
+        producer_id=100,
+        timeout_ms=1_000,
+        epoch=EPOCH_MAX,
+        state=TransactionState.ONGOING,
+        partitions=frozenset({A}),
+        started_ms=bench.now.wall_ms,
+    )
+    bench.log.append((encode_transaction_key("x"), encode_transaction(stored)))
+    bench.restart()
+    bench.advance(2_000)
+    assert bench.markers[-1].transaction.epoch == EPOCH_MAX
+    assert bench.state == "COMPLETE_ABORT"
 
 
 def test_what_cannot_be_stored_has_not_happened(bench: Bench) -> None:

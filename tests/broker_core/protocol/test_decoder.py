@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_core.protocol.decoder import decode, decode_request_header, skip_tagged_fields
-from broker_core.protocol.definitions import APIS, FETCH, METADATA, PRODUCE
+from broker_core.protocol.decoder import (
+    STRING_MAX,
+    decode,
+    decode_request_header,
+    skip_tagged_fields,
+)
+from broker_core.protocol.definitions import APIS, FETCH, INIT_PRODUCER_ID, METADATA, PRODUCE
 from broker_core.protocol.encoder import encode
 from broker_core.protocol.errors import LocalProtocolError, RemoteProtocolError
 
@@ -111,3 +116,27 @@ def test_a_header_without_its_client_id_is_refused() -> None:
     for cut in range(len(header)):
         with pytest.raises(RemoteProtocolError):
             decode_request_header(header[:cut])
+
+
+def test_a_string_in_a_request_is_at_most_what_every_version_can_carry() -> None:
+    body = {"transactional_id": "x" * STRING_MAX, "transaction_timeout_ms": 1000}
+    plan = INIT_PRODUCER_ID.request_plan(2)
+    message, _ = decode(plan, encode(plan, body), 0, STRING_MAX)
+    assert message["transactional_id"] == body["transactional_id"]
+    longer = encode(plan, body | {"transactional_id": "x" * (STRING_MAX + 1)})
+    with pytest.raises(RemoteProtocolError, match="transactional_id is a string of 32768 bytes"):
+        decode(plan, longer, 0, STRING_MAX)
+    # In what is stored, and in answers, it may be longer.
+    decode(plan, longer)
+
+
+@pytest.mark.parametrize(("size", "is_taken"), [(10_922, True), (10_923, False)])
+def test_a_client_id_that_is_not_utf8_is_not_longer_than_others_when_it_is_read(
+    size: int, is_taken: bool
+) -> None:
+    header = struct.pack(">hhih", 18, 0, 1, size) + b"\xff" * size
+    if is_taken:
+        assert len((decode_request_header(header)[3] or "").encode()) <= STRING_MAX
+    else:
+        with pytest.raises(RemoteProtocolError, match="UTF-8"):
+            decode_request_header(header)

@@ -17,10 +17,14 @@ TIMEOUT_S = 60.0
 
 
 def request_frame(
-    api: AnyApi, version: int, body: dict[str, Any], correlation_id: int = 1
+    api: AnyApi,
+    version: int,
+    body: dict[str, Any],
+    correlation_id: int = 1,
+    client_id: bytes = b"test",
 ) -> bytes:
     """Encode a request frame with its length."""
-    header = struct.pack(">hhih", api.key, version, correlation_id, 4) + b"test"
+    header = struct.pack(">hhih", api.key, version, correlation_id, len(client_id)) + client_id
     if api.is_flexible(version):
         header += b"\0"
     frame = header + encode(api.request_plan(version), body)
@@ -31,6 +35,7 @@ class RawClient:
     """One connection; requests may be pipelined."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.client_id = b"test"
         self.reader = reader
         self.writer = writer
         self._correlation_id = 0
@@ -43,7 +48,8 @@ class RawClient:
     def send(self, api: AnyApi, version: int, body: dict[str, Any]) -> int:
         """Send a request; return its correlation id."""
         self._correlation_id += 1
-        self.writer.write(request_frame(api, version, body, self._correlation_id))
+        frame = request_frame(api, version, body, self._correlation_id, self.client_id)
+        self.writer.write(frame)
         return self._correlation_id
 
     async def receive(self, api: AnyApi, version: int) -> tuple[int, dict[str, Any]]:

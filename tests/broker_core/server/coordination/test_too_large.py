@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,9 +18,11 @@ from broker_core.protocol.definitions import (
     SHARE_GROUP_HEARTBEAT,
     SYNC_GROUP,
 )
+from broker_core.protocol.schema import AnyApi
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
 from tests.broker_core.server.topics import create_topic, start_coordinators
+from waylog.process.background import end_on_failure
 
 TOO_LARGE = errors.UnknownServerError.code
 LARGE = "x" * 2000
@@ -39,7 +42,9 @@ async def client(
     return await connect(broker)
 
 
-async def join(client: RawClient, metadata: bytes, instance_id: str | None) -> dict[str, Any]:
+async def join(
+    client: RawClient, metadata: bytes, instance_id: str | None, member_id: str = ""
+) -> dict[str, Any]:
     """Join a group of the classic protocol as its only member."""
     return await client.call(
         JOIN_GROUP,
@@ -48,7 +53,7 @@ async def join(client: RawClient, metadata: bytes, instance_id: str | None) -> d
             "group_id": "g",
             "session_timeout_ms": 10_000,
             "rebalance_timeout_ms": 10_000,
-            "member_id": "",
+            "member_id": member_id,
             "group_instance_id": instance_id,
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": metadata}],
@@ -56,7 +61,9 @@ async def join(client: RawClient, metadata: bytes, instance_id: str | None) -> d
     )
 
 
-async def sync(client: RawClient, joined: dict[str, Any], assignment: bytes) -> int:
+async def sync(
+    client: RawClient, joined: dict[str, Any], assignment: bytes, instance_id: str | None = "i"
+) -> int:
     """Send the group's assignment; return the error code."""
     answer = await client.call(
         SYNC_GROUP,
@@ -65,7 +72,7 @@ async def sync(client: RawClient, joined: dict[str, Any], assignment: bytes) -> 
             "group_id": "g",
             "generation_id": joined["generation_id"],
             "member_id": joined["member_id"],
-            "group_instance_id": "i",
+            "group_instance_id": instance_id,
             "assignments": [{"member_id": joined["member_id"], "assignment": assignment}],
         },
     )
@@ -209,3 +216,50 @@ async def test_other_groups_stay_where_a_subscription_is_too_large(
         assert answer["error_code"] == TOO_LARGE
         assert await sync(client, joined, b"") == errors.NONE
         assert groups["g"] is other
+
+
+LONG = "x" * 40_000
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body"),
+    [
+        (INIT_PRODUCER_ID, 4, {"transactional_id": LONG, "transaction_timeout_ms": 1000}),
+        (JOIN_GROUP, 9, {"group_id": LONG, "protocol_type": "consumer", "protocols": []}),
+        (SHARE_GROUP_HEARTBEAT, 1, {"group_id": LONG, "member_id": "m"}),
+        (CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": LONG, "member_id": "m"}),
+    ],
+    ids=lambda each: getattr(each, "name", None),
+)
+async def test_names_that_no_record_can_hold_cost_their_client_the_connection_alone(
+    start: Callable[..., Awaitable[Broker]],
+    connect: Callable[[Broker], Awaitable[RawClient]],
+    api: AnyApi,
+    version: int,
+    body: dict[str, Any],
+) -> None:
+    broker = await start()
+    await start_coordinators(broker)
+    ended: list[Exception] = []
+    end_on_failure(asyncio.get_running_loop(), ended.append)
+    client = await connect(broker)
+    client.send(api, version, body)
+    assert await client.is_closed_by_peer()
+    assert not ended
+
+
+@pytest.mark.parametrize("client_id", [b"c" * 32_760, "\u20ac".encode() * 10_920])
+async def test_a_client_with_the_longest_name_may_be_a_member(
+    start: Callable[..., Awaitable[Broker]],
+    connect: Callable[[Broker], Awaitable[RawClient]],
+    client_id: bytes,
+) -> None:
+    broker = await start()
+    await start_coordinators(broker)
+    client = await connect(broker)
+    client.client_id = client_id
+    joined = await join(client, b"", None)
+    if joined["error_code"] == errors.MemberIdRequired.code:
+        joined = await join(client, b"", None, joined["member_id"])
+    assert joined["error_code"] == errors.NONE
+    assert await sync(client, joined, b"", None) == errors.NONE
