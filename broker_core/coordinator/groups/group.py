@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 #: Time in ms that a new member may wait for a rebalance before it is removed (as in Kafka).
 _NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60_000
+#: Shortest time in ms after which members of whom none has rejoined are waited for anew.
+_NOBODY_JOINED_MS: Final = 1_000
 
 
 class Group(GroupOffsets):
@@ -248,7 +250,8 @@ class Group(GroupOffsets):
         if self.members and not joined:
             # Only static members are left and none has rejoined: they stay members until their
             # sessions time out.
-            self._join_deadline = now.monotonic_ms + self.roster.rebalance_timeout_ms()
+            timeout_ms = max(self.roster.rebalance_timeout_ms(), _NOBODY_JOINED_MS)
+            self._join_deadline = now.monotonic_ms + timeout_ms
             return
         self._join_deadline = None
         self.generation += 1

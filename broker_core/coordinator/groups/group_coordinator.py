@@ -306,12 +306,14 @@ class GroupCoordinator(OffsetCoordinator):
         return self._deadlines[0][0] if self._deadlines else None
 
     def tick(self, now: Moment) -> None:
-        """Do everything that is due."""
+        """Do everything that is due now; what becomes due by it is left to the next tick."""
+        group_ids: list[str] = []
         while self._deadlines and self._deadlines[0][0] <= now.monotonic_ms:
             due, group_id = heapq.heappop(self._deadlines)
-            if self._scheduled.get(group_id) != due:
-                continue
-            del self._scheduled[group_id]
+            if self._scheduled.get(group_id) == due:
+                del self._scheduled[group_id]
+                group_ids.append(group_id)
+        for group_id in group_ids:
             group = self.groups.get(group_id)
             if isinstance(group, ConsumerGroup):
                 self._give_up_late(group, now)

@@ -45,7 +45,7 @@ def test_no_order_of_requests_breaks_a_group(seed: int) -> None:
                 instance_id=dice.choice(INSTANCES),
                 protocols=dice.choice((("range",), ("range", "other"), ("other",))),
                 session_timeout_ms=dice.choice((100, 1_000)),
-                rebalance_timeout_ms=dice.choice((100, 1_000)),
+                rebalance_timeout_ms=dice.choice((-1, 0, 100, 1_000)),
                 require_known_member_id=dice.random() < 0.5,
             )
         elif what < 0.6:
