@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import Any
 
 import pytest
@@ -357,3 +358,47 @@ def test_no_more_requests_wait_than_are_bearable(bench: Bench) -> None:
     codes = [bench.add(mine, A) for _ in range(100)]
     assert codes.count(None) == 64
     assert codes.count(errors.ConcurrentTransactions.code) == 36
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_no_order_of_requests_breaks_a_transactional_id(seed: int) -> None:
+    dice = random.Random(seed)
+    bench = Bench()
+    producers = [Producer("x", 100, 0)]
+    if seed % 2:
+        # The producer id has hardly any epochs left.
+        stored = Transaction("x", producer_id=100, timeout_ms=1_000, epoch=EPOCH_MAX - 3)
+        bench.log.append((encode_transaction_key("x"), encode_transaction(stored)))
+        bench.restart()
+        producers = [Producer("x", 100, EPOCH_MAX - 3)]
+    epochs = (-1, 0, 1, EPOCH_MAX - 1, EPOCH_MAX)
+    for _ in range(80):
+        mine = dice.choice(producers[-4:])
+        if dice.random() < 0.2:
+            mine = mine._replace(epoch=dice.choice(epochs))
+        what = dice.random()
+        if what < 0.25:
+            expected = dice.choice((None, None, (mine.producer_id, mine.epoch)))
+            answer = bench.init(expected, dice.choice((1, 1_000, 60_000)))
+            if answer.get("error_code") == errors.NONE:
+                producers.append(producer_of(answer))
+        elif what < 0.55:
+            bench.add(mine, dice.choice((A, B)))
+        elif what < 0.75:
+            answer = bench.end(mine, dice.random() < 0.5, dice.choice((0, NEW)))
+            if answer.get("error_code") == errors.NONE and "producer_id" in answer:
+                producers.append(producer_of(answer))
+        elif what < 0.85:
+            bench.disk_works = not bench.disk_works
+        elif what < 0.9:
+            bench.writes_markers = not bench.writes_markers
+        elif what < 0.92:
+            bench.restart()
+        else:
+            bench.advance(dice.choice((1, 100, 2_000, 61_000)))
+    bench.disk_works = bench.writes_markers = True
+    bench.write_markers()
+    for _ in range(3):
+        bench.advance(61_000)
+        bench.write_markers()
+    assert bench.init()["error_code"] == errors.NONE
