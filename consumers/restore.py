@@ -21,7 +21,7 @@ from waylog.process.threads import start_thread
 logger = logging.getLogger(__name__)
 
 #: Seconds of one step: to wait for the log a moment, or to take some records.
-_STEP_MAX_S: Final = 600.0
+_STEP_MAX_S: Final = 120.0
 
 
 class _Request(NamedTuple):
@@ -53,7 +53,7 @@ class Restorer:
 
     @property
     def hangs(self) -> bool:
-        """Tell whether a request has made no step for ten minutes."""
+        """Tell whether a request has made no step for two minutes."""
         at = self._stepped_at
         return at is not None and time.monotonic() - at > _STEP_MAX_S
 

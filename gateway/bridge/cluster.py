@@ -25,7 +25,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from waylog.config import Endpoint
 from waylog.process.log_throttle import LogThrottle
-from waylog.process.threads import watch_threads_of
+from waylog.process.threads import watch_thread_of
 
 logger = logging.getLogger(__name__)
 
@@ -127,8 +127,8 @@ class Cluster:
         self._client.connect_async(
             settings.endpoint.host, settings.endpoint.port, _KEEP_ALIVE_S, **options
         )
-        watch_threads_of(
-            self._client.loop_start, "the bridge's MQTT client", may_end=lambda: self._is_closing
+        watch_thread_of(
+            self._client.loop_start, "paho-mqtt-client", may_end=lambda: self._is_closing
         )
 
     async def close(self) -> None:

@@ -24,6 +24,8 @@ REMOTE_S: Final = 300.0
 _RETRY_S: Final = 30.0
 _READING_S: Final = 60.0
 _STAT_S: Final = 5.0
+#: Seconds that a request waits for them.
+_ASKED_S: Final = 10.0
 #: Seconds that the start of a gateway waits for places.
 START_S: Final = 3.0
 
@@ -58,12 +60,12 @@ class Places:
 
     async def of_device(self, device: str) -> list[dict[str, Any]]:
         """Return the places of a device, the most visited first. Raises PlacesUnavailable."""
-        await self.refresh()
+        await self._refreshed()
         return self.known(device)
 
     async def of_user(self, user: str) -> list[dict[str, Any]]:
         """Return the places of all devices of a user. Raises PlacesUnavailable."""
-        await self.refresh()
+        await self._refreshed()
         return list(self._by_user.get(user, ()))
 
     def known(self, device: str) -> list[dict[str, Any]]:
@@ -109,6 +111,14 @@ class Places:
                     logger.warning("%s%s", error, told)
                 self._unreadable = True
             await asyncio.sleep(_LOOK_S)
+
+    async def _refreshed(self) -> None:
+        """Refresh for a request, which waits for a moment at most. Raises PlacesUnavailable."""
+        try:
+            async with asyncio.timeout(_ASKED_S):
+                await self.refresh()
+        except TimeoutError:
+            raise PlacesUnavailable("places cannot be read: it takes too long") from None
 
     async def refresh(self) -> None:
         """Read the file if it has changed. Raises PlacesUnavailable.
@@ -215,7 +225,10 @@ async def _read(where: str, homes_only: bool) -> dict[str, list[dict[str, Any]]]
             printed, said = await reader.communicate()
     except TimeoutError:
         reader.kill()
-        await reader.wait()
+        # One that waits for a file system that hangs cannot even be killed.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await reader.wait()
         raise PlacesUnavailable("places cannot be read: it takes too long") from None
     if reader.returncode != 0:
         reason = said.decode("utf-8", "replace").strip()[-300:]

@@ -73,23 +73,26 @@ def start_thread(
     return thread
 
 
-def watch_threads_of(
-    start: Callable[[], object], name: str, *, may_end: Callable[[], bool]
+def watch_thread_of(
+    start: Callable[[], object], prefix: str, *, may_end: Callable[[], bool]
 ) -> threading.Thread:
-    """Call `start`, and end the process when one of the threads that it starts ends.
+    """Call `start`, and end the process when the thread that it starts ends.
 
-    For libraries that start threads of their own: an exception in a callback ends such a thread,
-    and the library goes on without it.
+    For libraries that start a thread of their own, whose name begins with `prefix`: an exception in
+    a callback ends such a thread, and the library goes on without it. Raises RuntimeError if
+    `start` starts none.
     """
     former = set(threading.enumerate())
     start()
-    started = [each for each in threading.enumerate() if each not in former]
-
-    def wait() -> None:
-        for each in started:
-            each.join()
-
-    return start_thread(wait, name, may_end=may_end)
+    # Other threads may begin meanwhile.
+    started = [
+        each
+        for each in threading.enumerate()
+        if each not in former and each.name.startswith(prefix)
+    ]
+    if not started:
+        raise RuntimeError(f"no thread {prefix}... has been started, or it has ended at once")
+    return start_thread(started[0].join, f"watch of {started[0].name}", may_end=may_end)
 
 
 class Rounds:

@@ -292,11 +292,11 @@ def _gateway_options(arguments: argparse.Namespace) -> list[str]:
 
 
 def _tell(*lines: str) -> None:
-    """Print lines; the platform runs on if nobody reads them any more."""
+    """Print lines; the platform runs on if they cannot be written, or nobody reads them."""
     try:
         print(*lines, sep="\n", flush=True)
-    except BrokenPipeError:
-        logger.warning("nobody reads the output any more; it goes nowhere from now on")
+    except OSError as error:
+        logger.warning("the output goes nowhere from now on: %s", error.strerror)
         # What is buffered, and what will be printed, would fail again.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

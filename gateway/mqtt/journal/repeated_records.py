@@ -14,8 +14,10 @@ from waylog.process.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
-#: Seconds before records that the log has not taken are appended again.
+#: Seconds before records that the log has not taken are appended again; they double up to the
+#: second figure while it takes none.
 _AGAIN_S: Final = 1.0
+_AGAIN_MAX_S: Final = 30.0
 #: Records that are appended again in one turn of the loop.
 _AGAIN_MAX: Final = 200
 
@@ -47,6 +49,8 @@ class RepeatedRecords:
         self._clock = clock
         self._later = later
         self._is_due = False
+        self._pause_s = _AGAIN_S
+        self._is_over = False
         self._count = 0
         # Of keys with a record under way: the number of the newest.
         self._newest: dict[bytes, int] = {}
@@ -72,7 +76,11 @@ class RepeatedRecords:
                 del self._refused[record.key() or b""]
 
     def left(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Yield the records that the log has not taken, as (key, value), and forget them."""
+        """Yield the records that the log has not taken, as (key, value), and forget them.
+
+        Nothing is appended again from now on: records that follow in another way are newer.
+        """
+        self._is_over = True
         while self._refused:
             key, refused = self._refused.popitem()
             yield key, refused.value
@@ -96,6 +104,10 @@ class RepeatedRecords:
             return  # a newer one is on its way
         del self._newest[key]
         if error is None:
+            self._pause_s = _AGAIN_S
+            return
+        if self._is_over:
+            logger.error("a record of an MQTT session or retained message is lost: %s", error)
             return
         self._refused[key] = record
         if self._said.count(self._clock()) is not None:
@@ -109,7 +121,8 @@ class RepeatedRecords:
     def _repeat_later(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._later(_AGAIN_S, self._repeat)
+            self._later(self._pause_s, self._repeat)
+            self._pause_s = min(2 * self._pause_s, _AGAIN_MAX_S)
 
     def _repeat(self) -> None:
         self._is_due = False

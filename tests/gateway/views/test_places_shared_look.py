@@ -56,8 +56,11 @@ async def test_a_file_system_that_hangs_keeps_nobody_waiting_and_holds_one_threa
             with pytest.raises(PlacesUnavailable, match="does not answer"):
                 await places.refresh()
         assert threads == 1
-        answers.set()
         monkeypatch.setattr(views, "_STAT_S", 60)
+        monkeypatch.setattr(views, "_ASKED_S", 0.01)
+        with pytest.raises(PlacesUnavailable, match="takes too long"):
+            await places.of_user("ada")
+        answers.set()
         await places.refresh()
     assert places.looked_up
 

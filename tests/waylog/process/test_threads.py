@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from waylog.process.threads import Rounds, start_thread, watch_threads_of
+from waylog.process.threads import Rounds, start_thread, watch_thread_of
 
 #: The main thread waits for the other one like a process that serves; it would wait for ever.
 _PROGRAM = """
@@ -54,24 +54,37 @@ def test_the_unexpected_end_of_a_thread_ends_its_process(
 @pytest.mark.parametrize("work", ["raise ValueError('torn')", "return"])
 def test_the_end_of_a_librarys_thread_ends_the_process(work: str) -> None:
     program = f"""
-import logging, threading
-from waylog.process.threads import watch_threads_of
+import logging, threading, time
+from waylog.process.threads import watch_thread_of
 logging.basicConfig(format="%(levelname)s %(message)s")
 def work():
     {work}
-watch_threads_of(threading.Thread(target=work).start, "a client", may_end=lambda: False)
+wait = threading.Event()
+def start():
+    threading.Thread(target=wait.wait, name="another", daemon=True).start()
+    threading.Thread(target=lambda: (time.sleep(0.2), work()), name="client-1").start()
+watch_thread_of(start, "client-", may_end=lambda: False)
 threading.Event().wait()
 """
     ended = run(program)
     assert ended.returncode == 1
-    assert "CRITICAL thread a client has ended too early; this process ends" in ended.stderr
+    assert (
+        "CRITICAL thread watch of client-1 has ended too early; this process ends" in ended.stderr
+    )
     assert ("ValueError: torn" in ended.stderr) == (work != "return")
+
+
+def test_a_library_that_starts_no_such_thread_is_noticed() -> None:
+    with pytest.raises(RuntimeError, match="no thread client"):
+        watch_thread_of(lambda: None, "client-", may_end=lambda: True)
 
 
 def test_the_threads_of_a_library_may_end_after_a_stop(caplog: pytest.LogCaptureFixture) -> None:
     stopping = threading.Event()
-    watch = watch_threads_of(
-        threading.Thread(target=stopping.wait).start, "a client", may_end=stopping.is_set
+    watch = watch_thread_of(
+        threading.Thread(target=stopping.wait, name="client-1").start,
+        "client-",
+        may_end=stopping.is_set,
     )
     stopping.set()
     watch.join(60)

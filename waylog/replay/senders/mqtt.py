@@ -17,7 +17,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from waylog.cli import CommandError
 from waylog.config import Endpoint
-from waylog.process.threads import watch_threads_of
+from waylog.process.threads import watch_thread_of
 from waylog.replay.senders import wire
 from waylog.replay.senders.tally import Tally
 from waylog.replay.senders.wire import Outgoing
@@ -73,8 +73,8 @@ class _Connection:
         self._client.on_disconnect = self._on_disconnect
         self._client.on_connect_fail = self._on_connect_fail
         self._client.connect_async(endpoint.host, endpoint.port, keepalive=30)
-        watch_threads_of(
-            self._client.loop_start, "an MQTT client", may_end=lambda: self._is_stopping
+        watch_thread_of(
+            self._client.loop_start, "paho-mqtt-client", may_end=lambda: self._is_stopping
         )
 
     async def publish(self, fix: Outgoing, topic: str, body: bytes) -> None:

@@ -18,10 +18,15 @@ class Log:
         self.stored: dict[bytes, bytes | None] = {}
         self.raises: AppendError | None = None
         self.timers: list[Callable[[], None]] = []
+        self.pauses: list[float] = []
         self.now_ms = 1_000
         self.records = RepeatedRecords(
-            self._send, lambda: self.now_ms, lambda: 0.0, lambda _, call: self.timers.append(call)
+            self._send, lambda: self.now_ms, lambda: 0.0, self._call_later
         )
+
+    def _call_later(self, pause_s: float, call: Callable[[], None]) -> None:
+        self.pauses.append(pause_s)
+        self.timers.append(call)
 
     def _send(self, key: bytes, value: bytes | None, on_delivery: Delivered) -> None:
         if self.raises is not None:
@@ -77,6 +82,10 @@ def test_what_is_refused_is_appended_until_it_is_stored(caplog: pytest.LogCaptur
     assert len(log.records) == 0
     assert not log.timers
     assert caplog.text.count("are appended again: no room left") == 1
+    assert log.pauses == [1.0, 2.0, 4.0]
+    log.records.append(b"a", b"2")
+    log.answer(FULL)
+    assert log.pauses[-1] == 1.0
 
 
 def test_only_the_newest_record_of_a_key_is_appended_again() -> None:
@@ -135,6 +144,8 @@ def test_a_stop_gets_what_is_left() -> None:
     log = Log()
     log.records.append(b"a", b"1")
     log.answer(FULL)
+    log.records.append(b"b", b"on its way")
     assert list(log.records.left()) == [(b"a", b"1")]
+    log.answer(FULL)
     log.later()
     assert not log.sent
