@@ -64,6 +64,8 @@ class SessionClaims:
             raise SessionBusy from error
         except RelayUnavailable:
             del router.claiming[key]
+            if router.neighbours is not None:
+                router.neighbours.keep_unsent(key)
             return
         self._take(key, epoch, stored)
         if stored == ASK_AGAIN:

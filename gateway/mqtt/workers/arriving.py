@@ -78,6 +78,19 @@ class ArrivingSessions:
         if session is not None:
             session.is_due = True
 
+    def deliver(self, key: SessionKey, message: Message, now: float) -> None:
+        """Queue a message for a client whose session is expected, if it has subscribed to it."""
+        session = self._sessions.get(key)
+        if session is None:
+            return
+        found = [
+            each
+            for each in self._router.subscriptions.match_unshared(message.topic)
+            if each.session is session
+        ]
+        if found:
+            self._router.deliver(message, found, None, now)
+
     def take(self, key: SessionKey) -> list[Delivery]:
         """Return the queued messages of a client that is about to be connected."""
         session = self._sessions.pop(key, None)

@@ -327,6 +327,21 @@ class WorkerPeers:
         if not self._leaving:
             self._passed.clear()
 
+    def keep_unsent(self, key: SessionKey) -> None:
+        """Queue what waits here for others for a client that comes while they cannot be reached.
+
+        The worker that had its session would have kept that for it; now it is resumed here, as the
+        log has it.
+        """
+        stored = self._journal.take_stored(key)
+        if stored is None:
+            return
+        self.arriving.expect(key, stored)
+        self.arriving.due(key)
+        for carried in self._waiting:
+            if carried[0] is None:
+                self.arriving.deliver(key, self._message(carried), self._clock())
+
     def _gone_elsewhere(self, worker: str, came: list[tuple[str, str, int]]) -> None:
         """Give up sessions of clients that have come to another worker since they came here."""
         for user, client_id, epoch in came:
@@ -341,12 +356,10 @@ class WorkerPeers:
         self._wake()
 
     def _deliver(self, carried: CrossingMessage) -> None:
-        target, topic, payload, qos, retain, properties, expires_s = carried
-        now = self._clock()
-        expires_at = None if expires_s is None else now + expires_s
-        message = Message(topic, payload, qos, retain, decoded(properties), expires_at)
+        target = carried[0]
+        message = self._message(carried)
         if target is None:
-            found = self.router.subscriptions.match_unshared(topic)
+            found = self.router.subscriptions.match_unshared(message.topic)
         else:
             _, share, topic_filter = target
             chosen = self.router.subscriptions.choose_here(share, topic_filter)
@@ -354,9 +367,14 @@ class WorkerPeers:
         if found:
             self._delivers = True
             try:
-                self.router.deliver(message, found, None, now)
+                self.router.deliver(message, found, None, self._clock())
             finally:
                 self._delivers = False
+
+    def _message(self, carried: CrossingMessage) -> Message:
+        _, topic, payload, qos, retain, properties, expires_s = carried
+        expires_at = None if expires_s is None else self._clock() + expires_s
+        return Message(topic, payload, qos, retain, decoded(properties), expires_at)
 
     def _group_changed(self, worker: int, share: str, topic_filter: str, state: int) -> None:
         key = (worker, share, topic_filter)

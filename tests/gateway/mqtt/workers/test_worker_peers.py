@@ -8,10 +8,15 @@ from typing import Any, Final
 import pytest
 
 from gateway.mqtt.journal.journal import Journal
+from gateway.mqtt.requests import RelayUnavailable
+from gateway.mqtt.sessions.claims import SessionClaims
 from gateway.mqtt.sessions.link import CLOSED
 from gateway.mqtt.workers import worker_peers as module
+from gateway.mqtt.workers.interest import interest_of
 from gateway.mqtt.workers.worker_peers import WorkerPeers
 from tests.gateway.mqtt.in_memory import User, Wire, new_router
+from tests.gateway.mqtt.journal_worker import TOPIC, Log, payloads, publish
+from tests.gateway.mqtt.journal_worker import Worker as JournalWorker
 
 ADA: Final = User("ada")
 
@@ -162,3 +167,40 @@ def test_workers_whose_clock_was_set_back_go_by_that_of_those_before(worker: Wor
     worker.neighbours.on_frame("clock", [hello[2] + 3_600_000_000])
     worker.come()
     assert worker.epoch() == 4_600_000_000
+
+
+async def test_who_comes_while_its_worker_is_away_gets_what_was_published_here_meanwhile() -> None:
+    log = Log()
+    away, here = (JournalWorker(log, name, shared=True) for name in "ah")
+    away.client()[0].subscribe(TOPIC)
+    away.turn()
+
+    class Closed:
+        is_open = False
+
+        def send(self, *frame: Any) -> None:
+            raise AssertionError(frame)
+
+    WorkerPeers(
+        *(here.router, here.journal, Closed()),
+        clock=lambda: 0.0,
+        schedule=lambda _: None,
+        wake=lambda: None,
+        in_flight=lambda *_: None,
+    )
+    here.router.elsewhere.change([(interest_of("#") or "", True)])
+    away.crash()
+    publish(here.router, b"meanwhile")
+    publish(here.router, b"of another topic", topic="devices/alice/phone/other")
+
+    async def request(*_: Any, **__: Any) -> Any:
+        raise RelayUnavailable
+
+    claims = SessionClaims(here.router, here.journal, request, lambda: 0.0)
+    await claims.claim(("alice", "phone"), clean_start=False)
+    publish(here.router, b"later")
+    wire, is_present = here.client()
+    assert is_present
+    assert payloads(wire.first) == [b"meanwhile", b"later"]  # type: ignore[attr-defined]
+    publish(here.router, b"now")
+    assert payloads(wire.received()) == [b"now"]
