@@ -269,7 +269,8 @@ cdef dict read_struct(Reader* reader, Plan plan, object view):
 def decode(Plan plan not None, view, Py_ssize_t start=0, Py_ssize_t string_max=PY_SSIZE_T_MAX):
     """Decode one message from `view` at `start`; return (message, position after it).
 
-    `string_max`: bytes of a string. Raises RemoteProtocolError. `records` fields are slices of `view`, which should be a memoryview.
+    `string_max` limits the bytes of each string. `records` fields are slices of `view`, which
+    should be a memoryview. Raises RemoteProtocolError.
     """
     cdef Py_buffer buffer
     cdef Reader reader

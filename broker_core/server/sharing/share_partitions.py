@@ -18,14 +18,12 @@ from broker_core.server.settings.group_settings import EARLIEST, LATEST, GroupSe
 from broker_core.server.sharing.share_coordinator import NO_OFFSET
 from broker_core.server.sharing.share_coordinator_client import ShareCoordinatorClient
 from broker_core.server.sharing.share_sessions import ShareSession, ShareSessions
-from waylog.process.background import failure_ends_process
 
 logger = logging.getLogger(__name__)
 
 #: Batches that are opened in vain to find the first record of a share group by its time.
 _OPENED_MAX: Final = 3
 
-_NAME: Final = "the leader of share partitions"
 #: Seconds by which the end of an acquisition lock may be noticed late.
 _TICK_S: Final = 0.1
 
@@ -97,11 +95,9 @@ class SharePartitions:
         if found is None and place not in self._loading:
             self._loading.add(place)
             epoch = partition.leader_epoch
-            with failure_ends_process(self._loop, _NAME):
-                self._states.read(
-                    *(place, epoch),
-                    lambda code, state: self._loaded(place, partition, epoch, code, state),
-                )
+            self._states.read(
+                place, epoch, lambda code, state: self._loaded(place, partition, epoch, code, state)
+            )
             found = self._current(place, partition)
         return None if found is None else found.records
 
@@ -211,8 +207,7 @@ class SharePartitions:
                 self.forget(place)
             stored(errors.NotLeaderOrFollower.code if code in _FENCED else code)
 
-        with failure_ends_process(self._loop, _NAME):
-            self._states.write(place, share.state, written)
+        self._states.write(place, share.state, written)
 
     def release(self, session: ShareSession) -> None:
         """Close a member's session; records without acknowledgement become available again."""
