@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,52 +33,54 @@ CANNOT_LOG = """
 """
 
 
+@pytest.fixture
+def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The socket at which systemd hears of a platform that is started now."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        listening.settimeout(120)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        yield listening
+
+
 @pytest.mark.timeout(300)
 def test_systemd_hears_when_it_is_ready_and_that_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, systemd: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(str(tmp_path / "notify"))
-        systemd.settimeout(120)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        monkeypatch.setenv("WATCHDOG_USEC", str(1_500_000))
-        platform = start_platform(tmp_path / "data", *OPTIONS, timeout_s=240)
-        try:
-            heard = [systemd.recv(1000)]
-            while heard[-1] == b"EXTEND_TIMEOUT_USEC=60000000":
-                heard.append(systemd.recv(1000))
-            assert len(heard) > 1
-            heard = heard[-1:] + [systemd.recv(1000) for _ in range(4)]
-            # Its processes report to it alone, with sockets that they get from it.
-            assert heard == [b"READY=1", *[b"WATCHDOG=1"] * 4]
-            assert all(each["ready"] for each in platform.processes().values())
-        finally:
-            assert platform.stop() == 0
+    monkeypatch.setenv("WATCHDOG_USEC", str(1_500_000))
+    platform = start_platform(tmp_path / "data", *OPTIONS, timeout_s=240)
+    try:
+        heard = [systemd.recv(1000)]
+        while heard[-1] == b"EXTEND_TIMEOUT_USEC=60000000":
+            heard.append(systemd.recv(1000))
+        assert len(heard) > 1
+        heard = heard[-1:] + [systemd.recv(1000) for _ in range(4)]
+        # Its processes report to it alone, with sockets that they get from it.
+        assert heard == [b"READY=1", *[b"WATCHDOG=1"] * 4]
+        assert all(each["ready"] for each in platform.processes().values())
+    finally:
+        assert platform.stop() == 0
 
 
 @pytest.mark.timeout(300)
 def test_a_platform_whose_output_nobody_reads_runs_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, systemd: socket.socket
 ) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(str(tmp_path / "notify"))
-        systemd.settimeout(120)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        listeners = ("--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
-        process = subprocess.Popen(
-            [*WAYLOG, "up", "--data", str(tmp_path / "data"), *listeners, *OPTIONS],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        process.stdout.close()
-        try:
-            while systemd.recv(1000) != b"READY=1":
-                pass
-        finally:
-            process.terminate()
-            _, said = process.communicate(timeout=120)
+    listeners = ("--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
+    process = subprocess.Popen(
+        [*WAYLOG, "up", "--data", str(tmp_path / "data"), *listeners, *OPTIONS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    try:
+        while systemd.recv(1000) != b"READY=1":
+            pass
+    finally:
+        process.terminate()
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 0
     assert "the output goes nowhere from now on: Broken pipe" in said
     assert "Traceback" not in said
