@@ -115,6 +115,8 @@ class PartitionLeader:
         None while too few are in sync. `log_end_offset` is what the leader counts as written.
         `now_ms` tells the time if that matters.
         """
+        if not self._followers:
+            return log_end_offset
         # The controller does not know proposed members yet. While it counts too few in sync, it may
         # elect replicas that have left the ISR (KIP-966), and these must lack nothing.
         if self.is_under_min_isr(min_insync_replicas):

@@ -262,14 +262,8 @@ class _LongRequest:
         return self._piece is None and not self._is_over and self._next < len(self._entries)
 
     def _take_turn(self) -> None:
-        try:
-            if not self._is_over:
-                self.go_on()
-        except Exception:
-            header = self._request.header
-            logger.exception("%s version %d failed", header.api.name, header.version)
-            self._end()
-            self._request.disconnect()
+        if not self._is_over:
+            self._request.run(self.go_on)
 
     def _next_piece(self) -> _Piece:
         first, self._next = self._next, self._next + self._lists.size

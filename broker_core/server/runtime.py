@@ -17,19 +17,21 @@ from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.coordinator.sharing.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.environment import Environment
+from broker_core.protocol.definitions import APIS
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.failures import LoginFailures
 from broker_core.security.quotas import ClientQuotas
 from broker_core.server.authorization import authorize
 from broker_core.server.cluster.broker_image import BrokerImageSync
+from broker_core.server.cluster.forwarding import FORWARDED
 from broker_core.server.cluster.membership import Cluster
 from broker_core.server.cluster.producer_id_blocks import ProducerIdBlocks
 from broker_core.server.cluster.replication import Replication
 from broker_core.server.cluster.status_page import status_page
 from broker_core.server.cluster.view import ClusterView
 from broker_core.server.controller_network import controller_network
-from broker_core.server.coordination.coordinator_gate import is_coordinated_here
+from broker_core.server.coordination.coordinator_gate import COORDINATED, is_coordinated_here
 from broker_core.server.coordination.groups import Groups
 from broker_core.server.coordination.transactions import Transactions
 from broker_core.server.dispatch import (
@@ -72,6 +74,8 @@ from waylog.process.file_limit import room_for_connections
 
 logger = logging.getLogger(__name__)
 
+#: APIs that every broker answers itself.
+_FOR_ANY_BROKER: Final = frozenset(APIS) - FORWARDED - COORDINATED
 #: Seconds that an end after a failure waits for flushes, and for replicas that are being opened.
 _FAILED_CLOSE_S: Final = 1.0
 
@@ -379,13 +383,15 @@ class Broker:
             self._handle_one(request)
 
     def _handle_one(self, request: AnyRequest) -> None:
-        if self.cluster.forwards(request):
+        key = request.header.api.key
+        is_for_any = key in _FOR_ANY_BROKER
+        if not is_for_any and self.cluster.forwards(request):
             return
         if self.authorizer is not None and not authorize(self, request):
             return
-        if not is_coordinated_here(self, request):
+        if not is_for_any and not is_coordinated_here(self, request):
             return
-        handler = self._handlers[request.header.api.key]
+        handler = self._handlers[key]
         if not self.quotas.active:
             handler(request)
             return

@@ -323,6 +323,10 @@ _GATES: Final[dict[int, Gate]] = {
 }
 
 
+#: APIs of groups and transactions, which only the coordinator answers.
+COORDINATED: Final = frozenset(_GATES)
+
+
 def is_coordinated_here(coordinators: Coordinators, request: AnyRequest) -> bool:
     """Tell whether the handler is to be called; if not, the request is answered already."""
     gate = _GATES.get(request.header.api.key)

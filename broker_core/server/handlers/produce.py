@@ -224,13 +224,8 @@ class Producing:
         def done(outcomes: list[Outcome]) -> None:
             request.on_close = None
             opened.update((id(part), each) for (part, _), each in zip(dear, outcomes, strict=True))
-            is_over = True
-            try:
-                is_over = _Produce(self._broker, self._refusals, request, topics, opened).run()
-            except Exception:
-                logger.exception("Produce version %d failed", request.version)
-                request.disconnect()
-            if is_over:
+            produce = _Produce(self._broker, self._refusals, request, topics, opened)
+            if request.run(produce.run) is not False:
                 request.release()
 
         request.hold()

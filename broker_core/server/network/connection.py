@@ -254,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self.frame_since = None
                 self._take(frame)
-                if turns.is_over(end) and reader.has_frame:
+                if reader.has_frame and turns.is_over(end):
                     self._wait_for_turn()
         except RemoteProtocolError as error:
             # Keep the text, not the error: its traceback refers to this frame, and a variable here
@@ -354,7 +354,7 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._taking and not self._sending:
             # One event often answers many requests, for example a flush or new records.
             self._sending = True
-            self._context.loop.call_soon(self._run, self._send_soon)
+            self._context.loop.call_soon(self._run, self._send_answers)
 
     def _run(self, work: Callable[[], None]) -> None:
         """Run a callback of this connection: an exception ends it, and nobody waits for ever."""
@@ -364,11 +364,8 @@ class Connection(asyncio.BufferedProtocol):
             logger.exception("the connection of %s:%s failed", *self.peer[:2])
             self.abort()
 
-    def _send_soon(self) -> None:
-        self._sending = False
-        self._send_answers()
-
     def _send_answers(self) -> None:
+        self._sending = False
         pending = self._pending
         transport = self._transport
         if transport is None or self._sender is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from broker_core.protocol.definitions.messages import RequestHeader, encode_response
 from broker_core.protocol.parts import Part
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 #: Stands for the body of a request that has its response: what it was decoded from is used again.
 _DONE: Final[Any] = {}
@@ -192,21 +194,22 @@ class Request(Generic[RequestBody, ResponseBody]):
             return
         self.reply_encoded(parts)
 
-    def run(self, work: Callable[[], object]) -> None:
-        """Do a later part of what answers this request, for example in a timer.
+    def run(self, work: Callable[[], Result]) -> Result | None:
+        """Do a part of what answers this request, for example in a timer; return its result.
 
-        An exception in it costs the client its connection: there would be no answer.
+        None after an exception, which costs the client its connection: there would be no answer.
         """
         try:
-            work()
+            return work()
         except Exception:
             self._fail()
+            return None
 
     def _fail(self) -> None:
         logger.exception(
             "%s version %d of %s failed", self.header.api.name, self.version, self.host
         )
-        self._sink.abort()
+        self.disconnect()
 
     def reply_encoded(self, parts: list[Part]) -> None:
         """Answer with an encoded response."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 
 from broker_core.server.network.request import AnyRequest, client_party
 from broker_core.server.network.request_turns import RequestTurns
-
-logger = logging.getLogger(__name__)
 
 
 class InTurns:
@@ -40,15 +37,10 @@ class InTurns:
         self._turns.wait(self._party, self._go_on)
 
     def _go_on(self) -> None:
-        try:
-            if not self._take_turn():
-                self._wait()
-                return
-        except Exception:
-            header = self._request.header
-            logger.exception("%s version %d failed", header.api.name, header.version)
-            self._request.disconnect()
-        self._request.release()
+        if self._request.run(self._take_turn) is False:
+            self._wait()
+        else:
+            self._request.release()
 
     def _take_turn(self) -> bool:
         end = self._turns.end_of_turn()

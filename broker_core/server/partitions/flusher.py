@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -94,11 +93,10 @@ class Flusher:
     def _flush(self, batch: list[Partition]) -> None:
         outcome: _Outcome = []
         for partition in batch:
-            self._began = self._clock.monotonic()
-            began = time.perf_counter()
+            self._began = began = self._clock.monotonic()
             try:
                 partition.log.flush()
-                self.times.add(time.perf_counter() - began)
+                self.times.add(self._clock.monotonic() - began)
                 outcome.append((partition, None))
             except BrokerError as error:
                 outcome.append((partition, error))

@@ -121,3 +121,27 @@ def test_an_impossible_length_behind_a_frame_is_refused_in_its_turn() -> None:
     assert len(reader.get_buffer()) > 0
     with pytest.raises(FrameTooLarge):
         reader.next_frame()
+
+
+def test_the_largest_length_that_there_is_needs_no_more_memory_than_came() -> None:
+    reader = FrameReader(memoryview(bytearray(1024)), frame_bytes_max=2**31 - 1)
+    reader.get_buffer()[:4] = (2**31 - 1).to_bytes(4, "big")
+    reader.received(4)
+    assert not reader.has_frame
+    assert reader.next_frame() is None
+    reader.settle()
+    assert reader.reserved == 64 * 1024
+    assert reader.next_frame() is None
+
+
+def test_more_bytes_than_the_buffer_has_cannot_have_come() -> None:
+    reader = FrameReader(memoryview(bytearray(64)), frame_bytes_max=100)
+    for count in (-1, 65):
+        with pytest.raises(ValueError, match=f"{count} bytes"):
+            reader.received(count)
+    reader.get_buffer()[:4] = (90).to_bytes(4, "big")
+    reader.received(4)
+    reader.settle()
+    assert reader.reserved == 94
+    with pytest.raises(ValueError, match="do not fit"):
+        reader.received(reader.reserved - 3)

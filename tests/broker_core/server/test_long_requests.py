@@ -332,10 +332,10 @@ async def test_what_is_left_of_a_request_is_given_up_with_who_has_asked(
         while not turns.are_taken:
             await asyncio.sleep(0)
         reset(client.writer.transport)
-        # The broker, which reads nothing from the client now, notices when it answers the first.
+        # The broker, which reads nothing from the client now, notices when it answers the first,
+        # long before the second has had its hundreds of turns.
         records = bytes(build_batch([(1_000, b"k", b"v", ())]))
         await other.call(api.PRODUCE, 8, produce_body("t", records))
-        assert turns.are_taken
         while broker.connections > 1:
             await asyncio.sleep(0)
     # One that has been waited for may still come.

@@ -151,7 +151,7 @@ async def test_who_has_no_answer_because_of_a_bug_behind_the_first_turn_is_disco
     client.send(PRODUCE, 8, body)
     assert await client.is_closed_by_peer()
     assert "nobody has thought of this" in caplog.text
-    assert "Produce version 8 failed" in caplog.text
+    assert "Produce version 8 of 127.0.0.1 failed" in caplog.text
     disk.fails_to_write.clear()
     assert result(await other.call(PRODUCE, 8, body)) == errors.NONE
 
@@ -176,7 +176,7 @@ async def test_who_has_no_answer_because_of_a_bug_in_a_later_piece_is_disconnect
     client.send(DELETE_RECORDS, 2, asked)
     assert await client.is_closed_by_peer()
     assert "nobody has thought of this" in caplog.text
-    assert "DeleteRecords version 2 failed" in caplog.text
+    assert "DeleteRecords version 2 of 127.0.0.1 failed" in caplog.text
     disk.fails_to_write.clear()
     answer = await other.call(DELETE_RECORDS, 2, asked)
     assert answer["topics"][1]["partitions"][0]["low_watermark"] == 1
