@@ -14,6 +14,7 @@ from consumers.partitions import PartitionReader
 from geoservice.reverse.geocoder import Geocoder, is_point
 from waylog.kafka.clients import client_config
 from waylog.kafka.topics import ADDRESS
+from waylog.malformed import MALFORMED
 from waylog.messages import Address, decode_address
 
 EXAMPLES: Final = 20
@@ -159,7 +160,7 @@ def _take(newest: dict[str, Address], record: Message) -> None:
         return
     try:
         address = decode_address(value)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except MALFORMED:
         return
     if not is_point(address.lat, address.lon):
         # A record that another program wrote.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 
-import msgspec
 from confluent_kafka import Message
 
 from consumers.records import OutputRecord
 from waylog.history.erasures import ErasureLog
+from waylog.malformed import MALFORMED
 from waylog.messages import decode_address
 from waylog.process.watchdog import Watchdog
 
@@ -57,5 +57,5 @@ class ErasureFilter:
             return False
         try:
             return self._erasures.covers(device, decode_address(output.value).time)
-        except msgspec.DecodeError:
+        except MALFORMED:
             return False

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from waylog.malformed import MALFORMED
 from waylog.messages import Fix, address_time, live_time
 
 _METRES_PER_DEGREE: Final = 111_195.0
@@ -73,7 +74,7 @@ class NewestFixes:
                 continue
             try:
                 resolved = _decode_resolved(value)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except MALFORMED:
                 # A record that another program wrote: it says nothing about our devices.
                 continue
             live = address_time(resolved.time, resolved.resolved)

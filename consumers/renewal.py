@@ -18,6 +18,7 @@ import msgspec
 from confluent_kafka import KafkaException
 
 from consumers.partitions import PartitionReader
+from waylog.malformed import MALFORMED
 from waylog.process.threads import Rounds, start_thread
 
 logger = logging.getLogger(__name__)
@@ -160,7 +161,7 @@ def _sort(
         return
     try:
         fix = _decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except MALFORMED:
         return
     # The version of an address from the fallback has a suffix that begins with a plus.
     if fix.index_version.partition("+")[0] != index_version:

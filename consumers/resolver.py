@@ -23,6 +23,7 @@ from geoservice.reverse.address_bytes import AddressBytes, members_of
 from geoservice.reverse.geocoder import Geocoder, ReverseResult, is_point
 from geoservice.reverse.watch import GeocoderSource
 from waylog.kafka.topics import ADDRESS, ERROR
+from waylog.malformed import MALFORMED
 from waylog.messages import Fix, Rejected, decode_fix, encode
 
 logger = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class Resolver:
         else:
             try:
                 fix = decode_fix(value)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except MALFORMED as error:
                 reason = f"not a fix: {error}"
             else:
                 # Comparisons that are also false for NaN and infinity.

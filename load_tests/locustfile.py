@@ -24,6 +24,7 @@ from load_tests.account import DeviceAccount, PhoneAccount, device_name, fix_id
 from load_tests.fleet import Fleet
 from load_tests.outcome import Second
 from waylog.config import parse_endpoint
+from waylog.malformed import MALFORMED
 
 SLICE_MS = 10
 CONNECT_S = 120.0
@@ -322,7 +323,7 @@ class MqttPhone(User):
     def on_message(self, payload: bytes) -> None:
         try:
             moment = self.moments.pop(msgspec.json.decode(payload)["time"], None)
-        except (msgspec.DecodeError, KeyError, TypeError):
+        except (*MALFORMED, KeyError, TypeError):
             return
         if moment is not None:
             self.state.process.recorder.address_pushed(time.time() - moment, len(payload))

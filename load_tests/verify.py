@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from load_tests.account import Account, DeviceAccount, fix_id
 from waylog.kafka.clients import LogUnreachable, consumer_config
 from waylog.kafka.topics import ADDRESS, LOCATION
+from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import opener
 
 #: (topic, partition) -> offset
@@ -157,7 +158,7 @@ def _check_locations(
     for value in log.records(LOCATION, starts, log.ends((LOCATION,))):
         try:
             record = _stored.decode(value)
-        except msgspec.DecodeError:
+        except MALFORMED:
             verdict.foreign += 1
             continue
         key = record.id
@@ -223,7 +224,7 @@ def _check_addresses(
 def _take_address(value: bytes, wanted: dict[str, Any], found: dict[str, tuple[int, str]]) -> None:
     try:
         address = _resolved.decode(value)
-    except msgspec.DecodeError:
+    except MALFORMED:
         return
     if address.device in wanted:
         before = found.get(address.device)

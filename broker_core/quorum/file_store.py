@@ -36,6 +36,7 @@ from broker_core.quorum.entries import (
     encode_voters,
 )
 from broker_core.quorum.storage import Election
+from waylog.malformed import MALFORMED
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class FileElectionStore:
         else:
             try:
                 return msgspec.json.decode(self._disk.read(self._path), type=Election)
-            except (OSError, msgspec.DecodeError) as error:
+            except (*MALFORMED, OSError) as error:
                 problem = f"is damaged ({error})"
         if not self._is_only_voter:
             raise KafkaStorageError(

@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import Message
 
+from waylog.malformed import MALFORMED
+
 #: Records in one request.
 RECORDS_MAX: Final = 10_000
 #: Bytes of one key or value: the log accepts no larger record (message.max.bytes).
@@ -53,7 +55,7 @@ def read_records(body: bytes, format_: str) -> list[Produced]:
     """Return the records of a request in format `json` or `binary`. Raises RecordsRefused."""
     try:
         records = _decoder.decode(body).records
-    except (msgspec.DecodeError, RecursionError) as error:
+    except MALFORMED as error:
         raise RecordsRefused(42201, f"the body is not understood: {error}") from error
     if not 0 < len(records) <= RECORDS_MAX:
         raise RecordsRefused(42202, f"1 to {RECORDS_MAX} records are expected")
@@ -107,6 +109,6 @@ def _shown_bytes(data: bytes | None, format_: str) -> Any:
     try:
         # Valid JSON is passed on unchanged.
         return _raw_decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError, ValueError):
+    except MALFORMED:
         # The platform's keys are text and not JSON.
         return data.decode("utf-8", "replace")

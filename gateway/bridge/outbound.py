@@ -11,6 +11,7 @@ import msgspec
 
 from gateway.fixes import erasure_reader
 from gateway.users.cards import card, street_of
+from waylog.malformed import MALFORMED
 from waylog.messages import decode_address
 
 logger = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class Outbound:
     def _send_card(self, device: str, value: bytes) -> bool:
         try:
             address = decode_address(value)
-        except msgspec.DecodeError:
+        except MALFORMED:
             return True
         street = street_of(address)
         if self._streets.get(device) == street:

@@ -32,6 +32,7 @@ from gateway.formats.values import (
     text,
     time_ms,
 )
+from waylog.malformed import MALFORMED
 from waylog.messages import Fix
 
 SOURCE: Final = "positions"
@@ -66,7 +67,7 @@ def parse(body: bytes, context: Context) -> Parsed:
     if start == b"[":
         try:
             items = _item_decoder.decode(body)
-        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        except MALFORMED as error:
             parsed.malformed = f"not a JSON array: {error}"
             return reject(parsed, context, SOURCE, parsed.malformed, body)
         return _parse_items(items, context, parsed)
@@ -82,7 +83,7 @@ def parse(body: bytes, context: Context) -> Parsed:
 def _is_one_document(body: bytes) -> bool:
     try:
         msgspec.json.decode(body, type=msgspec.Raw)
-    except (msgspec.DecodeError, RecursionError, ValueError):
+    except MALFORMED:
         return False
     return True
 

@@ -19,6 +19,7 @@ from gateway.friends.friend_filter import HOME_MS, FriendFilter, told_at
 from gateway.users.cards import card, location
 from gateway.views.view import ViewEvent
 from waylog.kafka.topics import ADDRESS, LOCATION
+from waylog.malformed import MALFORMED
 from waylog.messages import Address, Fix, decode_address, decode_fix, encode
 
 _DEVICES_MAX: Final = 50_000
@@ -100,7 +101,7 @@ class FriendEventFilter:
                 told = self.filter.address(record)
             else:
                 return None
-        except msgspec.DecodeError:
+        except MALFORMED:
             return None
         if told is None or not self._is_news(event.topic, record):
             return None
@@ -134,7 +135,7 @@ class FriendEventFilter:
             return None
         try:
             return make(f"{owner}/{name}", payload, retained, now)
-        except (msgspec.DecodeError, RecursionError, ValueError, TypeError, OverflowError):
+        except (*MALFORMED, TypeError, OverflowError):
             return None  # a message that cannot be parsed is not passed on
 
     @staticmethod

@@ -22,6 +22,7 @@ from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.fetched_records import FetchedRecord
 from waylog.kafka.partition_fetcher import NotFetched, PartitionFetcher
 from waylog.kafka.protocol.requests import MalformedAnswer
+from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import opener
 
 logger = logging.getLogger(__name__)
@@ -128,7 +129,7 @@ def _events(records: Sequence[FetchedRecord]) -> list[ViewEvent]:
         try:
             place = _place.decode(value)
             device = key.decode()
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except MALFORMED:
             continue
         events.append(
             ViewEvent(

@@ -10,6 +10,7 @@ import msgspec
 from gateway.views.view import DEVICES_MAX, Record, View, ViewEvent
 from waylog.history.erasures import Erasure, Erasures
 from waylog.kafka.topics import ADDRESS
+from waylog.malformed import MALFORMED
 from waylog.messages import Address, address_time, decode_address
 
 
@@ -129,7 +130,7 @@ class AddressView(View):
                     self._erased(device, record.timestamp()[1])
                     continue
                 head = _address_head.decode(value)
-            except (ValueError, RecursionError, msgspec.DecodeError):
+            except MALFORMED:
                 self._unreadable(record)
                 continue
             live = address_time(head.time, head.resolved)
@@ -163,7 +164,7 @@ class AddressView(View):
                         self._erased(device, written)
                     continue
                 head = _address_head.decode(value)
-            except (ValueError, RecursionError, msgspec.DecodeError):
+            except MALFORMED:
                 self._unreadable(record)
                 continue
             live = address_time(head.time, head.resolved)
@@ -187,7 +188,7 @@ class AddressView(View):
         if entry is not None:
             try:
                 newer = _address_head.decode(entry[1]).resolved > erased_ms
-            except msgspec.DecodeError:
+            except MALFORMED:
                 newer = False
             if not newer:
                 self._drop(device)

@@ -14,6 +14,7 @@ from gateway.views.track_store import TrackStore, pack_point
 from gateway.views.view import DEVICES_MAX, Record, View, ViewEvent
 from waylog.history.erasures import Erasures
 from waylog.kafka.topics import LOCATION
+from waylog.malformed import MALFORMED
 from waylog.messages import Address, Fix, address_time, decode_fix, live_time
 
 
@@ -107,7 +108,7 @@ class LocationView(View):
                 *(live, head.lat, head.lon),
                 *(head.altitude, head.accuracy, head.speed, head.course),
             )
-        except (ValueError, OverflowError, RecursionError, msgspec.DecodeError, struct.error):
+        except (*MALFORMED, OverflowError, struct.error):
             self._unreadable(record)
             return
         if recent:
@@ -132,7 +133,7 @@ class LocationView(View):
             return
         try:
             newer = _fix_head.decode(value).received > erased_ms
-        except msgspec.DecodeError:
+        except MALFORMED:
             newer = False
         if not newer:
             self._drop(device)

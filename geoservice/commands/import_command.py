@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
+from waylog.malformed import MALFORMED
 
 if TYPE_CHECKING:
     from geoservice.commands.compare import Agreement
@@ -119,8 +120,6 @@ def _progress() -> Iterator[Callable[[str, float], None]]:
 
 def compare(arguments: argparse.Namespace) -> int:
     """Print how well an index agrees with Nominatim."""
-    import msgspec
-
     from geoservice.commands.command import open_geocoder
     from geoservice.commands.compare import compare as compare_points
     from geoservice.commands.compare import read_truth
@@ -135,7 +134,7 @@ def compare(arguments: argparse.Namespace) -> int:
         )
     except OSError as error:
         raise CommandError(f"{arguments.truth}: {error.strerror or error}") from None
-    except (msgspec.DecodeError, KeyError, TypeError, EOFError) as error:
+    except (*MALFORMED, KeyError, TypeError, EOFError) as error:
         raise CommandError(f"{arguments.truth}: not a truth file: {error}") from None
     if arguments.json:
         print(_json(agreement))

@@ -23,6 +23,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from waylog.malformed import MALFORMED
+
 _INDEXES: Final = ("index-v1-nogeom.json", "index-v1.json")
 _INDEX_BYTES_MAX: Final = 64 * 1024 * 1024
 _MD5_BYTES_MAX: Final = 1024
@@ -110,7 +112,7 @@ class Mirror:
                 continue
             try:
                 index = msgspec.json.decode(content, type=_Index)
-            except msgspec.DecodeError as error:
+            except MALFORMED as error:
                 raise DownloadFailed(f"{self._url}/{name} is no index: {error}") from None
             return [
                 Region(

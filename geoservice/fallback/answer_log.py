@@ -22,6 +22,7 @@ from waylog.kafka.clients import LogUnreachable, consumer_config, ensure_topics,
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topic_reader import next_messages
 from waylog.kafka.topics import Topic
+from waylog.malformed import MALFORMED
 from waylog.observability.telemetry import now_ms
 from waylog.process.threads import Rounds, start_thread
 
@@ -157,7 +158,7 @@ class AnswerLog:
             return
         try:
             answer = _decode(value)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except MALFORMED:
             return
         if answer.service == self._service and answer.time > now_ms() - RETENTION_MS:
             learn((answer.row, answer.column), answer.place)

@@ -14,6 +14,7 @@ from geoservice.index.format import IndexFormatError
 from geoservice.index.index import WorldIndex
 from geoservice.index.street_check import check_streets
 from geoservice.index.streets import StreetIndex
+from waylog.malformed import MALFORMED
 
 #: The world index built at set-up, which is used where no other index is named.
 WORLD_PATH: Final = Path(__file__).parents[1] / "world" / "world.bin"
@@ -84,7 +85,7 @@ class IndexFile:
             # Verification has read every page. Drop the pages: the process maps only those again
             # that its lookups touch, and the others stay in the system's page cache.
             self._map.madvise(mmap.MADV_DONTNEED)
-        except (IndexFormatError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (*MALFORMED, IndexFormatError) as error:
             raise IndexUnavailable(f"{path}: {error}") from error
 
     @property

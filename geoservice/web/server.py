@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 from urllib.parse import urlencode
@@ -27,6 +26,7 @@ from geoservice.web.nominatim import (
 from geoservice.web.parameters import BadRequest, Parameters, parse_query
 from geoservice.web.rendered_answers import RenderedAnswers
 from geoservice.web.search_server import NotSearchable, SearchEndpoint
+from waylog.malformed import MALFORMED
 from waylog.network.chunked_requests import end_connections_after_chunks
 from waylog.network.large_answers import SMALL_BYTES_MAX, TOO_MUCH_UNREAD, send_in_pieces
 from waylog.network.reading_watch import STALLED_S
@@ -294,7 +294,7 @@ async def _reverse_batch(request: web.Request) -> web.Response:
 def _parse_points(body: bytes, *, lines: bool) -> tuple[list[float], list[float]]:
     try:
         points = _point.decode_lines(body) if lines else _points.decode(body)
-    except (msgspec.DecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         shape = "a [lat, lon] on each line" if lines else "a JSON array of [lat, lon]"
         raise BadRequest(f"{shape} is expected: {error}") from None
     if len(points) > BATCH_POINTS_MAX:

@@ -24,6 +24,7 @@ from spark.history.files import Committed, HistoryFiles
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.reach import silence_reason
+from waylog.malformed import MALFORMED
 from waylog.process.broker_liveness import BrokerLiveness
 from waylog.process.watchdog import ProgressWatchdog
 
@@ -139,7 +140,7 @@ class ArrowHistory:
             return {}
         try:
             return msgspec.json.decode(content, type=dict[int, int])
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             # The files show which offsets were written: reading the log again only costs time.
             logger.warning("%s cannot be read, the log is read again: %s", CHECKPOINT, error)
             return {}

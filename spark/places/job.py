@@ -41,6 +41,7 @@ from spark.places.schema import FILE, PLACES_SCHEMA
 from spark.runtime.tasks import Engine
 from waylog.history.history_reader import HistoryReader, OffsetSpan, merge_spans
 from waylog.history.storage import Storage
+from waylog.malformed import MALFORMED
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ def read_state(storage: Storage) -> PlacesState | None:
         return None
     try:
         state = msgspec.json.decode(content, type=PlacesState)
-    except msgspec.DecodeError:
+    except MALFORMED:
         return None
     return state if state.version == _VERSION else None
 

@@ -20,6 +20,7 @@ from waylog.kafka.clients import LogUnreachable, ensure_topics, producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topics import PLACE, PLACE_EDIT, TOPICS
+from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import shared_key_ring
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ def read_edits(servers: str) -> list[PlaceEdit]:
                     continue
                 try:
                     newest[key] = msgspec.json.decode(value, type=PlaceEdit)
-                except msgspec.DecodeError as error:
+                except MALFORMED as error:
                     logger.warning("a record of %s is no edit: %s", PLACE_EDIT, error)
     return list(newest.values())
 

@@ -26,6 +26,7 @@ from waylog.console.share_groups import consume_shared
 from waylog.kafka.errors import error_text
 from waylog.kafka.group_membership import leave_group
 from waylog.kafka.topic_reader import next_messages
+from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import opener
 
 #: The values of --from that a group may have, and the `auto.offset.reset` they stand for.
@@ -346,5 +347,5 @@ def _json_line(
 def _json_or_text(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except MALFORMED:
         return data.decode("utf-8", "replace")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from waylog.cli import CommandError
+from waylog.malformed import MALFORMED
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -79,7 +80,7 @@ def _text(data: bytes) -> str:
 def _json(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except MALFORMED:
         raise CommandError(f"a record is not JSON: {_text(data[:60])}") from None
 
 

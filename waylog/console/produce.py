@@ -20,6 +20,7 @@ from waylog.console.formats import add_formats, encoder
 from waylog.kafka.clients import producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
+from waylog.malformed import MALFORMED
 from waylog.os_errors import describe_os_error
 
 _EXAMPLES: Final = """examples:
@@ -247,7 +248,7 @@ def _json_records(
             continue
         try:
             record = decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             raise CommandError(f"line {number}: {error}") from None
         yield _Record(
             _encoded(record.key, encode_key),

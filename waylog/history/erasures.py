@@ -29,6 +29,7 @@ from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import ERASURE, TOPICS
+from waylog.malformed import MALFORMED
 from waylog.process.threads import Rounds, start_thread
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class Erasures:
             return None
         try:
             erasure = msgspec.json.decode(value, type=Erasure)
-        except msgspec.DecodeError:
+        except MALFORMED:
             logger.warning("a record of topic %s is no erasure of ours", ERASURE)
             return None
         return erasure if self.add(erasure) else None

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from waylog.history.row_groups import read_row_groups
+from waylog.malformed import MALFORMED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -198,7 +199,7 @@ def read_manifest(storage: Storage) -> Manifest:
         return Manifest()
     try:
         return msgspec.json.decode(content, type=Manifest)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise HistoryUnreadable(f"{storage.url}/{MANIFEST}: {error}") from error
 
 

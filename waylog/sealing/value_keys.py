@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from waylog.config import ConfigError
@@ -22,6 +21,7 @@ from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import VALUE_KEY, VALUE_KEY_TOPIC
+from waylog.malformed import MALFORMED
 from waylog.process.threads import Rounds, start_thread
 from waylog.sealing.sealing import is_device, is_sealed, is_sealed_topic, owner_of_record
 from waylog.sealing.value_encryption import (
@@ -274,7 +274,7 @@ class KeyRing:
             return
         try:
             key = unwrap(value, self.master)
-        except msgspec.DecodeError:
+        except MALFORMED:
             logger.warning("%s offset %s is no key of ours", VALUE_KEY, message.offset())
             return
         except ConfigError as error:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from broker_core.environment import Environment
+from waylog.malformed import MALFORMED
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class CleanShutdownFile:
             return UNKNOWN
         try:
             stored = msgspec.json.decode(disk.read(self._path), type=_Stored)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             logger.warning(
                 "%s is damaged (%s): taken for a start on an empty disk", self._path, error
             )

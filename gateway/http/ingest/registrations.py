@@ -22,6 +22,7 @@ from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_ans
 from gateway.http.requests.services import Services
 from gateway.users.admission import QuotaExceeded
 from gateway.users.database import TooManyTokens, UserStore
+from waylog.malformed import MALFORMED
 
 #: Device tokens of one user; at this number no more are made here.
 TOKENS_MAX: Final = 200
@@ -56,7 +57,7 @@ class Registrations:
         try:
             body = await self._ingest.read_body(request, identity, COMMAND_BYTES_MAX)
             asked = msgspec.json.decode(body, type=_Registration)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             raise Refused(400, f"not a registration: {error}") from error
         try:
             self._services.admission.take_registration(identity)

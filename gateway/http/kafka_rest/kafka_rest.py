@@ -49,6 +49,7 @@ from waylog.kafka.clients import consumer_config, producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topics import LOCATION
+from waylog.malformed import MALFORMED
 
 _TIMEOUT_S: Final = 10.0
 _RECORDS_TIMEOUT_MS_MAX: Final = 30_000
@@ -163,7 +164,7 @@ class KafkaRest:
                 return _error(error.code, str(error))
             except UnknownInstance:
                 return _error(40403, "Consumer instance not found.")
-            except msgspec.DecodeError as error:
+            except MALFORMED as error:
                 return _error(42201, f"the body is not understood: {error}")
             except KafkaException as error:
                 return _kafka_error(error)

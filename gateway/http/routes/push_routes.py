@@ -13,6 +13,7 @@ from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_ans
 from gateway.http.requests.services import Services
 from gateway.notices.web_push import BadSubscription, Subscription, WebPush
 from gateway.users.auth import Identity
+from waylog.malformed import MALFORMED
 
 
 class _Endpoint(msgspec.Struct):
@@ -60,7 +61,7 @@ class PushRoutes:
             body = await self._ingest.read_body(request, identity, COMMAND_BYTES_MAX)
             subscription = msgspec.json.decode(body, type=Subscription)
             await asyncio.to_thread(push.subscribe, identity.user, subscription)
-        except (msgspec.DecodeError, BadSubscription) as error:
+        except (*MALFORMED, BadSubscription) as error:
             raise Refused(400, f"not a subscription: {error}") from error
         return json_answer({"subscribed": True}, 201)
 
@@ -71,7 +72,7 @@ class PushRoutes:
             asked = msgspec.json.decode(
                 await self._ingest.read_body(request, identity, COMMAND_BYTES_MAX), type=_Endpoint
             )
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             raise Refused(400, f"the endpoint is missing: {error}") from error
         await asyncio.to_thread(push.unsubscribe, identity.user, asked.endpoint)
         return web.Response(status=204)

@@ -31,6 +31,7 @@ from gateway.users.auth import Identity
 from gateway.users.browser_sessions import SESSION_LIFETIME_S, session_hash
 from gateway.users.database import OPERATOR, UserStore
 from gateway.users.known_browsers import LIFETIME_S
+from waylog.malformed import MALFORMED
 
 _PATH: Final = "/v1/session"
 _BODY_BYTES_MAX: Final = 4096
@@ -71,7 +72,7 @@ class SessionRoutes:
             asked = msgspec.json.decode(
                 await self._ingest.read_body(request, bytes_max=_BODY_BYTES_MAX), type=_SignIn
             )
-        except (msgspec.DecodeError, ValueError) as error:
+        except MALFORMED as error:
             raise Refused(400, f"not a sign-in: {error}") from error
         identity, secret = await self._session(request, asked)
         answer = json_answer(self._description(identity))

@@ -68,6 +68,7 @@ from gateway.viewers.cursors import encode_cursor
 from gateway.viewers.live_events import EVENT_NAMES, websocket_of
 from gateway.viewers.log_range import LogRanges, RangeCutOff
 from gateway.viewers.viewers import BoundingBox, Viewer
+from waylog.malformed import MALFORMED
 from waylog.messages import Rejected
 from waylog.network.token_bucket import TokenBucket
 from waylog.observability.telemetry import now_ms
@@ -205,7 +206,7 @@ class _Connection:
             return self._fixes(b"{" + body[len(_FIX_START) :])
         try:
             incoming = _incoming.decode(body)
-        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        except MALFORMED as error:
             self._answer({"type": "error", "reason": f"not understood: {error}", "retry": False})
             return None
         if incoming.type in ("fix", None):
@@ -469,6 +470,6 @@ def _refusal(index: int, rejected: Rejected) -> bytes:
 def _id_of(raw: bytes) -> str | None:
     try:
         value = msgspec.json.decode(raw, type=dict[str, Any]).get("id")
-    except (msgspec.DecodeError, RecursionError, ValueError):
+    except MALFORMED:
         return None
     return value if isinstance(value, str) else None

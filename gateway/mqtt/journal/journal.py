@@ -47,6 +47,7 @@ from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.publishing.position_times import is_position, is_position_topic
 from gateway.mqtt.rights.delivery_rights import Untold
 from waylog.history.erasures import Erasures
+from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import owner_of_mqtt_topic
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class Journal:
                         self._session_read((user, client_id), record.value())
                 elif kind == RETAINED:
                     self._retained_read(name, record.value(), record.timestamp()[1])
-            except msgspec.DecodeError:
+            except MALFORMED:
                 self.unreadable += 1
 
     def on_erasures(self, records: Sequence[erasure_reader.Record]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.formats.values import time_ms
+from waylog.malformed import MALFORMED
 from waylog.messages import CLOCK_AHEAD_MS
 
 _LEVELS: Final = {"owntracks": 3, "devices": 4}
@@ -71,6 +72,6 @@ def _time_of(payload: bytes) -> int | None:
 def _read(payload: bytes) -> _Position | None:
     try:
         position = _decoder.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
+    except MALFORMED:
         return None
     return position if position.kind == "location" else None

@@ -20,6 +20,7 @@ from gateway.mqtt.sessions.retained import LOOKED_AT
 from gateway.mqtt.sessions.router import Router
 from gateway.users.cards import card, location, street_of
 from gateway.views.location_view import newest_fix
+from waylog.malformed import MALFORMED
 from waylog.messages import Address, decode_address, encode
 
 _QOS: Final = 1
@@ -182,7 +183,7 @@ def _candidates(topic_filter: str, view: AddressView | LocationView) -> Iterable
 def own_card(published: bytes | None) -> dict[str, Any]:
     """Return the card members that the owner of a device has published; they are preserved."""
     if published is not None:
-        with suppress(msgspec.DecodeError, RecursionError):
+        with suppress(*MALFORMED):
             own: dict[str, Any] = msgspec.json.decode(published, type=dict[str, Any])
             return own
     return {}

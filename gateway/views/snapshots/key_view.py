@@ -11,6 +11,7 @@ from gateway.views.fix_view import take_keys
 from gateway.views.view import Record, View
 from waylog.history.erasures import Erasures
 from waylog.kafka.topics import LOCATION
+from waylog.malformed import MALFORMED
 
 
 class _Identity(msgspec.Struct, gc=False):
@@ -57,7 +58,7 @@ class KeyView(View):
             if key is None or value is None:
                 raise ValueError("no key or no value")
             device, head = key.decode(), _identity.decode(value)
-        except (ValueError, RecursionError, msgspec.DecodeError):
+        except MALFORMED:
             self._unreadable(record)
             return
         known = fix_key(device, head.id)

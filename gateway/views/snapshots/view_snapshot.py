@@ -16,6 +16,8 @@ from typing import IO, Final, NamedTuple
 
 import msgspec
 
+from waylog.malformed import MALFORMED
+
 #: Version of the file format; a file with another one is ignored.
 VERSION: Final = 1
 _MAGIC: Final = b"waylog-v"
@@ -111,7 +113,7 @@ def read(path: Path) -> tuple[Head, Iterator[tuple[str, list[Entry]]]]:
     frames = _frames(content)
     try:
         head = _head.decode(next(frames))
-    except (msgspec.DecodeError, StopIteration) as error:
+    except (*MALFORMED, StopIteration) as error:
         raise Unfit(f"its head cannot be read: {error}") from error
     if head.version != VERSION:
         raise Unfit(f"it is of version {head.version}")
@@ -129,7 +131,7 @@ def _parts(frames: Iterator[bytes]) -> Iterator[tuple[str, list[Entry]]]:
             part = _entries.decode(frame)
             count += len(part.entries)
             yield part.topic, part.entries
-    except (msgspec.DecodeError, StopIteration) as error:
+    except (*MALFORMED, StopIteration) as error:
         raise Unfit(f"its entries cannot be read: {error}") from error
     raise Unfit("its end is missing")
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from waylog.malformed import MALFORMED
 from waylog.replay.readers.json import lines, mapping, not_read, number, objects, sequence
 from waylog.replay.readers.recorded import (
     RecordedFix,
@@ -73,7 +74,7 @@ def read_lines(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
     for line in lines(source):
         try:
             feature = msgspec.json.decode(line.lstrip(b"\x1e\xef\xbb\xbf"))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except MALFORMED:
             skipped["not JSON"] += 1
             continue
         yield from _feature(mapping(feature), skipped)

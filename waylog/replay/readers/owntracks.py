@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from waylog.malformed import MALFORMED
 from waylog.replay.readers.json import lines, mapping, not_read, number
 from waylog.replay.readers.recorded import (
     RecordedFix,
@@ -36,7 +37,7 @@ def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
     for line in lines(source):
         try:
             message = msgspec.json.decode(line[max(0, line.find(b"{")) :])
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except MALFORMED:
             skipped["not JSON"] += 1
             continue
         fix = _fix(mapping(message), skipped)

@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 
 from waylog.cli import CommandError
+from waylog.malformed import MALFORMED
 from waylog.replay.senders import wire
 from waylog.replay.senders.tally import Tally
 from waylog.replay.senders.wire import Outgoing
@@ -150,7 +151,7 @@ class HttpSender:
         if self._format == "positions":
             try:
                 refused = {each.index for each in _positions_answer.decode(answer).rejected}
-            except msgspec.DecodeError as error:
+            except MALFORMED as error:
                 raise CommandError(f"{self._url} is not a gateway's: {error}") from error
         for index, fix in enumerate(batch):
             if index in refused:
