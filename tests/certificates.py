@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -37,3 +38,14 @@ class Certificates:
         )
         issued.private_key_and_cert_chain_pem.write_to_path(str(path))
         return path
+
+
+def of_version_2(path: Path) -> Path:
+    """Make the first certificate of a file (PEM) one of X.509 version 2; return the file."""
+    text = path.read_text("ascii")
+    head, begin, rest = text.partition("-----BEGIN CERTIFICATE-----\n")
+    body, end, tail = rest.partition("-----END CERTIFICATE-----\n")
+    # The version is the first member: a context tag around an INTEGER, which is one less.
+    encoded = base64.b64decode(body).replace(bytes.fromhex("a003020102"), b"\xa0\3\2\1\1", 1)
+    path.write_text(head + begin + base64.encodebytes(encoded).decode() + end + tail, "ascii")
+    return path

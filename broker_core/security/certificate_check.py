@@ -46,7 +46,7 @@ def listener_certificates(properties: Mapping[str, str]) -> ListenerCertificates
             CertificateDates.of(chain),
             _hosts(chain[0]),
         )
-    except (OSError, ValueError):
+    except Exception:  # cryptography's own errors have no class in common
         return None  # what OpenSSL has taken and this reader does not
 
 

@@ -84,7 +84,7 @@ def read_dates(path: Path) -> CertificateDates | None:
 
     try:
         return CertificateDates.of(load_pem_x509_certificates(path.read_bytes()))
-    except (OSError, ValueError):
+    except Exception:  # cryptography's own errors have no class in common
         return None  # told by those who load it
 
 

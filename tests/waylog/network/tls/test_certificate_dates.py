@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from tests.certificates import of_version_2
 from waylog.network.tls.certificate_dates import (
     WARN_AGAIN_S,
     CertificateDates,
@@ -76,3 +77,10 @@ def test_a_chain_is_valid_while_all_its_certificates_are(tmp_path: Path) -> None
         datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 8, 1, tzinfo=UTC)
     )
     assert file_stamp(path) != before
+
+
+def test_a_certificate_of_an_older_version_has_no_dates_that_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "old.pem"
+    trustme.CA().issue_cert("localhost").cert_chain_pems[0].write_to_path(path)
+    assert read_dates(path) is not None
+    assert read_dates(of_version_2(path)) is None
