@@ -165,9 +165,11 @@ class SegmentedLog:
             self._begin_change()
             segment = self._new_segment(self.log_end_offset)
             try:
-                segment.begin()
                 active.write_indexes()
                 self._save_producers()
+                # Last: if another step failed behind it, what is appended to the active segment
+                # would lie behind the begin of an empty one, and the next start would cut it off.
+                segment.begin()
             except OSError as error:
                 raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
             # The closed segment keeps its file open until it is flushed, so that flush can sync it.

@@ -187,6 +187,19 @@ def test_a_roll_that_fails_leaves_the_log_as_it_was(bench: Workbench) -> None:
     ]
 
 
+def test_what_follows_a_roll_that_failed_survives_a_crash(tmp_path: Path) -> None:
+    bench = Workbench(tmp_path, segment_bytes=800)
+    bench.append(b"x" * 300)
+    bench.disk.room = 5  # not enough for the indexes of the segment that is to be closed
+    with pytest.raises(KafkaStorageError, match="No space left"):
+        bench.append(b"y" * 500)
+    bench.disk.room = None
+    bench.append(b"small")
+    bench.log.flush()
+    bench.open()
+    assert bench.values()[1:] == [(1, b"small")]
+
+
 # --- idempotent producers ---
 
 
