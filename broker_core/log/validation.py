@@ -26,6 +26,8 @@ _CHEAP_EXPANDED_BYTES: Final = 64 * 1024
 _CHEAP_COMPRESSED_BYTES: Final = 32 * 1024
 #: Records without a key that an answer names.
 _TOLD_MAX: Final = 1_000
+#: The timestamp of a record that has none.
+_NO_TIMESTAMP: Final = -1
 
 Batches = bytearray | memoryview
 
@@ -106,16 +108,21 @@ def open_in_steps(
 
 
 def check_times(headers: list[BatchHeader], config: LogConfig, now_ms: int) -> None:
-    """Raise InvalidTimestamp if records are too far from the broker's time."""
+    """Raise InvalidTimestamp if records are too far from the broker's time, or before 1970.
+
+    Apache Kafka takes most negative timestamps, but can write none of them again: its cleaner
+    fails for ever at such a record.
+    """
     if config.uses_log_append_time:
         return
     for header in headers:
-        newest = header.newest_timestamp
-        if (
-            newest - now_ms > config.message_timestamp_after_max_ms
-            or now_ms - newest > config.message_timestamp_before_max_ms
-        ):
+        newest, oldest = header.newest_timestamp, header.oldest_timestamp
+        if oldest < _NO_TIMESTAMP:
+            raise InvalidTimestamp(f"timestamp {oldest} is before 1970; -1 stands for none")
+        if newest - now_ms > config.message_timestamp_after_max_ms:
             raise InvalidTimestamp(f"timestamp {newest} is too far from the broker's {now_ms}")
+        if now_ms - oldest > config.message_timestamp_before_max_ms and oldest != _NO_TIMESTAMP:
+            raise InvalidTimestamp(f"timestamp {oldest} is too far from the broker's {now_ms}")
 
 
 def _without_keys(batches: Batches, header: BatchHeader, log_name: str) -> InvalidRecord:

@@ -33,8 +33,10 @@ cdef class BatchHeader:
     cdef readonly int16_t producer_epoch
     cdef readonly int32_t base_sequence
     cdef readonly int32_t record_count
-    cdef readonly bint has_null_key  # set only for uncompressed batches that were validated
-    cdef readonly int64_t newest_timestamp  # of the records, if they were walked through
+    # Of the records, if they were walked through; else False and the max timestamp.
+    cdef readonly bint has_null_key
+    cdef readonly int64_t newest_timestamp
+    cdef readonly int64_t oldest_timestamp  # of those that have one; 2**63 - 1 if none has
 
 
 cdef BatchHeader read_header(const unsigned char *batch, int64_t position, int64_t size)

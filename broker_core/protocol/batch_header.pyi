@@ -15,6 +15,7 @@ class BatchHeader:
     record_count: int
     has_null_key: bool
     newest_timestamp: int
+    oldest_timestamp: int
     @property
     def last_offset(self) -> int: ...
     @property

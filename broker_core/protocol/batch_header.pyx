@@ -105,7 +105,7 @@ cdef BatchHeader read_header(const unsigned char *batch, int64_t position, int64
     header.base_sequence = <int32_t>get32(batch + AT_BASE_SEQUENCE)
     header.record_count = <int32_t>get32(batch + AT_RECORD_COUNT)
     header.has_null_key = False
-    header.newest_timestamp = header.max_timestamp
+    header.newest_timestamp = header.oldest_timestamp = header.max_timestamp
     return header
 
 

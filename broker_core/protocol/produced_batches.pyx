@@ -6,7 +6,7 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
-from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint32_t, uint64_t
 
 from broker_core.protocol.batch_header cimport (
     BAD_OFFSETS,
@@ -56,6 +56,9 @@ from broker_core.protocol.compression import EXPANDED_BYTES_MAX, decompress
 #: Batches that a producer may send for a partition at a time; Apache Kafka takes one.
 BATCHES_MAX = 1_000
 
+#: The timestamp of a record that has none.
+cdef int64_t NO_TIMESTAMP = -1
+
 
 cdef int _walk_records(
     const unsigned char *at,
@@ -63,13 +66,18 @@ cdef int _walk_records(
     int32_t count,
     int64_t base_timestamp,
     int64_t *max_timestamp,
+    int64_t *min_timestamp,
     bint *has_null_key,
 ) noexcept nogil:
-    """Check all lengths of uncompressed records; find the newest timestamp and null keys."""
+    """Check all lengths of uncompressed records; find null keys, the newest and oldest timestamp.
+
+    The oldest one is that of the records that have a timestamp.
+    """
     cdef int64_t size, timestamp, delta, headers
     cdef const unsigned char *record_end
     cdef int32_t index
     max_timestamp[0] = INT64_MIN
+    min_timestamp[0] = INT64_MAX
     has_null_key[0] = False
     for index in range(count):
         at = get_varint(at, end, &size)
@@ -83,6 +91,8 @@ cdef int _walk_records(
         timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>delta)
         if timestamp > max_timestamp[0]:
             max_timestamp[0] = timestamp
+        if timestamp < min_timestamp[0] and timestamp != NO_TIMESTAMP:
+            min_timestamp[0] = timestamp
         at = get_varint(at, record_end, &delta)
         if at == NULL:
             return BAD_RECORD
@@ -120,7 +130,7 @@ cdef int _check_produced(
     The broker's own coordinators write control records, and transactional batches without sequence.
     """
     cdef int problem
-    cdef int64_t newest = 0
+    cdef int64_t newest = 0, oldest = 0
     cdef bint has_null_key = False
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise InvalidRecord(
@@ -149,12 +159,14 @@ cdef int _check_produced(
                 header.record_count,
                 header.base_timestamp,
                 &newest,
+                &oldest,
                 &has_null_key,
             )
         if problem != FINE:
             raise refusal(problem, header.position)
         header.has_null_key = has_null_key
         header.newest_timestamp = newest
+        header.oldest_timestamp = oldest
     return 0
 
 
@@ -215,12 +227,14 @@ def transactional_producer(data):
 
 
 def inspect_compressed(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_MAX):
-    """Decompress a batch, check its records, and set `has_null_key` in its header.
+    """Decompress a batch, check its records, and set in its header what they have.
+
+    That is `has_null_key`, `newest_timestamp` and `oldest_timestamp`.
 
     Raises InvalidRecord, CorruptMessage, MessageTooLarge, UnsupportedCompressionType.
     """
     cdef const unsigned char *start
-    cdef int64_t newest = 0, size
+    cdef int64_t newest = 0, oldest = 0, size
     cdef bint has_null_key = False
     cdef int problem
     cdef bytes expanded = decompress(
@@ -237,11 +251,14 @@ def inspect_compressed(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_B
             header.record_count,
             header.base_timestamp,
             &newest,
+            &oldest,
             &has_null_key,
         )
     if problem != FINE:
         raise refusal(problem, header.position)
     header.has_null_key = has_null_key
+    header.newest_timestamp = newest
+    header.oldest_timestamp = oldest
 
 
 def assign_offsets(

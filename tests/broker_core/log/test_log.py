@@ -158,6 +158,26 @@ def test_timestamps_far_from_the_brokers_clock_are_refused_as_configured(bench: 
         bench.append(b"v", timestamp=NOW - 6)
 
 
+@pytest.mark.parametrize("codec", [0, 3])
+def test_each_record_of_a_batch_has_a_time_that_can_be_kept(tmp_path: Path, codec: int) -> None:
+    bench = Workbench(tmp_path, cleanup_policy="compact", message_timestamp_before_max_ms=HOUR_MS)
+
+    def append(*times: int) -> None:
+        bench.append_records([(time, b"k", b"v", []) for time in times], compression=codec)
+
+    for time in (-2, NOW - 2**63 + 1):
+        with pytest.raises(InvalidTimestamp, match=f"timestamp {time} is before 1970"):
+            append(NOW, time, NOW)
+    with pytest.raises(InvalidTimestamp, match="too far"):
+        append(NOW, NOW - HOUR_MS - 1)
+    # -1 stands for no time.
+    append(NOW, -1)
+    append(-1)
+    assert [record[1] for record in bench.records()] == [NOW, -1, -1]
+    bench.log.update_config(LogConfig(message_timestamp_type="LogAppendTime"))
+    append(NOW, -2)
+
+
 def test_a_full_disk_refuses_the_append_and_leaves_nothing_behind(bench: Workbench) -> None:
     bench.append(b"a")
     size = bench.log.size_bytes
