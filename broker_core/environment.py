@@ -305,11 +305,17 @@ class SystemDisk:
         temporary = path.with_name(path.name + ".tmp")
         # Readable by the owner only: some of these files contain data derived from passwords.
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            # What a full disk has taken of it would keep others from the room.
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
         self.fsync_directory(path.parent)
 
     def rename(self, source: Path, target: Path) -> None:

@@ -10,13 +10,18 @@ that long to learn of the deletion (KIP-534).
 A crash is safe at any moment: new batches are written to `.log.cleaned`, which the next start
 deletes; once durable, that file is renamed to `.log.swap`, which the next start puts in the place
 of the old segments.
+
+The old segments stay until the new one is whole, so compaction needs room for both. It leaves some
+to the appends of all logs, and begins only where the largest of its results has room.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,7 +31,7 @@ from broker_core.errors import BrokerError, KafkaStorageError
 from broker_core.log import producer_state
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.checkpoints import load_offset, save_offset
-from broker_core.log.config import LogConfig
+from broker_core.log.config import FOREVER, LogConfig
 from broker_core.log.scanning import Scan
 from broker_core.log.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment, segment_path
 from broker_core.log.segment_indexes import DERIVED_SUFFIXES
@@ -44,6 +49,8 @@ FIRST_DIRTY_OFFSET: Final = "cleaner-offset"
 
 KEYS_MAX: Final = 200_000  # keys per pass, about 35 MB; the next pass continues after them
 _WRITE_BYTES: Final = 1024 * 1024
+#: Free bytes that compaction leaves to appends.
+_RESERVE_BYTES: Final = 16 * 1024 * 1024
 #: Records that are read before other threads may run: some tenths of a millisecond.
 _RECORDS_AT_ONCE: Final = 500
 #: Records of a batch that is compacted; one of a megabyte has a tenth of that.
@@ -102,13 +109,15 @@ class Compaction:
         # Producers whose current transaction has at least one record that stays, in log order.
         self._has_records: set[int] = set()
         self._is_stopped = is_stopped
+        self._horizon_ms = min(now_ms + config.delete_retention_ms, FOREVER)
         self._newest: dict[bytes, int] = {}  # key's digest -> offset of its newest record
 
     def run(self, segments: list[Segment], replace: Replace) -> CompactionResult | None:
         """Compact closed, durable, committed segments; return None if no compaction is due.
 
         Also returns None if `is_stopped` interrupted it; the segments done by then stay compacted.
-        Raises OSError, and KafkaStorageError for a segment that cannot be read.
+        Raises OSError, with ENOSPC also if there is no room for the result, and KafkaStorageError
+        for a segment that cannot be read.
         """
         try:
             return self._run(segments, replace)
@@ -123,16 +132,18 @@ class Compaction:
         dirty = [segment for segment in segments if segment.next_offset > first_dirty]
         if not dirty or not self._is_due(segments, dirty):
             return None
+        # Before anything is read: a disk that is full should have no work with it each round.
+        self._check_room(max(map(_size, self._groups(segments))))
         end = self._find_newest(dirty, first_dirty)
         segments = [segment for segment in segments if segment.base_offset < end]
         bytes_before = bytes_after = segments_after = 0
         for group in self._groups(segments):
-            before = sum(segment.size for segment in group)
+            before = _size(group)
             new = self._rewrite(group)
             if new is not None:
                 indexes = new.index_files()
                 if not replace(group, new):
-                    self._disk.remove(segment_path(self._directory, new.base_offset, SWAP_SUFFIX))
+                    drop_result(self._disk, self._directory, new)
                     return None
                 for path, content in indexes:
                     self._disk.replace(path, content)
@@ -154,12 +165,18 @@ class Compaction:
         return segments[:count]
 
     def _is_due(self, segments: list[Segment], dirty: list[Segment]) -> bool:
-        dirty_bytes = sum(segment.size for segment in dirty)
-        total = sum(segment.size for segment in segments)
-        if dirty_bytes >= self._config.min_cleanable_dirty_ratio * total:
+        if _size(dirty) >= self._config.min_cleanable_dirty_ratio * _size(segments):
             return True
         oldest = dirty[0].max_timestamp
         return self._now_ms - oldest > self._config.max_compaction_lag_ms
+
+    def _check_room(self, size: int) -> None:
+        """Raise OSError if so many bytes more would take what is left to appends."""
+        free = self._disk.free_bytes(self._directory)
+        needed = size + _RESERVE_BYTES
+        if free is not None and free < needed:
+            told = f"compaction waits until {needed / 1024 / 1024:.1f} MiB are free"
+            raise OSError(errno.ENOSPC, told)
 
     def _find_newest(self, dirty: list[Segment], first_dirty: int) -> int:
         """Collect the newest offset of each key; return the offset up to which keys are known."""
@@ -220,12 +237,7 @@ class Compaction:
             return
         if header.record_count > _RECORDS_MAX:
             # Compressed, they may take a few kilobytes, and all that stay are in memory at once.
-            logger.warning(
-                "%s: the batch at offset %d has %d records and stays",
-                self._directory.name,
-                header.base_offset,
-                header.record_count,
-            )
+            self._tell_that_it_stays(header, f"has {header.record_count} records")
             raise _Unreadable
         try:
             reader = RecordReader(data, header)
@@ -234,18 +246,23 @@ class Compaction:
                     raise _Stopped
                 yield piece
         except BrokerError as error:
-            logger.warning(
-                "%s: the batch at offset %d cannot be opened and stays: %s",
-                self._directory.name,
-                header.base_offset,
-                error,
-            )
+            self._tell_that_it_stays(header, f"cannot be opened ({error})")
             raise _Unreadable from error
 
+    def _tell_that_it_stays(self, header: BatchHeader, why: str) -> None:
+        logger.warning(
+            "%s: the batch at offset %d %s and stays as it is",
+            self._directory.name,
+            header.base_offset,
+            why,
+        )
+
     def _rewrite(self, group: list[Segment]) -> Segment | None:
-        """Write what stays to a `.log.swap` file; return None if one segment stays as it is."""
-        first, last = group[0], group[-1]
-        cleaned = segment_path(self._directory, first.base_offset, CLEANED_SUFFIX)
+        """Write what stays to a `.log.swap` file; return None if one segment stays as it is.
+
+        A failure leaves no file behind, so that nothing of it takes room.
+        """
+        first = group[0]
         new = Segment(
             self._disk,
             self._directory,
@@ -255,8 +272,25 @@ class Compaction:
             created_ms=first.created_ms,
             index_interval_bytes=self._config.index_interval_bytes,
         )
-        self._disk.remove(cleaned)
-        new.begin(cleaned)
+        cleaned = segment_path(self._directory, first.base_offset, CLEANED_SUFFIX)
+        try:
+            self._disk.remove(cleaned)
+            new.begin(cleaned)
+            if not self._write(group, new):
+                drop_result(self._disk, self._directory, new)
+                return None
+            new.sync()
+            swap = segment_path(self._directory, first.base_offset, SWAP_SUFFIX)
+            self._disk.rename(cleaned, swap)
+            self._disk.fsync_directory(self._directory)
+        except BaseException:
+            with suppress(OSError):  # then the disk fails, of which the first error tells
+                drop_result(self._disk, self._directory, new)
+            raise
+        return new
+
+    def _write(self, group: list[Segment], new: Segment) -> bool:
+        """Write what stays of a group; return False if that is one segment as it is."""
         changed = len(group) > 1
         buffer = bytearray()
         for segment in group:
@@ -269,19 +303,14 @@ class Compaction:
                 new.note(scan_batches(kept)[0][0], new.size + len(buffer))
                 buffer += kept
                 if len(buffer) >= _WRITE_BYTES:
+                    # Others may have taken the room in the meantime.
+                    self._check_room(len(buffer))
                     new.extend(buffer)
                     buffer.clear()
+        self._check_room(len(buffer))
         new.extend(buffer)
-        new.next_offset = last.next_offset
-        if not changed:
-            new.release()
-            self._disk.remove(cleaned)
-            return None
-        new.sync()
-        swap = segment_path(self._directory, first.base_offset, SWAP_SUFFIX)
-        self._disk.rename(cleaned, swap)
-        self._disk.fsync_directory(self._directory)
-        return new
+        new.next_offset = group[-1].next_offset
+        return changed
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         if not header.is_transactional or header.is_control:
@@ -295,11 +324,17 @@ class Compaction:
         self, header: BatchHeader, data: bytes, original: bytes
     ) -> bytes | bytearray | None:
         """Return the batch as it is, rebuilt with the records that stay, or None."""
-        if header.is_control:
-            return self._retain_marker(header, data, original)
         if self._is_aborted(header):
             return None
-        kept = self._retain_records(header, data, original)
+        retain = self._retain_marker if header.is_control else self._retain_records
+        try:
+            kept = retain(header, data, original)
+        except (ValueError, OverflowError, BrokerError) as error:
+            # One record of a client must not keep all others in the log for ever.
+            self._tell_that_it_stays(header, f"cannot be written again ({error})")
+            kept = original
+        if header.is_control:
+            return kept
         if kept is not None and header.is_transactional:
             self._has_records.add(header.producer_id)
         return kept
@@ -326,7 +361,7 @@ class Compaction:
             producer_epoch=header.producer_epoch,
             is_transactional=True,
             is_control=True,
-            base_timestamp=self._now_ms + self._config.delete_retention_ms,
+            base_timestamp=self._horizon_ms,
             attributes=_DELETE_HORIZON_BIT,
         )
 
@@ -353,7 +388,7 @@ class Compaction:
         if has_tombstone:
             attributes |= _DELETE_HORIZON_BIT
             if horizon_ms < 0:
-                horizon_ms = self._now_ms + self._config.delete_retention_ms
+                horizon_ms = self._horizon_ms
         return build_batch(
             [record[1:] for record in kept],
             base_offset=header.base_offset,
@@ -381,6 +416,20 @@ _Record = tuple[int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes 
 
 def _digest(key: bytes) -> bytes:
     return hashlib.blake2b(key, digest_size=16).digest()
+
+
+def _size(segments: Iterable[Segment]) -> int:
+    return sum(segment.size for segment in segments)
+
+
+def drop_result(disk: Disk, directory: Path, new: Segment) -> None:
+    """Remove a result that does not take the place of the old segments; raises OSError.
+
+    Not after `adopt` has begun: the next start needs it then.
+    """
+    new.release()
+    for suffix in (CLEANED_SUFFIX, SWAP_SUFFIX):
+        disk.remove(segment_path(directory, new.base_offset, suffix))
 
 
 def adopt(disk: Disk, directory: Path, old: list[Segment], new: Segment) -> None:

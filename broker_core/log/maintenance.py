@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from broker_core.errors import (
     KafkaStorageError,
     OffsetOutOfRange,
 )
 from broker_core.log import checkpoints, producer_state
-from broker_core.log.compaction import Compaction, CompactionResult, adopt
+from broker_core.log.compaction import Compaction, CompactionResult, adopt, drop_result
 from broker_core.log.reading import aborted_between
 from broker_core.log.retention import count_deletable
 from broker_core.log.segment import Segment
 from broker_core.log.segmented_log import SegmentedLog
+from waylog.process.storage_trouble import is_disk_full
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +136,8 @@ class MaintainedLog(SegmentedLog):
             try:
                 return compaction.run(segments, self._replace_segments)
             except OSError as error:
-                raise KafkaStorageError(f"{self.directory}: {error}") from error
+                problem = error.strerror if is_disk_full(error) else error
+                raise KafkaStorageError(f"{self.directory}: {problem}") from error
 
     def _replace_segments(self, old: list[Segment], new: Segment) -> bool:
         """Replace segments by their compacted one; return False if they have left the log."""
@@ -144,10 +146,15 @@ class MaintainedLog(SegmentedLog):
             present = self._segments[:-1]
             if self._failure is not None or not all(each in present for each in old):
                 return False
-            self._begin_change()
-            for segment in old:
-                self._reader.forget(segment)
-                segment.hold()
+            try:
+                self._begin_change()
+                for segment in old:
+                    self._reader.forget(segment)
+                    segment.hold()
+            except BaseException:
+                with suppress(OSError):
+                    drop_result(self._disk, self.directory, new)
+                raise
             adopt(self._disk, self.directory, old, new)
             at = self._segments.index(old[0])
             self._segments = [*self._segments[:at], new, *self._segments[at + len(old) :]]

@@ -70,7 +70,17 @@ class FailingDisk(SystemDisk):
         self.room: int | None = None  # bytes that can still be written; None is no limit
         self.sync_fails = False
         self.create_fails = False
+        self.free: int | None = None  # what `free_bytes` says; None is the truth
+        self.rename_fails = False
         self.syncs = 0
+
+    def free_bytes(self, directory: Path) -> int | None:
+        return super().free_bytes(directory) if self.free is None else self.free
+
+    def rename(self, source: Path, target: Path) -> None:
+        if self.rename_fails:
+            raise OSError(errno.EIO, "Input/output error")
+        super().rename(source, target)
 
     def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
         if create and self.create_fails:

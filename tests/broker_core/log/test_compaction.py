@@ -15,6 +15,8 @@ from broker_core.environment import File, SystemDisk
 from broker_core.errors import CorruptMessage, InvalidRecord, KafkaStorageError
 from broker_core.log import Log, LogConfig
 from broker_core.log.compaction import Compaction
+from broker_core.protocol.batch_builder import build_batch
+from broker_core.protocol.crc32c import crc32c
 from broker_core.protocol.record_reader import iterate_records
 from broker_core.protocol.stored_batches import scan_batches
 from tests.broker_core.log.support import HOUR_MS, NOW, Workbench
@@ -197,8 +199,6 @@ def test_a_batch_that_cannot_be_opened_stays(tmp_path: Path) -> None:
     bench = compacted_bench(tmp_path)
     put(bench, ("a", "1"))
     raw = bytearray(bench.log.read(0, 1))
-    from broker_core.protocol.crc32c import crc32c
-
     raw[22] = 1  # marked as gzip, but it is not
     raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
     with pytest.raises(CorruptMessage):
@@ -211,6 +211,119 @@ def test_a_batch_that_cannot_be_opened_stays(tmp_path: Path) -> None:
     compact(bench)
     headers = scan_batches(bench.log.read(0, 10_000))[0]
     assert [header.base_offset for header in headers] == [1, 2]
+
+
+def test_a_batch_that_cannot_be_written_again_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = compacted_bench(tmp_path)
+    put(bench, ("a", "1"), ("b", "1"))
+    # As a broker that did not refuse it may have it in its log: the times of x and y are so far
+    # apart that neither can be told by its distance from the other.
+    rows = [(time, key, b"old", ()) for time, key in ((0, b"a"), (2**63 - 1, b"x"), (0, b"y"))]
+    batch = build_batch(rows, base_offset=2)
+    batch[27:43] = 2 * NOW.to_bytes(8, "big")  # the base timestamp and the newest one
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    bench.log.append_as_follower(batch, NOW)
+    put(bench, ("a", "2"), ("b", "2"), ("b", "3"))
+    compact(bench)
+    assert keys(bench) == [
+        (2, "a", "old"),
+        (3, "x", "old"),
+        (4, "y", "old"),
+        (5, "a", "2"),
+        (7, "b", "3"),
+    ]
+    assert "the batch at offset 2 cannot be written again" in caplog.text
+
+
+def test_tombstones_may_be_kept_for_ever(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path, delete_retention_ms=2**63 - 1)
+    put(bench, ("a", "1"), ("b", "1"))
+    put(bench, ("a", None))
+    compact(bench)
+    put(bench, ("c", "1"))
+    compact(bench, NOW + 1000 * HOUR_MS)
+    assert keys(bench) == [(1, "b", "1"), (2, "a", None), (3, "c", "1")]
+
+
+# --- room on the disk ---
+
+
+def leftovers(bench: Workbench) -> list[str]:
+    """Return the names of files that are neither segments nor their indexes."""
+    return sorted(bench.files(".cleaned") + bench.files(".swap") + bench.files(".tmp"))
+
+
+def test_a_compaction_waits_for_room_for_its_result_and_for_appends(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path)
+    for i in range(12):
+        put(bench, ("a", f"{i}" * 20))
+    bench.log.roll()
+    bench.log.flush()
+    before = bench.files(".log")
+    bench.disk.free = 16 * 1024 * 1024
+    with pytest.raises(KafkaStorageError, match=r"waits until 16\.\d MiB are free"):
+        bench.log.compact(NOW)
+    assert bench.files(".log") == before
+    assert leftovers(bench) == []
+    bench.disk.free += 1000
+    assert bench.log.compact(NOW) is not None
+    assert len(keys(bench)) == 1
+
+
+def test_a_compaction_gives_back_the_room_that_others_need_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = compacted_bench(tmp_path, segment_bytes=8_000_000)
+    for i in range(6):
+        put(bench, (f"key-{i}", "x" * 600_000))
+    bench.log.roll()
+    bench.log.flush()
+    real = bench.disk.open
+
+    def opening(path: Path, *, create: bool = False, writable: bool = False) -> File:
+        if path.suffix == ".cleaned":
+            bench.disk.free = 16 * 1024 * 1024
+        return real(path, create=create, writable=writable)
+
+    monkeypatch.setattr(bench.disk, "open", opening)
+    with pytest.raises(KafkaStorageError, match="waits until"):
+        bench.log.compact(NOW)
+    assert leftovers(bench) == []
+    bench.append_records([(NOW, b"a", b"another", [])])
+
+
+@pytest.mark.parametrize("fault", ["write", "sync", "rename", "stop"])
+def test_a_compaction_that_fails_leaves_no_file_behind(
+    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = compacted_bench(tmp_path)
+    for i in range(12):
+        put(bench, ("a", f"{i}" * 20))
+    bench.log.roll()
+    bench.log.flush()
+    before = keys(bench)
+    real = bench.disk.open
+
+    def opening(path: Path, *, create: bool = False, writable: bool = False) -> File:
+        if path.suffix == ".cleaned":
+            if fault == "write":
+                bench.disk.room = 10
+            elif fault == "stop":
+                bench.log.end_maintenance()
+        return real(path, create=create, writable=writable)
+
+    monkeypatch.setattr(bench.disk, "open", opening)
+    bench.disk.sync_fails = fault == "sync"
+    bench.disk.rename_fails = fault == "rename"
+    if fault == "stop":
+        assert bench.log.compact(NOW) is None
+    else:
+        with pytest.raises(KafkaStorageError):
+            bench.log.compact(NOW)
+    assert leftovers(bench) == []
+    assert keys(bench) == before
 
 
 def test_a_batch_of_very_many_records_stays(
