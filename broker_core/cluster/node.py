@@ -7,6 +7,7 @@ that it drives: call `after_event` after each request, response or tick of the r
 from __future__ import annotations
 
 import base64
+import logging
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,11 +23,16 @@ from broker_core.cluster.snapshot import decode_image, encode_image
 from broker_core.quorum.entries import EntryKind
 from broker_core.quorum.leader import Leader
 from broker_core.quorum.replica import QuorumReplica
+from waylog.process.log_throttle import RepeatedFailure
 from waylog.process.storage_trouble import is_disk_full
+
+logger = logging.getLogger(__name__)
 
 _ENTRIES_AT_ONCE: Final = 1000
 #: Number of entries behind the last snapshot at which the next one is taken.
 SNAPSHOT_ENTRIES: Final = 10_000
+#: Seconds until a snapshot that could not be written is tried again.
+SNAPSHOT_PAUSE_S: Final = 60.0
 
 #: Called with True when a decision is committed; with False if its outcome is not known yet.
 Decided = Callable[[bool], None]
@@ -65,6 +71,8 @@ class MetadataNode:
         self._settings = settings
         self._random = randomness
         self._snapshot_entries = snapshot_entries
+        self._snapshot_failure = RepeatedFailure()
+        self._next_snapshot_at = float("-inf")
         self._cluster_id = cluster_id
         self._first_records = first_records
         self._changes: ImageChanges | None = None
@@ -113,11 +121,29 @@ class MetadataNode:
             # A single voter commits at once what it has appended just now.
             self._apply_committed()
         self._answer()
-        if self.image.offset - self.replica.log.start_offset >= self._snapshot_entries:
+        entries = self.image.offset - self.replica.log.start_offset
+        if entries >= self._snapshot_entries and now >= self._next_snapshot_at:
+            self._shorten(now)
+
+    def _shorten(self, now: float) -> None:
+        try:
             self.take_snapshot()
+        except OSError as error:
+            # The log has everything that the snapshot would have, and it may have room for more.
+            self._next_snapshot_at = now + SNAPSHOT_PAUSE_S
+            if self._snapshot_failure.is_new(error):
+                logger.error(
+                    "the metadata log goes on with %d entries, a snapshot of them cannot be "
+                    "written, which is tried every %.0f s: %s",
+                    self.image.offset - self.replica.log.start_offset,
+                    SNAPSHOT_PAUSE_S,
+                    error,
+                )
+        else:
+            self._snapshot_failure.succeeded()
 
     def take_snapshot(self) -> None:
-        """Replace the applied entries with a snapshot."""
+        """Replace the applied entries with a snapshot; raises OSError, and the log is as it was."""
         if self.image.offset > self.replica.log.start_offset:
             self.replica.take_snapshot(self.image.offset, encode_image(self.image))
 

@@ -3,6 +3,7 @@
 A directory holds `quorum-state` (the vote), `snapshot`, and `entries-START` with the entries behind
 the snapshot. Each entry is one frame: length, CRC-32 of the rest, epoch, kind, value. The entries
 are also kept in memory; there are few of them, since a snapshot replaces them when there are many.
+If that file cannot be shortened then, it still has at its begin what the snapshot stands for.
 
 If all earlier entries are durable when entries are appended, a marker frame is written before them.
 Damage before a marker is therefore not a write torn by a power cut.
@@ -118,8 +119,9 @@ class FileMetadataLog:
         self._marked = self._read_mark()
         self._snapshot = self._read_snapshot()
         self._entries: list[Entry] = []
-        # Position in the file after each entry.
+        # Position in the file after each entry, and after those that the snapshot stands for.
         self._ends: list[int] = []
+        self._begin = 0
         self._flushed = 0
         self._file: File
         self._open()
@@ -218,18 +220,24 @@ class FileMetadataLog:
         self._file.fdatasync()
 
     def install(self, snapshot: Snapshot) -> None:
-        """See MetadataLog."""
-        kept = _behind(snapshot, self.start_offset, self._entries)
+        """See MetadataLog. If it raises, the log is as it was."""
+        replaced = _count_replaced(snapshot, self.start_offset, self._entries)
+        kept = [] if replaced is None else self._entries[replaced:]
         self._lower_mark(snapshot.end_offset + len(kept))
         voters = encode_voters(snapshot.voters)
         rest = _SNAPSHOT.pack(0, snapshot.end_offset, snapshot.epoch, len(voters))[4:]
         rest += voters + snapshot.data
         checksum = zlib.crc32(rest).to_bytes(4, "big")
         self._disk.replace(self._directory / "snapshot", checksum + rest)
-        self._snapshot = snapshot
         former = self._file
-        self._rewrite(kept)
-        former.close()
+        if self._rewrite(snapshot.end_offset, kept, is_needed=replaced is None):
+            former.close()
+        else:
+            assert replaced is not None
+            self._begin = self._ends[replaced - 1]
+            self._entries, self._ends = kept, self._ends[replaced:]
+            self._flushed = max(self._flushed - replaced, 0)
+        self._snapshot = snapshot
         self._note_durable_end()
 
     def close(self) -> None:
@@ -242,18 +250,32 @@ class FileMetadataLog:
 
     @property
     def _size(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return self._ends[-1] if self._ends else self._begin
 
     def _path(self, start_offset: int) -> Path:
         return self._directory / f"entries-{start_offset:020d}"
 
-    def _rewrite(self, entries: list[Entry]) -> None:
-        path = self._path(self.start_offset)
-        self._disk.replace(path, b"".join(map(_frame, entries)))
-        self._file = self._disk.open(path, writable=True)
+    def _rewrite(self, start_offset: int, entries: list[Entry], *, is_needed: bool = True) -> bool:
+        """Go on with a new file that has these entries alone; raises OSError.
+
+        Unless it is needed, return False if it cannot be written.
+        """
+        path = self._path(start_offset)
+        try:
+            self._disk.replace(path, b"".join(map(_frame, entries)))
+            file = self._disk.open(path, writable=True)
+        except OSError as error:
+            if is_needed:
+                raise
+            logger.warning("%s: the file of the entries before goes on: %s", path, error)
+            # The next start would take it for the newest entries.
+            self._disk.remove(path)
+            self._disk.fsync_directory(self._directory)
+            return False
+        self._file = file
         self._entries = []
         self._ends = []
-        end = 0
+        self._begin = end = 0
         for entry in entries:
             end += len(_frame(entry))
             self._entries.append(entry)
@@ -261,7 +283,9 @@ class FileMetadataLog:
         self._flushed = len(entries)
         for name in self._disk.names(self._directory):
             if _LOG_NAME.fullmatch(name) and name != path.name:
-                self._disk.remove(self._directory / name)
+                with suppress(OSError):  # only the newest of them is read
+                    self._disk.remove(self._directory / name)
+        return True
 
     def _read_mark(self) -> int:
         size = self._disk.size(self._mark_path)
@@ -328,7 +352,7 @@ class FileMetadataLog:
                     f"stands for those before is missing. {self._advice}"
                 )
             self._check_end(self.start_offset)
-            self._rewrite([])
+            self._rewrite(self.start_offset, [])
             return
         start = starts[-1]
         path = self._path(start)
@@ -339,15 +363,19 @@ class FileMetadataLog:
                 f"{path}: the entry at offset {start + len(entries)} (byte {whole}) is damaged, "
                 f"and there are later ones. {self._advice}"
             )
+        replaced: int | None = 0
         if self._snapshot is not None and start < self._snapshot.end_offset:
             # The snapshot was written, but the entries behind it had not been rewritten yet.
-            kept = _behind(self._snapshot, start, entries)
+            replaced = _count_replaced(self._snapshot, start, entries)
+            kept = [] if replaced is None else entries[replaced:]
             self._check_end(self.start_offset + len(kept))
-            self._rewrite(kept)
-            return
-        self._check_end(start + len(entries))
+            if self._rewrite(self.start_offset, kept, is_needed=replaced is None):
+                return
+        else:
+            self._check_end(start + len(entries))
         self._file = self._disk.open(path, writable=True)
-        self._entries, self._ends = entries, ends
+        self._begin = ends[replaced - 1] if replaced else 0
+        self._entries, self._ends = entries[replaced:], ends[replaced:]
         if whole < len(data):
             logger.warning("%s: what was being written at the end is cut off", path)
         if self._size < len(data):
@@ -413,9 +441,12 @@ def _read_frames(data: bytes) -> tuple[list[Entry], list[int], int]:
     return entries, ends, position
 
 
-def _behind(snapshot: Snapshot, start: int, entries: list[Entry]) -> list[Entry]:
-    """Return the entries behind the snapshot's end; the first given entry has offset `start`."""
-    last = snapshot.end_offset - 1 - start
-    if 0 <= last < len(entries) and entries[last].epoch == snapshot.epoch:
-        return entries[last + 1 :]
-    return []
+def _count_replaced(snapshot: Snapshot, start: int, entries: list[Entry]) -> int | None:
+    """Return how many entries the snapshot stands for; None if they are not those before its end.
+
+    The first given entry has offset `start`.
+    """
+    count = snapshot.end_offset - start
+    if 0 < count <= len(entries) and entries[count - 1].epoch == snapshot.epoch:
+        return count
+    return None

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import errno
+import os
 import random
+import re
 from pathlib import Path
 
 import pytest
 
-from broker_core.environment import Environment
+from broker_core.environment import Buffer, Environment, SystemClock, SystemDisk
 from broker_core.errors import KafkaStorageError
 from broker_core.quorum.entries import Entry, EntryKind, EpochEnd, ReplicaKey, Snapshot
 from broker_core.quorum.file_store import FileElectionStore, FileMetadataLog
@@ -232,6 +235,65 @@ def test_a_snapshot_whose_entries_were_not_apart_yet_takes_their_place(tmp_path:
     again = opened(tmp_path)
     assert (again.start_offset, again.read(2, 10)) == (2, (entry(2),))
     assert again.snapshot == Snapshot(2, 1, VOTERS, b"state")
+
+
+class FullDisk(SystemDisk):
+    """A disk that has no room for files of these names."""
+
+    def __init__(self) -> None:
+        self.refused = re.compile("(?!)")
+
+    def replace(self, path: Path, data: Buffer) -> None:
+        if self.refused.match(path.name):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        super().replace(path, data)
+
+
+def test_a_snapshot_without_room_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    disk = FullDisk()
+    log = FileMetadataLog(tmp_path, Environment(SystemClock(), disk), is_only_voter=True)
+    log.append([entry(1), entry(1), entry(2)])
+    log.flush()
+    before = contents(log)
+    disk.refused = re.compile("snapshot")
+    with pytest.raises(OSError, match="No space left"):
+        log.install(Snapshot(2, 1, VOTERS, b"state"))
+    assert contents(log) == before
+    log.append([entry(3)])
+    log.flush()
+    assert opened(tmp_path).end_offset == 4
+
+
+def test_a_log_goes_on_in_a_file_that_cannot_be_shortened(tmp_path: Path) -> None:
+    disk = FullDisk()
+    environment = Environment(SystemClock(), disk)
+    model = Model()
+    log: MetadataLog = FileMetadataLog(tmp_path, environment, is_only_voter=True)
+
+    def append(*entries: Entry) -> None:
+        model.entries += entries
+        log.append(entries)
+        log.flush()
+
+    append(entry(1), entry(1), entry(2))
+    disk.refused = re.compile("entries-")
+    for end_offset, epoch in ((2, 1), (3, 2), (5, 2)):
+        snapshot = Snapshot(end_offset, epoch, VOTERS, b"state")
+        model.install(snapshot)
+        log.install(snapshot)
+        assert contents(log) == model.contents()
+        append(entry(2), entry(2, b"cut off"))
+        model.truncate(model.end - 1)
+        log.truncate(log.end_offset - 1)
+        assert contents(log) == model.contents()
+        # A start has no room either.
+        log = FileMetadataLog(tmp_path, environment, is_only_voter=True)
+        assert contents(log) == model.contents()
+        append(entry(2))
+    assert [path.name for path in tmp_path.glob("entries-*")] == [f"entries-{0:020d}"]
+    log = opened(tmp_path)
+    assert contents(log) == model.contents()
+    assert [path.name for path in tmp_path.glob("entries-*")] == [f"entries-{5:020d}"]
 
 
 def test_a_damaged_snapshot_is_an_error(tmp_path: Path) -> None:
