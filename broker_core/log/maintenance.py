@@ -48,9 +48,12 @@ class MaintainedLog(SegmentedLog):
     def apply_retention(self, now_ms: int) -> int:
         """Delete segments beyond the limits of age and size; forget producers that have expired.
 
-        Returns the number of deleted segments. Raises KafkaStorageError.
+        Returns the number of deleted segments. Does nothing while a compaction is under way, which
+        may take long: other logs have their turn. Raises KafkaStorageError.
         """
-        with self._maintenance_lock:
+        if not self._maintenance_lock.acquire(blocking=False):
+            return 0
+        try:
             with self._lock:
                 if self._failure is not None:
                     return 0
@@ -66,6 +69,8 @@ class MaintainedLog(SegmentedLog):
                     self.roll()
                 start = self._segments[count].base_offset
             return self._delete_oldest(count, start) if count else 0
+        finally:
+            self._maintenance_lock.release()
 
     def _delete_oldest(self, count: int, start: int) -> int:
         """Delete files without the lock that appends need."""
@@ -81,6 +86,7 @@ class MaintainedLog(SegmentedLog):
                 self._reader.forget(segment)
         try:
             for segment in removed:
+                self.maintenance_steps += 1
                 segment.remove()
                 self._disk.remove(producer_state.snapshot_path(self.directory, segment.base_offset))
         except OSError as error:
@@ -130,7 +136,7 @@ class MaintainedLog(SegmentedLog):
                 self.config,
                 self.log_start_offset,
                 now_ms,
-                is_stopped=lambda: self._is_ending or self._pauses > 0,
+                is_stopped=self._next_step,
                 aborted=aborted_between(self._segments, self.log_start_offset, bound),
             )
             try:
@@ -138,6 +144,11 @@ class MaintainedLog(SegmentedLog):
             except OSError as error:
                 problem = error.strerror if is_disk_full(error) else error
                 raise KafkaStorageError(f"{self.directory}: {problem}") from error
+
+    def _next_step(self) -> bool:
+        """Count a step of a compaction; return True if it has to end early."""
+        self.maintenance_steps += 1
+        return self._is_ending or self._pauses > 0
 
     def _replace_segments(self, old: list[Segment], new: Segment) -> bool:
         """Replace segments by their compacted one; return False if they have left the log."""

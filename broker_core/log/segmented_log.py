@@ -60,6 +60,8 @@ class SegmentedLog:
         #: Everything before it was durable once; see `Log.continue_behind_acknowledged`.
         self.acknowledged_end = loaded.acknowledged_end
         self.bytes_cut = loaded.bytes_cut  # by the recovery that opened this log
+        #: Grows while a retention or compaction goes on; one during which it does not hangs.
+        self.maintenance_steps = 0
         self._environment = environment
         self._segments = loaded.segments
         self._active = loaded.segments[-1]

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker_core import errors
 from broker_core.configuration.config import BrokerConfig
 from broker_core.environment import Environment
+from broker_core.log import Log
 from broker_core.server.partitions.flusher import Flusher
+from broker_core.server.partitions.maintenance_thread import MaintenanceThread
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.partitions.topics import TopicRegistry
 from waylog.process.background import PeriodicTask, spawn
 
-logger = logging.getLogger(__name__)
-
 #: Seconds between checks for idle files: a log is idle if it has not grown since the last check.
 _PARK_INTERVAL_S: Final = 60.0
 _LOOK_INTERVAL_S: Final = 1.0
-#: Seconds after which retention or compaction of one log is told to take long.
-_LONG_S: Final = 1800.0
+#: Seconds without a step after which retention or compaction is told to hang, and after which that
+#: ends the broker. To sync a gigabyte on a slow card is one step, of more than a minute.
+_STANDSTILL_S: Final = 120.0
+_STANDSTILL_MAX_S: Final = 600.0
 #: Seconds after which a flush that has not returned ends the broker.
 _FLUSH_MAX_S: Final = 120.0
 
 
 class Housekeeping:
-    """Runs periodic work; retention and compaction run in a thread beside the event loop."""
+    """Runs periodic work; retention and compaction run in threads beside the event loop."""
 
     def __init__(
         self,
@@ -52,8 +52,9 @@ class Housekeeping:
         self._flusher = flusher
         self._tasks: list[asyncio.Task[None]] = []
         # Deleting a segment of a gigabyte takes the file system a while, and compaction reads and
-        # writes a large part of a log: one thread does all of it, one log after the other.
-        self._executor = environment.threads.executor(1, "housekeeping")
+        # writes a large part of a log.
+        self._retention = MaintenanceThread("retention", environment, Log.apply_retention)
+        self._compaction = MaintenanceThread("compaction", environment, Log.compact)
         self._clock = environment.clock
         self._cleaner_backoff_ms = config.cleaner_backoff_ms
         self._backoff_changed = asyncio.Event()
@@ -98,7 +99,8 @@ class Housekeeping:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._executor.shutdown()
+        for thread in (self._retention, self._compaction):
+            thread.close()
 
     async def _flush_by_time(self) -> None:
         self.flush_due(int(self._clock.monotonic() * 1000))
@@ -118,10 +120,16 @@ class Housekeeping:
 
     async def _look(self) -> None:
         flush_s = self._flusher.waited_s
-        self._storage.look(flush_s)
+        standing_s, standing = max(
+            (thread.look(), str(thread)) for thread in (self._retention, self._compaction)
+        )
+        told = f"{standing} has made no step for more than {_STANDSTILL_S:.0f} s"
+        self._storage.look(flush_s, told if standing_s > _STANDSTILL_S else None)
+        # The disk, or the way to it, hangs. Another broker can lead only if this one ends.
         if flush_s > _FLUSH_MAX_S:
-            # The disk, or the way to it, hangs. Another broker can lead only if this one ends.
             self._cannot_go_on(TimeoutError(f"a flush has not returned for {flush_s:.0f} s"))
+        if standing_s > _STANDSTILL_MAX_S:
+            self._cannot_go_on(TimeoutError(f"{standing} has made no step for {standing_s:.0f} s"))
         if self._storage.reason is None:
             self._has_room()
 
@@ -138,29 +146,9 @@ class Housekeeping:
         self._ends = ends
 
     async def _retain(self) -> None:
-        for partition in list(self._topics.partitions()):
-            await self._run(partition, "retention", partition.log.apply_retention)
+        await self._retention.round(list(self._topics.partitions()))
 
     async def _compact(self) -> None:
-        for partition in list(self._topics.partitions()):
-            if partition.log.config.compacts:
-                await self._run(partition, "compaction", partition.log.compact)
-
-    async def _run(self, partition: Partition, what: str, work: Callable[[int], object]) -> None:
-        if partition.deleted:
-            return
-        now_ms = self._clock.now_ms()
-        loop = asyncio.get_running_loop()
-        # One thread does it for all logs: nobody else has a turn while it hangs.
-        told = f"{what} of {partition} takes more than {_LONG_S / 60:.0f} minutes"
-        timer = loop.call_later(_LONG_S, logger.error, "%s", told)
-        try:
-            await loop.run_in_executor(self._executor, work, now_ms)
-        except errors.BrokerError as error:
-            if not partition.deleted:
-                logger.error("%s of %s: %s", what, partition, error)
-        except Exception:
-            # A failure of one log must not keep the others from their turn.
-            logger.exception("%s of %s failed", what, partition)
-        finally:
-            timer.cancel()
+        await self._compaction.round(
+            [each for each in self._topics.partitions() if each.log.config.compacts]
+        )

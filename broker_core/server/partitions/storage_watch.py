@@ -43,15 +43,18 @@ class StorageWatch:
             self._failed_at = self._clock.monotonic()
             self._trouble.failed(error.__cause__)
 
-    def look(self, flush_s: float = 0.0) -> None:
+    def look(self, flush_s: float = 0.0, standstill: str | None = None) -> None:
         """Check the free space, and whether the last failure is over.
 
-        `flush_s`: seconds that the flush under way has taken so far.
+        `flush_s`: seconds that the flush under way has taken so far. `standstill`: what else makes
+        no progress.
         """
         free = self._disk.free_bytes(self._folder)
         if flush_s > _FLUSH_SLOW_S:
             told = f"a flush takes more than {_FLUSH_SLOW_S:.0f} s"
             self._trouble.failed(OSError(errno.ETIMEDOUT, told))
+        elif standstill is not None:
+            self._trouble.failed(OSError(errno.ETIMEDOUT, standstill))
         elif free is not None and free < ROOM_BYTES_MIN:
             self._trouble.failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         elif self._clock.monotonic() - self._failed_at > _QUIET_S:

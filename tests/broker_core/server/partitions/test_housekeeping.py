@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from broker_core.environment import Environment, File, SystemClock, SystemDisk
 from broker_core.protocol.batch_builder import build_batch
 from broker_core.protocol.record_reader import iterate_records
@@ -82,6 +84,73 @@ async def test_a_broker_that_ends_does_not_wait_for_a_compaction(start: Start) -
     again = await start()
     topic = await all_open(again, "t")
     assert len(contents(topic.partitions[0])) == 100
+
+
+class MovedClock(SystemClock):
+    """The system's clocks, of which the test moves one ahead."""
+
+    ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+
+async def test_a_compaction_that_hangs_is_told_keeps_nobody_waiting_and_ends_the_broker_at_last(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, disk = MovedClock(), WaitingDisk()
+    broker = await start(
+        Environment(clock, disk), log_cleaner_backoff_ms="20", log_retention_check_interval_ms="20"
+    )
+    settings = {"cleanup.policy": "compact,delete", "segment.bytes": "500", "retention.ms": "-1"}
+    (hanging,) = create_topic(broker, "t", 1, settings).partitions
+    may_open = threading.Event()
+    disk.may_open = may_open.is_set
+    for number in range(100):
+        append(broker, hanging, b"k", b"%d" % number, clock.now_ms())
+    await asyncio.to_thread(disk.somebody_waits.wait, 60)
+    settings = {"retention.ms": "60000", "segment.bytes": "200"}
+    (other,) = create_topic(broker, "other", 1, settings).partitions
+    try:
+        async with asyncio.timeout(60):
+            for begin in (0, 20):
+                for i in range(begin, begin + 20):
+                    append(broker, other, b"k", b"%d" % i, 1_000)
+                while other.log.log_start_offset < begin + 18:
+                    await asyncio.sleep(0.01)
+            assert "storage" not in broker.problems()
+            clock.ahead_s = 150
+            while "compaction of t-0 has made no step" not in broker.problems().get("storage", ""):
+                await asyncio.sleep(0.01)
+            assert not broker.failed.done()
+            clock.ahead_s = 700
+            await asyncio.wait((broker.failed,))
+    finally:
+        may_open.set()
+    assert "compaction of t-0 has made no step for 70" in caplog.text
+
+
+async def test_a_compaction_that_fails_each_round_is_told_once(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds: list[int] = []
+
+    class NearlyFullDisk(SystemDisk):
+        """A disk without room for a compaction."""
+
+        def free_bytes(self, directory: Path) -> int:
+            if directory.name == "t-0":
+                rounds.append(1)
+            return 10_000_000
+
+    broker = await start(Environment(SystemClock(), NearlyFullDisk()), log_cleaner_backoff_ms="20")
+    topic = create_topic(broker, "t", 1, {"cleanup.policy": "compact", "segment.bytes": "500"})
+    for number in range(100):
+        append(broker, topic.partitions[0], b"k", b"%d" % number, broker.clock.now_ms())
+    async with asyncio.timeout(60):
+        while len(rounds) < 10:
+            await asyncio.sleep(0.01)
+    assert 1 <= caplog.text.count("compaction of t-0: ") < 5  # its need grows with the log
 
 
 async def test_the_pause_between_compactions_can_be_changed_while_the_broker_runs(
