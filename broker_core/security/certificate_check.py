@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from waylog.config import ConfigError
 from waylog.network.tls.certificate_dates import CertificateDates
 
 if TYPE_CHECKING:
@@ -30,24 +31,29 @@ class ListenerCertificates(NamedTuple):
 
 
 def listener_certificates(properties: Mapping[str, str]) -> ListenerCertificates | None:
-    """Read the certificates of `ssl.*` properties that have been loaded; None if they are odd."""
+    """Read the certificates of `ssl.*` properties that have been loaded; None if they are odd.
+
+    Raises ConfigError if their file cannot be read any more.
+    """
     from cryptography.x509 import load_pem_x509_certificates
 
     location = properties.get("ssl.keystore.location")
+    if location:
+        source = f"ssl.keystore.location={location}"
+        try:
+            pem = Path(location).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{source}: {error.strerror}") from None
+    else:
+        source = "ssl.keystore.certificate.chain"
+        pem = properties.get(source, "").replace("\\n", "\n").encode()
     try:
-        if location:
-            source, pem = f"ssl.keystore.location={location}", Path(location).read_bytes()
-        else:
-            source = "ssl.keystore.certificate.chain"
-            pem = properties.get(source, "").replace("\\n", "\n").encode()
         chain = load_pem_x509_certificates(pem)
-        return ListenerCertificates(
-            source,
-            CertificateDates.of(chain),
-            _hosts(chain[0]),
-        )
-    except Exception:  # cryptography's own errors have no class in common
-        return None  # what OpenSSL has taken and this reader does not
+        return ListenerCertificates(source, CertificateDates.of(chain), _hosts(chain[0]))
+    except Exception:
+        # What OpenSSL has taken and this reader does not: not all that it raises is a ValueError,
+        # and it is only asked for what an operator should be told.
+        return None
 
 
 def _hosts(certificate: Certificate) -> frozenset[str]:

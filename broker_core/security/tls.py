@@ -107,10 +107,14 @@ def _load_key(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
             "ssl.keystore.key and ssl.keystore.certificate.chain"
         )
     # OpenSSL's interface needs a file; this one is readable by the owner only and removed at once.
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(_pem(key) + "\n" + _pem(chain) + "\n")
-        file.flush()
-        _load_chain(context, Path(file.name), password, "ssl.keystore.key")
+    try:
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+            file.write(_pem(key) + "\n" + _pem(chain) + "\n")
+            file.flush()
+            _load_chain(context, Path(file.name), password, "ssl.keystore.key")
+    except OSError as error:
+        told = f"ssl.keystore.key: no temporary file can be made (TMPDIR): {error}"
+        raise ConfigError(told) from None
 
 
 def _load_chain(context: ssl.SSLContext, path: Path, password: str | None, name: str) -> None:

@@ -37,11 +37,16 @@ class ReloadableContext:
         return [file_stamp(Path(path)) if path else None for path in paths]
 
     def reload_if_changed(self) -> bool:
-        """Return True if certificates were reloaded. Raises ConfigError and keeps the old ones."""
+        """Return True if certificates were reloaded.
+
+        Raises ConfigError and keeps the old ones; the next call tries the new ones again.
+        """
         stamps = self._look()
         if stamps == self._stamps:
             return False
+        context = server_context(self._properties)
+        certificates = listener_certificates(self._properties)
+        self._newest, self.certificates = context, certificates
+        # Last: what has not been taken is still new.
         self._stamps = stamps
-        self._newest = server_context(self._properties)
-        self.certificates = listener_certificates(self._properties)
         return True

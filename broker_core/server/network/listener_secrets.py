@@ -18,6 +18,7 @@ from broker_core.server.network.key_source import KeySource
 from waylog.config import ConfigError
 from waylog.network.served_hosts import WILDCARDS
 from waylog.network.tls.certificate_dates import DateWarnings
+from waylog.process.log_throttle import RepeatedFailure
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class ListenerSecrets:
         self._validators: dict[str, TokenValidator] = {}
         self._hosts: dict[str, str] = {}
         self._warnings: defaultdict[str, DateWarnings] = defaultdict(DateWarnings)
+        self._failures: defaultdict[str, RepeatedFailure] = defaultdict(RepeatedFailure)
         for each in listeners:
             if each.protocol.uses_tls:
                 self._contexts[each.name] = _context(each)
@@ -105,8 +107,14 @@ class ListenerSecrets:
                 if context.reload_if_changed():
                     logger.info("listener %s: new certificates for new connections", name)
                     self._warn_of_host(name)
+                self._failures[name].succeeded()
             except ConfigError as error:
-                logger.error("listener %s keeps its certificates: %s", name, error)
+                if self._failures[name].is_new(error):
+                    logger.error(
+                        "listener %s keeps its certificates, and tries the new ones again: %s",
+                        name,
+                        error,
+                    )
         self._warn_of_dates()
         self._schedule()
 

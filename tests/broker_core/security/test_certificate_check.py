@@ -9,6 +9,7 @@ import pytest
 
 from broker_core.security.certificate_check import ListenerCertificates, listener_certificates
 from tests.certificates import Certificates, of_version_2
+from waylog.config import ConfigError
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -86,10 +87,10 @@ def test_what_cannot_be_read_tells_nothing(tmp_path: Path, content: str) -> None
     path = tmp_path / "odd.pem"
     path.write_text(content)
     assert listener_certificates({"ssl.keystore.location": str(path)}) is None
-    assert listener_certificates({"ssl.keystore.location": str(tmp_path / "none.pem")}) is None
+    with pytest.raises(ConfigError, match=r"none\.pem: No such file"):
+        listener_certificates({"ssl.keystore.location": str(tmp_path / "none.pem")})
 
 
-def test_a_certificate_of_an_older_version_tells_nothing(tmp_path: Path) -> None:
-    # OpenSSL takes it; the reader's error has no class in common with its others.
-    path = of_version_2(Certificates(tmp_path).make("localhost", common_name="old"))
+def test_a_certificate_that_only_openssl_takes_is_not_judged(tmp_path: Path) -> None:
+    path = of_version_2(Certificates(tmp_path).make("127.0.0.1", common_name="odd"))
     assert listener_certificates({"ssl.keystore.location": str(path)}) is None
