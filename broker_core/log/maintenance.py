@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 class MaintainedLog(SegmentedLog):
     """A log with retention and compaction, which run beside appends and reads, one at a time."""
 
+    # A compaction's old segments, and the one that takes their place, while that is not done.
+    _replacing: tuple[list[Segment], Segment] | None = None
+
     @contextmanager
     def _maintenance_paused(self) -> Iterator[None]:
         """Have a compaction that is under way end early, and let none begin.
@@ -57,6 +60,7 @@ class MaintainedLog(SegmentedLog):
             with self._lock:
                 if self._failure is not None:
                     return 0
+                self._finish_replacing()
                 self._producers.expire(now_ms - self.config.producer_id_expiration_ms)
                 count = count_deletable(
                     self._segments,
@@ -69,6 +73,8 @@ class MaintainedLog(SegmentedLog):
                     self.roll()
                 start = self._segments[count].base_offset
             return self._delete_oldest(count, start) if count else 0
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error}") from error
         finally:
             self._maintenance_lock.release()
 
@@ -117,33 +123,35 @@ class MaintainedLog(SegmentedLog):
         KafkaStorageError.
         """
         with self._maintenance_lock:
-            with self._lock:
-                if self._failure is not None or not self.config.compacts:
-                    return None
-                # Kafka closes the active segment only with the next append. In a quiet topic that
-                # may never come, and erased records would stay in the file.
-                if now_ms - self._active.created_ms > self.config.roll_ms:
-                    self.roll()
-                # Records that are not durable or not committed can still be truncated, and
-                # undecided transactions can still be aborted.
-                bound = min(self.recovery_point, self.last_stable_offset)
-                segments = [
-                    segment for segment in self._segments[:-1] if segment.next_offset <= bound
-                ]
-            compaction = Compaction(
-                self._disk,
-                self.directory,
-                self.config,
-                self.log_start_offset,
-                now_ms,
-                is_stopped=self._next_step,
-                aborted=aborted_between(self._segments, self.log_start_offset, bound),
-            )
             try:
-                return compaction.run(segments, self._replace_segments)
+                return self._compact(now_ms)
             except OSError as error:
                 problem = error.strerror if is_disk_full(error) else error
                 raise KafkaStorageError(f"{self.directory}: {problem}") from error
+
+    def _compact(self, now_ms: int) -> CompactionResult | None:
+        with self._lock:
+            if self._failure is not None or not self.config.compacts:
+                return None
+            self._finish_replacing()
+            # Kafka closes the active segment only with the next append. In a quiet topic that may
+            # never come, and erased records would stay in the file.
+            if now_ms - self._active.created_ms > self.config.roll_ms:
+                self.roll()
+            # Records that are not durable or not committed can still be truncated, and undecided
+            # transactions can still be aborted.
+            bound = min(self.recovery_point, self.last_stable_offset)
+            segments = [segment for segment in self._segments[:-1] if segment.next_offset <= bound]
+        compaction = Compaction(
+            self._disk,
+            self.directory,
+            self.config,
+            self.log_start_offset,
+            now_ms,
+            is_stopped=self._next_step,
+            aborted=aborted_between(self._segments, self.log_start_offset, bound),
+        )
+        return compaction.run(segments, self._replace_segments)
 
     def _next_step(self) -> bool:
         """Count a step of a compaction; return True if it has to end early."""
@@ -166,7 +174,22 @@ class MaintainedLog(SegmentedLog):
                 with suppress(OSError):
                     drop_result(self._disk, self.directory, new)
                 raise
+            self._replacing = old, new
+            self._finish_replacing()
+            return True
+
+    def _finish_replacing(self) -> None:
+        """Put a compacted segment in the place of old ones; raises OSError.
+
+        An error may have come in between: some old files are gone then, which readers still hold,
+        and only the new segment has their records.
+        """
+        if self._replacing is None:
+            return
+        old, new = self._replacing
+        # Else they were cut or deleted in the meantime, and the next start takes what is left.
+        if all(each in self._segments for each in old):
             adopt(self._disk, self.directory, old, new)
             at = self._segments.index(old[0])
             self._segments = [*self._segments[:at], new, *self._segments[at + len(old) :]]
-            return True
+        self._replacing = None

@@ -71,14 +71,14 @@ class FailingDisk(SystemDisk):
         self.sync_fails = False
         self.create_fails = False
         self.free: int | None = None  # what `free_bytes` says; None is the truth
-        self.rename_fails = False
+        self.rename_fails = ""  # how the names end of files that cannot be renamed
         self.syncs = 0
 
     def free_bytes(self, directory: Path) -> int | None:
         return super().free_bytes(directory) if self.free is None else self.free
 
     def rename(self, source: Path, target: Path) -> None:
-        if self.rename_fails:
+        if self.rename_fails and source.name.endswith(self.rename_fails):
             raise OSError(errno.EIO, "Input/output error")
         super().rename(source, target)
 

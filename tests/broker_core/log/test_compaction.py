@@ -316,7 +316,7 @@ def test_a_compaction_that_fails_leaves_no_file_behind(
 
     monkeypatch.setattr(bench.disk, "open", opening)
     bench.disk.sync_fails = fault == "sync"
-    bench.disk.rename_fails = fault == "rename"
+    bench.disk.rename_fails = ".cleaned" if fault == "rename" else ""
     if fault == "stop":
         assert bench.log.compact(NOW) is None
     else:
@@ -324,6 +324,38 @@ def test_a_compaction_that_fails_leaves_no_file_behind(
             bench.log.compact(NOW)
     assert leftovers(bench) == []
     assert keys(bench) == before
+
+
+@pytest.mark.parametrize("goes_on", ["compaction", "retention", "start"])
+def test_an_exchange_of_segments_that_was_interrupted_is_finished(
+    tmp_path: Path, goes_on: str
+) -> None:
+    bench = compacted_bench(tmp_path, segment_bytes=300)
+    for i in range(12):
+        put(bench, ("a", f"{i}" * 20))
+    bench.log.roll()
+    bench.log.update_config(replace(bench.config, segment_bytes=2000))
+    bench.log.flush()
+    before = keys(bench)
+    bench.disk.rename_fails = ".swap"
+    with pytest.raises(KafkaStorageError, match="Input/output error"):
+        bench.log.compact(NOW)
+    assert len(bench.files(".log")) < len(bench.log.segments)
+    assert keys(bench) == before
+    bench.disk.rename_fails = ""
+    if goes_on == "compaction":
+        put(bench, ("b", "1"))
+        compact(bench)
+    elif goes_on == "retention":
+        assert bench.log.apply_retention(NOW) == 0
+        put(bench, ("b", "1"))
+    else:
+        bench.open()
+        put(bench, ("b", "1"))
+    assert [key for _, key, _ in keys(bench)] == ["a", "b"]
+    assert leftovers(bench) == []
+    bench.open()
+    assert [key for _, key, _ in keys(bench)] == ["a", "b"]
 
 
 def test_a_batch_of_very_many_records_stays(
