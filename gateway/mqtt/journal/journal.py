@@ -46,6 +46,7 @@ from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.publishing.position_times import is_position, is_position_topic
 from gateway.mqtt.rights.delivery_rights import Untold
+from gateway.mqtt.sessions.left_out import LeftOut
 from waylog.history.erasures import Erasures
 from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import owner_of_mqtt_topic
@@ -145,6 +146,7 @@ class Journal:
         self._handed_over_decoder = msgspec.msgpack.Decoder(StoredSession)
         self._forms = JournalCodec(worker, wall_ms, clock)
         self._waiting = StoredWaiting(self._forms)
+        self._left_out = LeftOut()
         self._purged = 0
 
     @property
@@ -240,9 +242,17 @@ class Journal:
         if value is not None and self.shared:
             stored = self._message_decoder.decode(value)
             if stored.worker != self.worker:
-                message = self._forms.message(stored)
-                if is_sendable(message):
+                message = self._retained_message(stored, written_ms)
+                if message is not None and is_sendable(message):
                     self.host.take_retained(message)
+
+    def _retained_message(self, stored: StoredMessage, written_ms: int) -> Message | None:
+        """Return a message as a live one; None if what another program has written is none."""
+        try:
+            return self._forms.message(stored, written_ms)
+        except Exception as error:
+            self._left_out.tell(stored.topic, error)
+            return None
 
     def _remember(self, key: SessionKey, value: bytes) -> None:
         self._sessions[key] = value
@@ -432,7 +442,9 @@ class Journal:
         for topic, (value, written_ms) in retained.items():
             if self.erasures.covers(owner_of_mqtt_topic(topic), written_ms):
                 continue
-            message = self._forms.message(self._message_decoder.decode(value))
+            message = self._retained_message(self._message_decoder.decode(value), written_ms)
+            if message is None:
+                continue
             if not is_sendable(message):
                 self._purged += 1
                 self._append(_key(RETAINED, topic), None)
@@ -440,8 +452,8 @@ class Journal:
                 yield message
 
     def age_s(self, stored: StoredSession) -> float:
-        """Return the seconds since a session was written."""
-        return (self._wall_ms() - stored.at) / 1000
+        """Return the seconds since a session was written; 0 if the clock was set back since."""
+        return max(0, self._wall_ms() - stored.at) / 1000
 
     def changed(self, session: Session) -> bool:
         """Schedule the writing of a session; return False if it is not one that is kept."""
@@ -515,20 +527,30 @@ class Journal:
         for session in list(sessions):
             if session.ended or not self._is_kept(session):
                 continue
-            key = session_key(session.identity, session.client_id)
-            stored = self._whole(session)
-            parts: list[list[StoredDelivery]] = []
-            if sum(map(size_of, stored.waiting)) > WAITING_INLINE_BYTES:
-                parts, stored.waiting = list(parts_of(stored.waiting)), []
-            stored.connected = False
-            stored.parts = len(parts)
-            for number, part in enumerate(parts):
-                value = msgspec.msgpack.encode(StoredPart(self.worker, stored.at, part))
-                yield LastRecord(_key(SESSION, *key, str(number)), value, len(part), False)
-            for number in range(len(parts), self._parts_written.get(key, 0)):
-                yield LastRecord(_key(SESSION, *key, str(number)), None, 0, False)
-            value = msgspec.json.encode(stored)
-            yield LastRecord(_key(SESSION, *key), value, len(stored.waiting), True)
+            try:
+                records = list(self._last_records_of(session))
+            except Exception:
+                logger.exception(
+                    "a session of %r cannot be written; the others are", session.identity.user
+                )
+                continue
+            yield from records
+
+    def _last_records_of(self, session: Session) -> Iterator[LastRecord]:
+        key = session_key(session.identity, session.client_id)
+        stored = self._whole(session)
+        parts: list[list[StoredDelivery]] = []
+        if sum(map(size_of, stored.waiting)) > WAITING_INLINE_BYTES:
+            parts, stored.waiting = list(parts_of(stored.waiting)), []
+        stored.connected = False
+        stored.parts = len(parts)
+        for number, part in enumerate(parts):
+            value = msgspec.msgpack.encode(StoredPart(self.worker, stored.at, part))
+            yield LastRecord(_key(SESSION, *key, str(number)), value, len(part), False)
+        for number in range(len(parts), self._parts_written.get(key, 0)):
+            yield LastRecord(_key(SESSION, *key, str(number)), None, 0, False)
+        value = msgspec.json.encode(stored)
+        yield LastRecord(_key(SESSION, *key), value, len(stored.waiting), True)
 
     def _whole(self, session: Session) -> StoredSession:
         """Return the record of a session with all messages that wait for its client."""

@@ -90,8 +90,11 @@ class JournalCodec:
             message.latest_only,
         )
 
-    def message(self, stored: StoredMessage) -> Message:
-        """Return a stored message as a live one."""
+    def message(self, stored: StoredMessage, written_ms: int) -> Message:
+        """Return a message that was stored at `written_ms` (Unix time) as a live one.
+
+        Its time left is not more than it was then, should the clock have been set back since.
+        """
         properties: Properties | None = None
         if stored.properties is not None:
             decoded: dict[int, Any] = msgspec.msgpack.decode(stored.properties, type=dict[int, Any])
@@ -101,7 +104,8 @@ class JournalCodec:
             }
         expires_at = None
         if stored.expires is not None:
-            expires_at = self._clock() + (stored.expires - self._wall_ms()) / 1000
+            left_ms = stored.expires - max(written_ms, self._wall_ms())
+            expires_at = self._clock() + left_ms / 1000
         message = Message(
             stored.topic,
             stored.payload,

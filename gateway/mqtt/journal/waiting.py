@@ -20,6 +20,8 @@ from gateway.mqtt.journal.stored import (
     is_sendable,
 )
 from gateway.mqtt.packets.message import Message
+from gateway.mqtt.sessions.left_out import LeftOut
+from waylog.malformed import MALFORMED
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ class StoredWaiting:
         #: Messages that no client could read.
         self.purged = 0
         self._forms = forms
+        self._left_out = LeftOut()
         self._parts: dict[SessionKey, dict[int, bytes]] = {}
         # Decoded messages of clients that are about to be connected, with the session's version.
         self._prepared: dict[SessionKey, tuple[_Version, list[Waiting]]] = {}
@@ -75,12 +78,17 @@ class StoredWaiting:
         yield from stored.waiting
         parts = self._parts.get(key, {})
         for number in range(stored.parts):
-            value = parts.get(number)
-            part = None if value is None else self._decoder.decode(value)
+            part = self._part(parts.get(number))
             if part is None or (part.worker, part.at) != (stored.worker, stored.at):
                 logger.error("what waits for a client of %r is not in the log whole", key[0])
                 return
             yield from part.waiting
+
+    def _part(self, value: bytes | None) -> StoredPart | None:
+        try:
+            return None if value is None else self._decoder.decode(value)
+        except MALFORMED:
+            return None
 
     def prepare(self, key: SessionKey, stored: StoredSession) -> Iterator[None]:
         """Decode the messages that wait for a client step by step before its session is resumed.
@@ -109,8 +117,13 @@ class StoredWaiting:
 
     def _read(self, key: SessionKey, stored: StoredSession) -> Iterator[Waiting]:
         for each in self.of(key, stored):
-            message = self._forms.message(each.message)
-            if is_sendable(message):
+            try:
+                message = self._forms.message(each.message, stored.at)
+                sendable = is_sendable(message)
+            except Exception as error:
+                self._left_out.tell(each.message.topic, error)
+                continue
+            if sendable:
                 yield each, message
             else:
                 self.purged += 1

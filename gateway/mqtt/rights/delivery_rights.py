@@ -18,6 +18,7 @@ from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.rights.acl import AccessRules, rights_of
 from gateway.mqtt.rights.pending_friend_messages import PendingFriendMessages
+from gateway.mqtt.sessions.left_out import LeftOut
 from gateway.users import auth
 from gateway.users.permissions import Permissions, Visibility
 from waylog.messages import Address, Fix
@@ -69,6 +70,7 @@ class DeliveryRights:
         self._withheld: OrderedDict[Subscription, None] = OrderedDict()
         self._missing: OrderedDict[Session, None] = OrderedDict()
         self._held = PendingFriendMessages()
+        self._left_out = LeftOut()
 
     @property
     def version(self) -> int:
@@ -209,6 +211,15 @@ class DeliveryRights:
         return told
 
     def _as_told(self, message: Message, *, retained: bool) -> FilteredEvent[Message] | None:
+        try:
+            return self._form_for_friends(message, retained=retained)
+        except Exception as error:
+            self._left_out.tell(message.topic, error)
+            return None
+
+    def _form_for_friends(
+        self, message: Message, *, retained: bool
+    ) -> FilteredEvent[Message] | None:
         if self._telling is None:
             return None
         if message.told is not None:

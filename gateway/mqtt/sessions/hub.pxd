@@ -16,6 +16,7 @@ cdef class Hub:
     cdef readonly ElsewhereInterest elsewhere
     cdef public object pass_on
     cdef readonly object counters
+    cdef readonly object left_out
     cdef public int steps_left      # queued messages that this turn of the loop may still send
     cdef readonly UserQueues work   # iterators: work that takes more than one turn of the loop
     cdef public bint in_turns       # whether the shell runs `work` step by step

@@ -5,6 +5,7 @@ from typing import Any
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import ElsewhereInterest, Subscription, SubscriptionTree
 from gateway.mqtt.rights.acl import AccessRules
+from gateway.mqtt.sessions.left_out import LeftOut
 from gateway.mqtt.sessions.retained import RetainedSource, RetainedStore
 from gateway.mqtt.sessions.router import WillDue
 from gateway.mqtt.sessions.session import Session
@@ -26,6 +27,7 @@ class Hub:
     elsewhere: ElsewhereInterest
     pass_on: Callable[[Message], None] | None
     counters: Counter[str]
+    left_out: LeftOut
     steps_left: int
     work: UserQueues
     in_turns: bool

@@ -19,6 +19,7 @@ from gateway.mqtt.sessions.session cimport Session
 from gateway.mqtt.sessions.user_turns cimport UserQueues, UserTurn
 
 from gateway.mqtt.packets.topics import merge
+from gateway.mqtt.sessions.left_out import LeftOut
 
 
 cdef class Hub:
@@ -39,6 +40,8 @@ cdef class Hub:
         self.elsewhere = ElsewhereInterest()
         self.pass_on = None
         self.counters = counters
+        #: Told of messages that cannot be made or sent.
+        self.left_out = LeftOut()
         self.steps_left = STEPS_UNBOUNDED
         #: Work that takes more than one turn of the loop: pairs of a UserTurn, or None, and an
         #: iterator, each of whose steps is short.

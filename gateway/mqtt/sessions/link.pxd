@@ -69,4 +69,8 @@ cdef class Link:
         self, Message message, int qos, bint retain, bint dup, int packet_id, list identifiers,
         double now,
     ) except -1
+    cdef bytes _encode(
+        self, Message message, int qos, bint retain, bint dup, int packet_id, list identifiers,
+        double now,
+    )
     cdef str _use_alias(self, str topic, dict properties)

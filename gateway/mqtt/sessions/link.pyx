@@ -42,6 +42,9 @@ CONNECTED = STATE_CONNECTED
 CLOSED = STATE_CLOSED
 CHALLENGED = STATE_CHALLENGED
 
+#: The greatest Message Expiry Interval (section 3.3.2.3.3), a number of four bytes.
+cdef double EXPIRY_MAX_S = 0xFFFFFFFF
+
 
 cdef class Link:
     """The part of a client's connection that runs for every message.
@@ -383,34 +386,48 @@ cdef class Link:
     ) except -1:
         """Send a message; return False if it is dropped.
 
-        It is dropped if it exceeds the client's Maximum Packet Size or if its topic is not valid.
+        It is dropped if it exceeds the client's Maximum Packet Size, if its topic is not valid, or
+        if it cannot be encoded: the client gets the others.
         """
-        cdef str topic = message.topic
-        cdef dict properties = None
         cdef bytes data
-        if not is_sendable(topic):
+        cdef Py_ssize_t aliases = 0 if self._aliases_out is None else len(self._aliases_out)
+        if not is_sendable(message.topic):
             # The topic of a device from before names were checked: clients would disconnect.
             self._router.counters["deliveries_dropped"] += 1
             return False
+        try:
+            data = self._encode(message, qos, retain, dup, packet_id, identifiers, now)
+        except Exception as error:
+            self._router.left_out.tell(message.topic, error)
+            data = None
+        if data is None or len(data) > self.packet_bytes_max:
+            if self._aliases_out is not None and len(self._aliases_out) > aliases:
+                # The client never learns what this alias stands for.
+                self._aliases_out.pop(message.topic, None)
+            self._router.counters["deliveries_dropped"] += 1
+            return False
+        self.send(data)
+        return True
+
+    cdef bytes _encode(
+        self, Message message, int qos, bint retain, bint dup, int packet_id, list identifiers,
+        double now,
+    ):
+        cdef str topic = message.topic
+        cdef dict properties = None
+        cdef double left_s
         if self.version == 5:
             properties = dict(message.properties) if message.properties else {}
             if identifiers:
                 properties[SUBSCRIPTION_IDENTIFIER] = identifiers
             if message.expires_at is not None:
-                properties[MESSAGE_EXPIRY_INTERVAL] = max(0, round(message.expires_at - now))
+                left_s = message.expires_at - now
+                properties[MESSAGE_EXPIRY_INTERVAL] = round(min(max(left_s, 0), EXPIRY_MAX_S))
             if self.topic_aliases_max:
                 topic = self._use_alias(topic, properties)
-        data = encode_publish(
+        return encode_publish(
             self.version, topic, message.payload, qos, retain, dup, packet_id, properties
         )
-        if len(data) > self.packet_bytes_max:
-            if topic and self._aliases_out is not None:
-                # The client never learns what this alias stands for.
-                self._aliases_out.pop(topic, None)
-            self._router.counters["deliveries_dropped"] += 1
-            return False
-        self.send(data)
-        return True
 
     cdef str _use_alias(self, str topic, dict properties):
         if self._aliases_out is None:

@@ -66,7 +66,10 @@ class MqttAddressChannel:
         topic = f"owntracks/{device}/info"
         found = self._subscribed(topic)
         if found:
-            self._card_changed(topic, found, decode_address(value))
+            try:
+                self._card_changed(topic, found, decode_address(value))
+            except Exception as error:
+                router.left_out.tell(topic, error)
         self._wake()
 
     def _subscribed(self, topic: str) -> list[Subscription]:
@@ -115,13 +118,20 @@ class MqttAddressChannel:
             missed = 0
             for device in _candidates(topic_filter, view):
                 topic = f"{root}/{device}{tail}"
-                message = make(topic, device) if matches(topic_filter, topic) else None
+                message = self._made(make, topic, device) if matches(topic_filter, topic) else None
                 if message is not None:
                     yield message
                     continue
                 missed += 1
                 if missed % LOOKED_AT == 0:
                     yield None
+
+    def _made(self, make: _Make, topic: str, device: str) -> Message | None:
+        try:
+            return make(topic, device)
+        except Exception as error:
+            self._router.left_out.tell(topic, error)
+            return None
 
     def _latest_address(self, topic: str, device: str) -> Message | None:
         address = self._addresses.latest(device)

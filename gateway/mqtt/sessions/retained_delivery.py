@@ -174,13 +174,20 @@ class RetainedDelivery:
 
     def _of_sources(self, topic_filter: str) -> Iterator[Message | None]:
         for source in self._router.sources:
-            yield from source.retained(topic_filter)
+            try:
+                yield from source.retained(topic_filter)
+            except Exception as error:
+                self._router.left_out.tell(topic_filter, error)
 
     def _replaces_stored(self, derived: Message) -> bool:
         """Return whether a message of the views is delivered, and not what is stored here."""
         stored = self._router.retained.get(derived.topic)
         if stored is None:
             return True
-        return is_position_topic(derived.topic) and not is_newest(
-            stored.payload, derived.payload, now_ms()
-        )
+        try:
+            return is_position_topic(derived.topic) and not is_newest(
+                stored.payload, derived.payload, now_ms()
+            )
+        except Exception as error:
+            self._router.left_out.tell(derived.topic, error)
+            return True

@@ -172,7 +172,12 @@ cdef class Session:
                 self.queue = None
             return delivery
         topic_filter, (subscription, messages) = next(iter(self.backlog.items()))
-        found = next(messages, NOTHING_MORE)
+        try:
+            found = next(messages, NOTHING_MORE)
+        except Exception as error:
+            # Its iterator has ended with it.
+            self.connection._router.left_out.tell(topic_filter, error)
+            found = NOTHING_MORE
         if found is NOTHING_MORE:
             self.forget_retained(topic_filter)
             return None

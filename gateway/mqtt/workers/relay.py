@@ -21,6 +21,7 @@ from gateway.mqtt.workers.worker_hub import WorkerHub
 from waylog.network.party_queues import PartyQueues
 from waylog.network.stop_accepting import stop_accepting
 from waylog.process.background import failure_ends_process
+from waylog.process.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ _FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 _UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
 _RETAINED_MAX: Final = 20_000
 _RETAINED_A_STEP: Final = 100
+#: Bytes of the messages of one answer, which has to fit into a frame.
+_RETAINED_BYTES_MAX: Final = 32 * 1024 * 1024
 #: Seconds of one turn of the event loop for searches.
 _TURN_S: Final = 0.0005
 _NAME: Final = "the relay between workers"
@@ -154,12 +157,14 @@ class _Search:
     """A worker's question about retained messages; a long search takes several steps."""
 
     def __init__(
-        self, worker: FrameProtocol, number: int, messages: Iterator[Message | None]
+        self, worker: FrameProtocol, number: int, source: RetainedSource, topic_filter: str
     ) -> None:
         self._worker = worker
         self._number = number
-        self._messages = messages
+        self._messages = _retained(source, topic_filter)
+        self.topic_filter = topic_filter
         self._found: list[Found] = []
+        self._found_bytes = 0
 
     def step(self) -> bool:
         """Go on with the search, and answer at its end; return whether it has ended."""
@@ -172,24 +177,36 @@ class _Search:
             if message is None:
                 return False
             self._found.append((message.topic, message.payload, message.told))
-            if len(self._found) == _RETAINED_MAX:
+            self._found_bytes += len(message.topic) + len(message.payload)
+            if message.told is not None:
+                self._found_bytes += len(message.told[1])
+            if len(self._found) == _RETAINED_MAX or self._found_bytes > _RETAINED_BYTES_MAX:
                 break
         else:
             return False
         self._worker.send("answer", self._number, self._found)
         return True
 
+    def give_up(self) -> None:
+        """Answer that there is nothing: the worker delivers what it has itself."""
+        self._worker.send("answer", self._number, [])
+
+
+def _retained(source: RetainedSource, topic_filter: str) -> Iterator[Message | None]:
+    yield from source.retained(topic_filter)  # called with the first step
+
 
 class _Searches:
     """The searches of all workers, in turns: first of users, then of each user's searches.
 
     All together have a bounded part of each turn of the loop. Workers bound how many questions of a
-    user are under way (gateway.mqtt.workers.retained_questions).
+    user are under way (gateway.mqtt.workers.retained_questions). A search that fails ends alone.
     """
 
     def __init__(self) -> None:
         self._of_users: PartyQueues[_Search] = PartyQueues()
         self._scheduled = False
+        self._said = LogThrottle()
 
     def begin(self, user: str, search: _Search) -> None:
         """Begin a search that is made for a client of a user."""
@@ -207,11 +224,27 @@ class _Searches:
         until = clock() + _TURN_S
         while self._of_users:
             user, search = self._of_users.next()
-            if not search.step():
+            try:
+                has_ended = search.step()
+            except Exception as error:
+                self._failed(search, error)
+                has_ended = True
+            if not has_ended:
                 self._of_users.add(user, search)
             if clock() > until:
                 break
         self._go_on()
+
+    def _failed(self, search: _Search, error: Exception) -> None:
+        search.give_up()
+        unsaid = self._said.count(asyncio.get_running_loop().time())
+        if unsaid is not None:
+            logger.error(
+                "the search for what is retained for %.200r has failed, and its answer is empty%s",
+                search.topic_filter,
+                f" ({unsaid} more searches before)" if unsaid else "",
+                exc_info=error,
+            )
 
 
 class Relay:
@@ -290,9 +323,7 @@ class Relay:
             self._watch(worker, *arguments)
         elif kind == "retained":
             number, topic_filter, user = arguments
-            self._searches.begin(
-                user, _Search(worker, number, iter(self._source.retained(topic_filter)))
-            )
+            self._searches.begin(user, _Search(worker, number, self._source, topic_filter))
         else:
             self._worker_hub.on_frame(worker, kind, arguments)
 

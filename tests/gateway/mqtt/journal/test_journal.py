@@ -79,6 +79,16 @@ def test_a_session_lasts_no_longer_for_a_stop_in_between() -> None:
     assert second.router.sessions[KEY].deadline == 24 * 3600
 
 
+def test_a_session_lasts_no_longer_for_a_clock_that_was_set_back() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    first.client()[0].lose()
+    first.turn()
+    first.stop()
+    log.wall_ms -= 24 * 3600 * 1000
+    assert Worker(log, "b").router.sessions[KEY].deadline == 7 * 24 * 3600
+
+
 def test_another_user_does_not_get_a_session_by_its_name() -> None:
     log = Log()
     first = Worker(log, "a")

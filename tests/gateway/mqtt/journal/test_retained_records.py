@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from gateway.mqtt.packets.message import Message
+from tests.gateway.mqtt.in_memory import Wire, split_packets
 from tests.gateway.mqtt.journal_worker import (
+    ALICE,
     KEY,
     TOPIC,
     Log,
@@ -88,6 +90,46 @@ def test_a_retained_message_expires_while_no_worker_runs() -> None:
     second.crash()
     log.wall_ms += 6_000
     assert Worker(log, "c").router.retained.get(TOPIC) is None
+
+
+NEVER_S = 0xFFFFFFFF
+
+
+def test_a_message_lives_no_longer_for_a_clock_that_was_set_back() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    for topic, expiry_s in ((TOPIC, 10.0), (f"{TOPIC}s", float(NEVER_S))):
+        message = Message(topic, b"retained", 1, True, None, expiry_s)
+        first.router.publish(message, None, 0.0)
+    first.crash()
+    log.wall_ms -= 600_000
+    router = Worker(log, "b").router
+    kept = [router.retained.get(topic) for topic in (TOPIC, f"{TOPIC}s")]
+    assert [each and each.expires_at for each in kept] == [10.0, NEVER_S]
+    wire = Wire(router)
+    wire.connect("reader", ALICE, version=5)
+    _, *packets = split_packets(wire.subscribe("devices/alice/#"))
+    left = sorted(int.from_bytes(body.removesuffix(b"retained")[-4:], "big") for _, body in packets)
+    assert left == [10, NEVER_S]
+
+
+def test_a_retained_message_that_is_none_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    first = Worker(log, "a")
+    for name in ("1", "2", "3"):
+        publish(first.router, b"retained", retain=True, topic=f"devices/alice/phone/{name}")
+    first.crash()
+    # Another program has written properties that are none.
+    odd = log.records[1]
+    stored = msgspec.json.decode(odd.value() or b"")
+    odd._value = msgspec.json.encode({**stored, "properties": b"\xc1"})
+    second = Worker(log, "b", shared=True)
+    third = Worker(Log(), "c", shared=True)
+    third.journal.on_records(log.records)
+    for worker in (second, third):
+        wire, _ = worker.client()
+        assert len(payloads(wire.subscribe("devices/alice/#"))) == 2
+    assert "a message of 'devices/alice/phone/2' is left out" in caplog.text
 
 
 def test_what_no_client_can_read_ends_at_the_next_start() -> None:

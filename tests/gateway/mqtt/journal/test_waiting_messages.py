@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gateway.mqtt.packets.encoder import encode_puback
-from gateway.mqtt.packets.message import Message
-from gateway.mqtt.packets.packets import PacketType
+from gateway.mqtt.packets.message import Delivery, Message
+from gateway.mqtt.packets.packets import PacketType, Properties, PropertyId
 from tests.gateway.mqtt.in_memory import split_packets
 from tests.gateway.mqtt.journal_worker import (
     KEY,
@@ -245,3 +246,63 @@ def test_what_is_erased_while_it_is_read_for_a_client_does_not_reach_it() -> Non
         pass
     log.erase("alice/phone")
     assert payloads(second.client()[0].first) == []  # type: ignore[attr-defined]
+
+
+def test_a_waiting_message_that_is_none_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, _ = first.client()
+    wire.subscribe(TOPIC)
+    wire.lose()
+    for payload in (b"1", b"2", b"3"):
+        publish(first.router, payload)
+    first.turn()
+    first.stop()
+    # Another program has written properties that are none.
+    stored = msgspec.json.decode(log.records[-1].value() or b"")
+    stored["waiting"][1]["message"]["properties"] = b"\xc1"
+    log.records[-1]._value = msgspec.json.encode(stored)
+    second = Worker(log, "b")
+    wire, present = second.client()
+    assert present and read_all(wire) == [b"1", b"3"]
+    assert f"a message of {TOPIC!r} is left out" in caplog.text
+
+
+def test_waiting_messages_that_cannot_be_read_lock_their_client_out_no_longer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, _ = first.client()
+    wire.subscribe(TOPIC)
+    wire.lose()
+    for number in range(100):
+        publish(first.router, b"%04d" % number + bytes(5000))
+    first.turn()
+    first.stop()
+    part = next(each for each in log.records if each.key().count(b"\0") == 3)
+    part._value = b"\xc1"
+    wire, present = Worker(log, "b").client()
+    assert present and not read_all(wire)
+    assert "what waits for a client of 'alice' is not in the log whole" in caplog.text
+
+
+def test_a_session_that_cannot_be_written_does_not_take_others_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = Log()
+    first = Worker(log, "a")
+    for name in ("phone", "tablet"):
+        wire, _ = first.client(name=name)
+        wire.subscribe(TOPIC)
+        wire.lose()
+    odd: Properties = {PropertyId.CONTENT_TYPE: "\ud800"}
+    first.router.sessions[KEY].enqueue(
+        Delivery(Message(TOPIC, b"odd", 1, False, odd), 1, False, None)
+    )
+    publish(first.router, b"good")
+    first.turn()
+    first.stop()
+    wire, present = Worker(log, "b").client(name="tablet")
+    assert present and read_all(wire) == [b"good"]
+    assert "a session of 'alice' cannot be written" in caplog.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -473,3 +473,27 @@ def test_a_message_from_before_a_home_was_known_is_not_told_as_it_was(
     told = rights.told(arrival, household.second)
     assert told is not None
     assert json.loads(told.payload)["lat"] != 47.0
+
+
+def test_a_message_that_friends_cannot_be_told_of_is_told_to_its_owner_only(
+    store: UserStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Fails(Places):
+        def homes(self, user: str) -> Sequence[tuple[float, float]]:
+            if not is_known:
+                raise KeyError("nobody has thought of this")
+            return super().homes(user)
+
+    is_known = False
+    server = Server(store, Log(), "a", Fails(None))
+    (ada, _), (bob, _) = server.client("ada"), server.client("bob")
+    for wire in (ada, bob):
+        wire.subscribe("owntracks/#")
+    server.publish(47.0)
+    assert lats(ada.received()) == [47.0]
+    assert not bob.received()
+    is_known = True
+    server.publish(48.0)
+    assert lats(ada.received()) == lats(bob.received()) == [48.0]
+    (line,) = caplog.records
+    assert "a message of 'owntracks/ada/phone' is left out" in line.getMessage()

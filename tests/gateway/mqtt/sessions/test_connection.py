@@ -544,6 +544,15 @@ def test_mqtt_5_delivers_properties_identifiers_and_the_rest_of_the_expiry() -> 
     )
 
 
+def test_the_rest_of_an_expiry_fits_into_its_property() -> None:
+    router = new_router()
+    router.publish(Message("a/b", b"kept", 1, True, expires_at=2.0**40), None, 0.0)
+    subscriber = Wire(router)
+    subscriber.connect("subscriber", version=5)
+    _, (_, body) = split_packets(subscriber.subscribe("a/b"))
+    assert body[7:] == b"\x05\x02\xff\xff\xff\xffkept"
+
+
 def test_a_message_that_expired_while_it_waited_is_not_delivered() -> None:
     _publisher, subscriber = pair()
     subscriber.subscribe("a/b")
@@ -553,6 +562,34 @@ def test_a_message_that_expired_while_it_waited_is_not_delivered() -> None:
     again = Wire(subscriber.router, now=10.0)
     packets = split_packets(again.connect("subscriber", clean=False))[1:]
     assert [packet[1][-3:] for packet in packets] == [b"new"]
+
+
+def test_a_message_that_cannot_be_encoded_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    router = new_router()
+    too_long: Properties = {PropertyId.CONTENT_TYPE: "x" * 70_000}
+    for message in (
+        Message("a/1", b"before", 1, True),
+        Message("a/2", b"odd", 1, True, too_long),
+        Message("a/3", b"behind", 1, True),
+    ):
+        router.publish(message, None, 0.0)
+    subscriber = Wire(router)
+    subscriber.connect("subscriber", version=5, properties=b"\x22\0\2")
+    retained = split_packets(subscriber.subscribe("a/#"))[1:]
+    router.publish(Message("a/2", b"live", 1, False, too_long), None, 0.0)
+    assert not subscriber.received()
+    router.publish(Message("a/4", b"live", 1), None, 0.0)
+    live = split_packets(subscriber.received())
+    # The alias that the message would have had goes to another topic.
+    assert [(body[:5], body[7:]) for _, body in (*retained, *live)] == [
+        (b"\0\3a/1", b"\x03\x23\0\x01before"),
+        (b"\0\3a/3", b"\x03\x23\0\x02behind"),
+        (b"\0\3a/4", b"\0live"),
+    ]
+    assert subscriber.connection.state == CONNECTED
+    assert router.counters["deliveries_dropped"] == 2
+    (line,) = caplog.records
+    assert "a message of 'a/2' is left out" in line.getMessage()
 
 
 def test_a_message_larger_than_the_client_takes_is_left_out() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ from tests.gateway.mqtt.in_memory import (
     new_router,
     split_packets,
 )
-from waylog.messages import Fix, encode
+from waylog.messages import Address, Fix, encode
 
 FIX = Fix(
     id="1",
@@ -43,9 +43,9 @@ FIX = Fix(
 
 
 class Channel:
-    def __init__(self) -> None:
+    def __init__(self, addresses: Addresses | None = None) -> None:
         self.router: Router = new_router()
-        self.addresses = Addresses()
+        self.addresses = addresses or Addresses()
         self.locations = Locations()
         self.woken = 0
         self.channel = MqttAddressChannel(
@@ -134,7 +134,13 @@ def test_a_wildcard_subscriber_gets_every_device_it_may_read() -> None:
 
 PHONE = "owntracks/alice/phone"
 OWN = b'{"_type":"location","lat":50.73,"lon":7.1,"tst":1761994805,"own":1}'
-NO_POSITIONS = (b'{"_type":"transition","tst":1761994900}', b'{"_type":"encrypted"}', b"junk")
+NO_POSITIONS = (
+    b'{"_type":"transition","tst":1761994900}',
+    b'{"_type":"encrypted"}',
+    b'{"_type":"\xff","data":"encrypted"}',
+    b"[" * 100_000,
+    b"junk",
+)
 
 
 def test_the_newest_position_wins_as_its_device_published_it() -> None:
@@ -269,10 +275,71 @@ def test_the_name_and_picture_of_an_own_card_are_kept() -> None:
     }
 
 
-@pytest.mark.parametrize("own", [None, b"no json", b"[]", b'{"name":7}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "own", [None, b"no json", b"[]", b'{"name":7}', b'{"name":"\xff"}', b"[" * 100_000]
+)
 def test_a_card_can_always_be_made(own: bytes | None) -> None:
     members = card(address(), None, own_card(own))
     assert members == {"_type": "card", "tid": "ne", "name": "phone - Kaiserplatz 4, Bonn"}
+
+
+def test_a_card_that_is_no_text_cuts_off_nobody() -> None:
+    world = Channel()
+    for device in ("alice/phone", "alice/tablet"):
+        world.addresses.by_device[device] = address(device)
+    info = "owntracks/alice/phone/info"
+    odd = b'{"_type":"card","name":"\xff"}'
+    world.router.publish(Message(info, odd, 1, True), None, 0.0)
+    for topic_filter in (info, "owntracks/#"):
+        _, received = world.client(topic_filter)
+        assert odd in [each.payload for each in received]
+    assert [each.topic for each in received] == [info, "owntracks/alice/tablet/info"]
+
+
+class OneFails(Addresses):
+    """A view that cannot be asked about one device."""
+
+    def latest(self, device: str) -> Address | None:
+        if device == "alice/phone":
+            raise KeyError("nobody has thought of this")
+        return super().latest(device)
+
+
+def test_a_message_that_cannot_be_made_is_left_out_and_the_others_are_delivered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = Channel(OneFails())
+    for device in ("alice/bike", "alice/phone", "alice/tablet"):
+        world.addresses.by_device[device] = address(device)
+    note = "devices/alice/phone/note"
+    world.router.publish(Message(note, b"stored", 1, True), None, 0.0)
+    _, received = world.client("devices/alice/#")
+    assert [each.topic for each in received] == [
+        note,
+        "devices/alice/bike/address",
+        "devices/alice/tablet/address",
+    ]
+    (line,) = caplog.records
+    assert line.getMessage() == (
+        "a message of 'devices/alice/phone/address' is left out, the others are delivered"
+    )
+
+
+def test_a_source_that_fails_leaves_what_is_stored_and_what_others_make(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Fails:
+        def retained(self, topic_filter: str) -> Iterator[Message | None]:
+            yield None
+            raise KeyError("nobody has thought of this")
+
+    world = Channel()
+    world.router.sources.insert(0, Fails())
+    world.addresses.by_device["alice/tablet"] = address("alice/tablet")
+    world.router.publish(Message(PHONE, OWN, 1, True), None, 0.0)
+    _, received = world.client("owntracks/#")
+    assert [each.topic for each in received] == [PHONE, "owntracks/alice/tablet/info"]
+    assert "is left out" in caplog.text
 
 
 def test_a_fix_of_any_app_is_an_owntracks_location() -> None:

@@ -221,13 +221,60 @@ async def test_a_frame_that_cannot_be_handled_ends_the_process(
 ) -> None:
     # The frames behind it are lost, and with them messages that have been acknowledged.
     class FailingViews(Views):
-        def retained(self, topic_filter: str) -> Iterator[Message]:
+        def is_known(self, device: str, fix_id: str) -> bool:
             raise KeyError("nobody has thought of this")
 
     ended: list[Exception] = []
     end_on_failure(asyncio.get_running_loop(), ended.append)
     async with relayed(tmp_path / "relay", FailingViews()) as (_, client, _):
-        asking = asyncio.ensure_future(client.request("retained", "#", "ada", user="ada"))
+        asking = asyncio.ensure_future(client.request("known", "ada/phone", "1", user="ada"))
         await eventually(lambda: len(ended) == 1)
         asking.cancel()
     assert "the relay between workers failed; this process ends" in caplog.text
+
+
+@pytest.mark.parametrize("found_before", [0, 1, 250])
+async def test_a_search_that_fails_has_an_empty_answer_and_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, found_before: int
+) -> None:
+    class FailingViews(Views):
+        def retained(self, topic_filter: str) -> Iterator[Message]:
+            if topic_filter != "odd":
+                yield from super().retained(topic_filter)
+                return
+            for number in range(found_before):
+                yield Message(f"a/{number}", b"", 1, True)
+            raise KeyError("nobody has thought of this")
+
+    class FailingAtOnce(FailingViews):
+        def retained(self, topic_filter: str) -> Iterator[Message]:
+            if topic_filter == "odd":
+                raise KeyError("nobody has thought of this")
+            return super().retained(topic_filter)
+
+    ended: list[Exception] = []
+    end_on_failure(asyncio.get_running_loop(), ended.append, callbacks_of=("gateway", "waylog"))
+    views = FailingViews() if found_before else FailingAtOnce()
+    async with relayed(tmp_path / "relay", views) as (_, client, _):
+        odd, good = await asyncio.gather(
+            client.request("retained", "odd", "eve", user="eve"),
+            client.request("retained", "a/b", "ada", user="ada"),
+        )
+        assert odd == []
+        assert good == [["a/b", b"retained", None]]
+        assert await client.request("retained", "odd", "eve", user="eve") == []
+    assert not ended
+    assert caplog.text.count("the search for what is retained for 'odd' has failed") == 1
+
+
+async def test_an_answer_fits_into_a_frame(tmp_path: Path) -> None:
+    class LargeViews(Views):
+        def retained(self, topic_filter: str) -> Iterator[Message]:
+            payload = bytes(256 * 1024)
+            for number in range(300):
+                yield Message(f"a/{number}", payload, 1, True)
+
+    async with relayed(tmp_path / "relay", LargeViews()) as (_, client, _):
+        found = await client.request("retained", "a/#", "ada", user="ada")
+        assert 100 < len(found) < 200
+        assert len(await client.request("retained", "a/#", "ada", user="ada")) == len(found)
