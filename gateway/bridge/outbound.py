@@ -86,10 +86,15 @@ class Outbound:
         """Publish waiting addresses, as many as the cluster's client accepts."""
         while self._waiting:
             device = next(iter(self._waiting))
-            if not self._send(device, self._waiting[device]):
-                break
+            try:
+                if not self._send(device, self._waiting[device]):
+                    break
+                self.published += 1
+            except Exception:
+                # Another program's record, under a name that cannot be part of a topic perhaps.
+                logger.exception("the address of %r cannot be published and is left out", device)
+                self.dropped += 1
             del self._waiting[device]
-            self.published += 1
         while len(self._waiting) > _WAITING_MAX:
             self._waiting.popitem(last=False)
             self.dropped += 1

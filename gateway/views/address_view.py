@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -13,12 +15,17 @@ from waylog.kafka.topics import ADDRESS
 from waylog.malformed import MALFORMED
 from waylog.messages import Address, address_time, decode_address
 
+logger = logging.getLogger(__name__)
+
+#: Longer numbers do not fit into snapshots and cursors.
+_Time = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
 
 class _AddressHead(msgspec.Struct, gc=False):
-    time: int
+    time: _Time
     lat: float
     lon: float
-    resolved: int = 0
+    resolved: _Time = 0
 
 
 _address_head = msgspec.json.Decoder(_AddressHead)
@@ -139,8 +146,7 @@ class AddressView(View):
             if device in self._waiting:
                 self._wake(device, live)
             if news:
-                for subscriber in self._subscribers:
-                    subscriber(device, value)
+                self._tell(device, value)
             if watcher is not None:
                 events.append(
                     ViewEvent(ADDRESS, partition, offset, device, head.lat, head.lon, value, live)
@@ -148,6 +154,14 @@ class AddressView(View):
         self._counted(records)
         if watcher is not None and events:
             watcher.on_events(events)
+
+    def _tell(self, device: str, value: bytes) -> None:
+        for subscriber in self._subscribers:
+            try:
+                subscriber(device, value)
+            except Exception:
+                # The others, and what follows of the batch, are not concerned.
+                logger.exception("a new address of %r could not be passed on", device)
 
     def on_old_records(self, records: Sequence[Record], positions: dict[int, int]) -> None:
         """Take records older than those of `on_records`; `positions` are their next offsets."""

@@ -108,6 +108,8 @@ class LocationView(View):
                 *(live, head.lat, head.lon),
                 *(head.altitude, head.accuracy, head.speed, head.course),
             )
+            if self.known_fixes.times is not None:
+                self.known_fixes.times.add(device_key(device), head.time, head.received)
         except (*MALFORMED, OverflowError, struct.error):
             self._unreadable(record)
             return
@@ -115,8 +117,6 @@ class LocationView(View):
             self.known_fixes.add(fix_key(device, head.id))
         else:
             self.known_fixes.add_old(fix_key(device, head.id))
-        if self.known_fixes.times is not None:
-            self.known_fixes.times.add(device_key(device), head.time, head.received)
         if recent:
             self.tracks.append_packed(device, point)
         self._take(device, live, value)

@@ -53,7 +53,8 @@ class _Elsewhere(Exception):
 class BatchReader:
     """Reads all partitions of a topic in order, outside of any group, for views.
 
-    `on_records` gets batches on the event loop; `on_caught_up` is called once, when all records
+    `on_records` gets batches on the event loop, and a batch that it does not take once more, record
+    by record; `on_caught_up` is called once, when all records
     that the log had at the start have been handed over. Only committed records are read.
 
     `tail`: None reads from the beginning, 0 only new records, n also the newest n records of each
@@ -111,6 +112,7 @@ class BatchReader:
         self._task: asyncio.Task[None] | None = None
         self._said = LogThrottle()
         self._malformed_said = LogThrottle()
+        self._left_out_said = LogThrottle()
         # Partition and offset of the records that could not be taken last.
         self._untaken: tuple[int, int] | None = None
         #: Time of the log's last answer, on the clock of time.monotonic().
@@ -373,17 +375,30 @@ class BatchReader:
             self._look_whether_caught_up()
 
     def _tell(self, partition: int, records: list[FetchedRecord]) -> None:
-        """Hand records over; those that cannot be taken come once more, and then are left out."""
-        try:
-            self._on_records(records)
-        except Exception:
-            position = (partition, self._positions[partition])
-            if self._untaken != position:
+        """Hand records over; if some cannot be taken, all come once more, one by one.
+
+        Those that cannot be taken then either are left out.
+        """
+        position = (partition, self._positions[partition])
+        if self._untaken != position:
+            try:
+                self._on_records(records)
+            except Exception:
                 self._untaken = position
                 raise
-            logger.exception(
-                "%s-%d: records from offset %d on are left out", self._topic, *position
-            )
+            return
+        for record in records:
+            try:
+                self._on_records([record])
+            except Exception as error:
+                unsaid = self._left_out_said.count(self._loop.time())
+                if unsaid is not None:
+                    logger.error(
+                        "%s-%d: the record at offset %d cannot be taken and is left out%s",
+                        *(self._topic, partition, record.offset()),
+                        f" ({unsaid} more since the last such line)" if unsaid else "",
+                        exc_info=error,
+                    )
 
     async def _open(self, records: list[FetchedRecord], opened: Opened) -> list[FetchedRecord]:
         while True:

@@ -58,7 +58,9 @@ class KeyView(View):
             if key is None or value is None:
                 raise ValueError("no key or no value")
             device, head = key.decode(), _identity.decode(value)
-        except MALFORMED:
+            if self.known_fixes.times is not None:
+                self.known_fixes.times.add(device_key(device), head.time, head.received)
+        except (*MALFORMED, OverflowError):
             self._unreadable(record)
             return
         known = fix_key(device, head.id)
@@ -66,8 +68,6 @@ class KeyView(View):
             self.known_fixes.add(known)
         else:
             self.known_fixes.add_old(known)
-        if self.known_fixes.times is not None:
-            self.known_fixes.times.add(device_key(device), head.time, head.received)
 
     def forget(self, device: str, erased_ms: int) -> None:
         """Do nothing: no device is known here."""

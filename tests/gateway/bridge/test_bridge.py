@@ -347,6 +347,24 @@ def test_of_an_erased_device_the_cluster_retains_nothing() -> None:
     }
 
 
+def test_an_address_that_cannot_be_published_holds_up_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sent: list[str] = []
+
+    def publish(topic: str, payload: bytes, *, retain: bool) -> bool:
+        if "+" in topic:
+            raise ValueError("Publish topic cannot contain wildcards.")  # as paho does
+        sent.append(topic)
+        return True
+
+    outbound = Outbound(publish, "all")
+    outbound.on_records([Record("ada/+"), Record("bob/phone")])
+    assert sent == ["devices/bob/phone/address", "owntracks/bob/phone/info"]
+    assert (outbound.published, outbound.dropped) == (1, 1)
+    assert "the address of 'ada/+' cannot be published and is left out" in caplog.text
+
+
 def test_many_addresses_that_wait_go_out_as_readily_each_as_few() -> None:
     connected = False
     outbound = Outbound(lambda *_, **__: connected, "all")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.fixes.known_fixes import fix_key
+from gateway.fixes.device_times import DeviceTimes
+from gateway.fixes.known_fixes import KnownFixes, fix_key
 from gateway.tracks.track_points import merged, unpacked
 from gateway.views.address_view import AddressView
 from gateway.views.fix_view import take_fixes
@@ -131,15 +133,49 @@ async def test_the_device_heard_of_longest_ago_is_dropped_at_the_bound() -> None
         StoredRecord(
             b"a/b", b'{"id":"x","time":99999999999999999999,"received":1,"lat":1,"lon":1}'
         ),
+        StoredRecord(b"a/b", b'{"id":"x","time":%d,"received":%d,"lat":1,"lon":1}' % (2**63, NOW)),
+        StoredRecord(b"a/b", b'{"id":"x","time":%d,"received":%d,"lat":1,"lon":1}' % (NOW, 2**63)),
         StoredRecord(b"a/b", b"[" * 100_000),
     ],
 )
 async def test_somebody_elses_records_stop_nothing(foreign: StoredRecord) -> None:
-    locations, addresses = LocationView(), AddressView()
+    known = KnownFixes()
+    known.watch(DeviceTimes())
+    locations, addresses = LocationView(known), AddressView()
     for view, good in ((locations, record(fix(), 1)), (addresses, record(address(), 1))):
         view.on_records([foreign, good])
         assert view.latest("ada/phone") is not None
         assert view.positions == {0: 2}
+    # A fix that is left out is left out of all that a view knows.
+    assert fix_key("a/b", "x") not in known
+
+
+@pytest.mark.parametrize("member", ["time", "resolved"])
+def test_an_address_of_a_time_that_no_snapshot_can_keep_is_left_out(member: str) -> None:
+    view = AddressView()
+    odd = msgspec.json.decode(encode(address("a/b")))
+    odd[member] = 2**63
+    view.on_records([StoredRecord(b"a/b", msgspec.json.encode(odd)), record(address(), 1)])
+    assert list(view.newest) == ["ada/phone"] and view.unreadable == 1
+
+
+async def test_who_cannot_take_an_address_keeps_it_from_nobody_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    view = AddressView()
+    told: list[str] = []
+
+    def fails(device: str, _: bytes) -> None:
+        if device == "ada/bike":
+            raise KeyError("nobody has thought of this")
+
+    view.on_address(fails)
+    view.on_address(lambda device, _: told.append(device))
+    view.on_caught_up()
+    devices = ["ada/phone", "ada/bike", "ada/car"]
+    view.on_records([record(address(each), number) for number, each in enumerate(devices)])
+    assert told == devices
+    assert "a new address of 'ada/bike' could not be passed on" in caplog.text
 
 
 async def test_watchers_get_news_only_after_the_view_has_caught_up() -> None:

@@ -24,6 +24,7 @@ DAMAGED = (
     StoredRecord(b"ada/phone", None),
     StoredRecord(b"\xff", VALUES[1]),
     StoredRecord(None, VALUES[0]),
+    StoredRecord(b"ada/phone", b'{"id": "c", "time": %d, "received": %d}' % (2**63, NOW)),
 )
 
 
