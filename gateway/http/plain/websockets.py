@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Final
 
-from aiohttp import WSMessage, WSMsgType, web
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from gateway.http.plain.plain_connection import PlainConnection
 from gateway.limits.turn_clock import Asker, PartyTurns
 
+logger = logging.getLogger(__name__)
+
+_FAILED: Final = b"an error of the gateway; its log has the details"
 _ENDS = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
 
 
@@ -30,6 +36,24 @@ def charge(request: web.Request, party: str) -> None:
     connection = None if transport is None else transport.get_protocol()
     if isinstance(connection, PlainConnection):
         connection.belongs_to(party)
+
+
+async def send_or_close(socket: web.WebSocketResponse, sending: Coroutine[Any, Any, None]) -> None:
+    """Run what sends to a client beside the one who reads; if it fails, close the socket.
+
+    Nobody looks at it before the client has gone, and a client that is sent nothing any more does
+    not go by itself. It has failed, too, if it ends cancelled though nobody has cancelled this.
+    """
+    try:
+        await sending
+    except ConnectionError:
+        pass  # who reads has noticed it, too
+    except (Exception, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        logger.exception("sending to the client of a WebSocket failed, and it is disconnected")
+        await socket.close(code=WSCloseCode.INTERNAL_ERROR, message=_FAILED)
 
 
 async def messages(

@@ -40,7 +40,7 @@ from gateway.bodies.parsing import (
 from gateway.fixes.plain_positions import PlainPositions, PlainRecords
 from gateway.fixes.receipts import BatchReceipt, Receipt
 from gateway.formats import Context, Parsed, positions
-from gateway.http.plain.websockets import messages, prepare_websocket
+from gateway.http.plain.websockets import messages, prepare_websocket, send_or_close
 from gateway.http.requests.authentication import (
     reader,
     remote_of,
@@ -138,12 +138,12 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
             # Nothing of it exists yet if the task is cancelled before it begins.
             await services.turns.run(Asker(party), connection.watch(ranges, since))
 
-        watching = asyncio.create_task(watch())
+        watching = asyncio.create_task(send_or_close(socket, watch()))
         try:
             await connection.receive()
         finally:
             watching.cancel()
-            with suppress(asyncio.CancelledError, ConnectionResetError):
+            with suppress(asyncio.CancelledError):
                 await watching
     return socket
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from gateway.http.plain.websockets import charge, messages, prepare_websocket
+from gateway.http.plain.websockets import charge, messages, prepare_websocket, send_or_close
 from gateway.limits.turn_clock import Asker, PartyTurns
 from gateway.mqtt.listening.listener import MqttServer
 from gateway.mqtt.sessions.connection import Connection
@@ -105,6 +105,13 @@ class WebSocketTransport:
 
     # --- sending --------------------------------------------------------------------------------
 
+    async def send_all_or_abort(self) -> None:
+        """Do what `send_all` does; if it fails, close the socket, and wait for nothing more."""
+        try:
+            await send_or_close(self._socket, self.send_all())
+        finally:
+            self.abort()
+
     async def send_all(self) -> None:
         """Send what is written until the transport is closed."""
         while True:
@@ -153,7 +160,7 @@ async def serve_mqtt_websocket(
         return socket
     protocol.counted = not counted
     transport.serve(protocol)
-    sending = asyncio.create_task(transport.send_all())
+    sending = asyncio.create_task(transport.send_all_or_abort())
     asker = Asker(party)
     try:
         async for message in messages(socket, turns, asker):

@@ -138,3 +138,46 @@ async def test_a_websocket_that_has_failed_takes_no_memory(tmp_path: Path) -> No
                 await asyncio.sleep(0.01)
         finally:
             gc.enable()
+
+
+def binary_frame(payload: bytes) -> bytes:
+    return bytes((0x82, 0x80 | len(payload))) + _MASK + payload
+
+
+#: MQTT 3.1.1, client identifier "c".
+CONNECT = binary_frame(b"\x10\x0d\0\4MQTT\4\2\0\0\0\1c")
+
+
+def fail() -> None:
+    raise KeyError("nobody has thought of this")
+
+
+def cancel() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("end", [fail, cancel])
+@pytest.mark.parametrize(("path", "first"), [("/v1/ws", b""), ("/mqtt", CONNECT)])
+async def test_a_client_that_cannot_be_sent_anything_any_more_is_disconnected(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+    first: bytes,
+    end: Callable[[], None],
+) -> None:
+    async def fails(*_: object) -> None:
+        end()
+
+    for name in ("send_frame", "send_bytes"):  # of aiohttp
+        monkeypatch.setattr(web.WebSocketResponse, name, fails)
+    async with listening(tmp_path) as (endpoint, _), asyncio.timeout(60):
+        reader, writer = await handshake(endpoint, path)
+        writer.write(first)
+        header = await reader.readexactly(4)
+        assert header[0] == 0x88 and int.from_bytes(header[2:], "big") == 1011
+        assert (await reader.readexactly(header[1] - 2)).startswith(b"an error of the gateway")
+        writer.write(b"\x88\x80" + _MASK)
+        assert await reader.read() == b""
+        writer.close()
+    assert caplog.text.count("sending to the client of a WebSocket failed") == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -17,7 +17,6 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from gateway.limits.refusal_sampler import RefusalSampler
 from gateway.mqtt.packets.encoder import encode_puback, encode_publish
-from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packets import ReasonCode
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import (
@@ -327,27 +326,32 @@ async def test_rubbish_ends_its_own_connection_and_no_other(
         assert len(platform.log.fixes) == 1
 
 
-class BrokenSource:
-    """A source of retained messages that fails after a while."""
+class BrokenTransport:
+    """A transport that cannot be written to any more."""
 
-    def retained(self, topic_filter: str) -> Iterator[Message | None]:
-        if topic_filter.startswith("owntracks/"):
-            return
-        yield from (None for _ in range(20_000))
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
         raise RuntimeError("broken")
 
 
 async def test_what_fails_for_one_client_keeps_nothing_from_the_others(
     platform: Platform, caplog: pytest.LogCaptureFixture
 ) -> None:
-    platform.server.router.sources.append(BrokenSource())
     async with (
         client(platform, "broken") as broken,
         client(platform, "reader") as reader,
         client(platform, "sender") as sender,
     ):
+        await broken.subscribe(TOPIC)
         await reader.subscribe(TOPIC)
-        await broken.subscribe("devices/alice/#")
+        session = platform.server.router.live(("alice", "broken"))
+        assert session is not None
+        session.connection.owner.transport = BrokenTransport(session.connection.owner.transport)
         published = 0
         while broken.disconnected.empty() or published < 20:
             await sender.publish(TOPIC, LOCATION)
