@@ -13,16 +13,17 @@ import ipaddress
 import logging
 import math
 import socket
+from contextvars import ContextVar
 from typing import Any, Final
 
 import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from gateway.limits.pools import Turns
 from gateway.notices.arrivals import Arrival
+from gateway.notices.name_lookups import NameLookups
 from gateway.notices.owntracks_downlink import name_of
 from gateway.users.database import UserStore
 from waylog.network.shares import Shares
@@ -63,23 +64,27 @@ class BadSubscription(ValueError):
     """The subscription is not from a browser's PushManager."""
 
 
+#: The user for whom an endpoint is looked up, in the context of the request to it.
+_user: ContextVar[str] = ContextVar("_user", default="")
+
+
 class _GlobalResolver(AbstractResolver):
     """Leaves out private addresses: the endpoint of a subscription is untrusted input."""
 
     def __init__(self) -> None:
-        self._resolver = ThreadedResolver()
+        self._lookups = NameLookups()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
+        found = await self._lookups.look_up(_user.get(), host, port, family)
         outside = [each for each in found if ipaddress.ip_address(each["host"]).is_global]
         if not outside:
             raise OSError(f"{host} has no address in the internet")
         return outside
 
     async def close(self) -> None:
-        await self._resolver.close()
+        """Do nothing: look-ups that still hang end with their threads."""
 
 
 class WebPush:
@@ -168,6 +173,7 @@ class WebPush:
     async def _send_in_turn(
         self, user: str, subscription: Subscription, message: bytes, topic: str
     ) -> None:
+        _user.set(user)  # this task has a context of its own
         try:
             async with self._turns.turn(user):
                 await self._send(subscription, message, topic)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +152,51 @@ async def test_a_name_that_leads_into_our_own_networks_is_not_followed(
     with pytest.raises(OSError, match="no address in the internet"):
         await resolver.resolve("localhost", 443)
     await resolver.close()
+
+
+async def test_names_of_a_silent_nameserver_hold_up_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[str] = []
+    answered = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def silent(host: Any, *more: Any, **options: Any) -> Any:
+        asked.append(str(host))
+        if str(host).endswith("silent.example"):
+            answered.wait(60)
+            raise socket.gaierror(socket.EAI_AGAIN, "no nameserver answers")
+        return look_up("127.0.0.1", *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(2))  # that of uvloop has four threads
+    store = UserStore(tmp_path / "users.db")
+    push = WebPush(store, "mailto:me@example.org")
+    names = {"ada": [f"{each}.silent" for each in range(10)], "bob": ["good"], "eve": ["a.."]}
+    for user, own in names.items():
+        store.add(user)
+        for name in own:
+            endpoint = f"https://{name}.example/push"
+            push.subscribe(user, Subscription(endpoint, Browser().keys))
+    try:
+        async with asyncio.timeout(60):
+            push.arrived(ARRIVAL)
+            while len(asked) < 2:
+                await asyncio.sleep(0.01)
+            assert await loop.getaddrinfo("good.example", 80)
+            asked.clear()
+            push.arrived(ARRIVAL._replace(device="bob/phone"))
+            while "good.example" not in asked:
+                await asyncio.sleep(0.01)
+            push.arrived(ARRIVAL._replace(device="eve/phone"))
+            while caplog.text.count("a push service cannot be reached") < 2:
+                await asyncio.sleep(0.01)
+        assert not [each for each in caplog.records if each.exc_info]
+    finally:
+        answered.set()
+        await push.close()
+        store.close()
 
 
 async def test_without_a_contact_there_are_no_notifications(gateway: Gateway, user: Login) -> None:
