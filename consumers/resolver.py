@@ -22,6 +22,7 @@ from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.address_bytes import AddressBytes, members_of
 from geoservice.reverse.geocoder import Geocoder, ReverseResult, is_point
 from geoservice.reverse.watch import GeocoderSource
+from waylog.kafka.record_headers import headers_of
 from waylog.kafka.topics import ADDRESS, ERROR
 from waylog.malformed import MALFORMED
 from waylog.messages import Fix, Rejected, decode_fix, encode
@@ -35,7 +36,8 @@ TRACEPARENT: Final = "traceparent"
 NAME_CHARACTERS_MAX: Final = 1000
 RAW_BYTES_MAX: Final = 500_000
 TRACEPARENT_BYTES_MAX: Final = 256
-
+#: Of times, in ms: what the readers of addresses keep in 64 bits.
+_TIME_MAX: Final = (1 << 63) - 1
 
 #: The number of devices that may wait for a late answer of the fallback; the address of any other
 #: device is completed with its next fix at the earliest.
@@ -132,6 +134,8 @@ class Resolver:
                     reason = "latitude or longitude is not on earth"
                 elif not 0 < len(fix.device) <= NAME_CHARACTERS_MAX:
                     reason = f"the device needs a name of 1 to {NAME_CHARACTERS_MAX} characters"
+                elif not (abs(fix.time) <= _TIME_MAX and abs(fix.received) <= _TIME_MAX):
+                    reason = "a time takes more than 64 bits"
                 elif len(fix.id) > NAME_CHARACTERS_MAX:
                     reason = f"the id is longer than {NAME_CHARACTERS_MAX} characters"
                 else:
@@ -272,10 +276,7 @@ def _end(now_ms: int, index_version: str) -> bytes:
 
 def _passed_on(record: InputRecord) -> list[tuple[str, bytes]] | None:
     """Return the headers that a result inherits from its fix."""
-    headers = record.headers()
-    if not headers:
-        return None
-    for name, value in headers:
+    for name, value in headers_of(record):
         if name == TRACEPARENT and value and len(value) <= TRACEPARENT_BYTES_MAX:
             return [(name, value)]
     return None

@@ -169,7 +169,9 @@ class _PlacesRun:
         for result in results:
             state.runs[result.bucket] = self._run_id
         state.next_offsets = {str(partition): end for partition, end in sorted(ends.items())}
-        state.renamed_ms = max([state.renamed_ms, *(edit.time for edit in self._edits)])
+        # An edit of the future, by another clock or program, must not hide later ones.
+        now = time.time_ns() // 1_000_000
+        state.renamed_ms = max([state.renamed_ms, *(min(edit.time, now) for edit in self._edits)])
         if results or not self._out.exists(FILE):
             self._publish_tables(state, results)
         self._out.replace_bytes(_CURRENT, msgspec.json.encode(state))

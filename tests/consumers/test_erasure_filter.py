@@ -11,12 +11,14 @@ import pytest
 from confluent_kafka import Producer
 
 from consumers.erasure_filter import ErasureFilter
+from consumers.records import OutputRecord
 from tests.consumers.running import Broker, Process, await_condition
+from tests.odd_records import MALFORMED_VALUES
 from waylog.history.erasures import append_erasures
 from waylog.kafka.clients import ensure_topics, producer_config
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import ADDRESS, LOCATION
-from waylog.messages import Fix, decode_address, encode, fix_id
+from waylog.messages import Address, Fix, decode_address, encode, fix_id
 from waylog.process.watchdog import Watchdog
 
 
@@ -65,6 +67,24 @@ def test_a_resolver_that_was_away_resolves_nothing_of_before_an_erasure(tmp_path
             resolver.stop()
     finally:
         broker.process.stop()
+
+
+def test_a_result_that_is_no_address_is_none_of_an_erased_device(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    try:
+        ensure_topics(broker.address)
+        append_erasures(broker.address, ["ada/phone"], 1000)
+        erasures = ErasureFilter(broker.address, ADDRESS)
+        assert erasures.wait(Watchdog())
+        address = Address(
+            device="ada/phone", fix_id="1", time=1000, lat=0, lon=0, display_name="", address={}
+        )
+        assert erasures.has(OutputRecord(ADDRESS, 0, b"ada/phone", encode(address)))
+        for value in MALFORMED_VALUES:
+            assert not erasures.has(OutputRecord(ADDRESS, 0, b"ada/phone", value))
+        erasures.close()
+    finally:
+        broker.kill()
 
 
 def test_waiting_for_erasures_is_not_taken_for_hanging(

@@ -18,6 +18,7 @@ from consumers.records import OutputRecord
 from consumers.resolver import RAW_BYTES_MAX, Resolver
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import FixedGeocoder
+from tests.odd_records import MALFORMED_VALUES
 from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
 
 NOW = 1_700_000_000_000
@@ -167,6 +168,14 @@ def test_a_restored_state_knows_what_was_resolved_before(resolver: Resolver) -> 
     assert resolve(resolver, [record_of(make_fix(time=10))], state)
 
 
+def test_a_state_is_restored_past_records_of_other_programs(resolver: Resolver) -> None:
+    [address] = resolve(resolver, [record_of(make_fix())])
+    state = NewestFixes()
+    state.restore([*MALFORMED_VALUES, None, address.value])
+    assert len(state) == 1
+    assert state.time_of("ann/phone") == BEGIN + 1000
+
+
 def test_a_state_restored_from_disordered_records_has_the_newest() -> None:
     state = NewestFixes()
     times = [BEGIN + time for time in (3, 8, 5)]
@@ -206,6 +215,10 @@ def test_at_sea_the_name_is_the_coordinates(resolver: Resolver) -> None:
         (encode(msgspec.structs.replace(make_fix(), id="i" * 1001)), "the id is longer"),
         (encode(make_fix()).replace(b"47.14", b"1e999"), "not a fix|not on earth"),
         (encode(make_fix()).replace(b"47.14", b"NaN"), "not a fix"),
+        (encode(make_fix()).replace(b"ann/phone", b"\xff"), "not a fix"),
+        (encode(make_fix())[:-1] + b',"x":' + b"[" * 3000 + b"]" * 3000 + b"}", "not a fix"),
+        (encode(make_fix(time=1 << 63)), "more than 64 bits"),
+        (encode(msgspec.structs.replace(make_fix(), received=-(1 << 70))), "more than 64 bits"),
     ],
 )
 def test_a_bad_record_is_kept_in_topic_error_and_stops_nobody(

@@ -17,8 +17,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from geoservice.reverse.geocoder import Geocoder
 from tests.consumers.running import Broker, Process, await_condition
 from tests.contract.refusing_topic import ClusterWithRefusingTopic
+from tests.odd_records import MALFORMED_VALUES, append_with_odd_header
+from waylog.history.erasures import append_records
 from waylog.kafka.clients import client_config, consumer_config, ensure_topics, producer_config
-from waylog.kafka.topics import ADDRESS, ERROR, LOCATION, TOPICS, Topic
+from waylog.kafka.topics import ADDRESS, ERASURE, ERROR, LOCATION, TOPICS, Topic
 from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
 
 pytestmark = pytest.mark.early
@@ -234,6 +236,33 @@ def test_bad_records_go_to_topic_error_and_traces_go_on(
         assert record.headers() == [("traceparent", trace.encode())]
     finally:
         errors.close()
+
+
+def test_records_that_nobody_can_take_keep_no_resolver_from_starting(
+    broker: Broker, start_resolver: StartResolver, devices: Devices, addresses: Addresses
+) -> None:
+    for value in MALFORMED_VALUES:
+        devices.append(value, b"ann/phone")
+        append_records(
+            broker.address, [(topic, b"ann/phone", value) for topic in (ADDRESS, ERASURE)]
+        )
+    fix = Fix(id="1", device="eve/phone", user="eve", lat=47.14, lon=9.52, time=5, received=6)
+    append_with_odd_header(broker.address, LOCATION, encode(fix), b"eve/phone")
+    devices.newest["eve/phone"] = fix
+    devices.send(1)
+    resolver = start_resolver()
+    errors = Reader(broker, ERROR)
+
+    def resolved() -> bool:
+        found = {record.key() for record in addresses.reader.read()}
+        return {name.encode() for name in devices.newest} <= found
+
+    try:
+        await_condition(resolved, 60, "an address of every device")
+        await_condition(lambda: len(errors.read()) == len(MALFORMED_VALUES), 30, "dead letters")
+    finally:
+        errors.close()
+    assert resolver.stop() == 0
 
 
 def test_topics_of_different_sizes_are_refused_with_the_reason(broker: Broker) -> None:

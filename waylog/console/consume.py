@@ -25,6 +25,7 @@ from waylog.console.formats import add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
 from waylog.kafka.errors import error_text
 from waylog.kafka.group_membership import leave_group
+from waylog.kafka.record_headers import headers_of
 from waylog.kafka.topic_reader import next_messages
 from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import opener
@@ -326,7 +327,6 @@ def _json_line(
     message: Message, key_of: Callable[[bytes], Any], value_of: Callable[[bytes], Any]
 ) -> bytes:
     key, value = message.key(), message.value()
-    headers: Any = message.headers() or ()  # librdkafka's stubs leave the type of an item open
     record: dict[str, Any] = {
         "topic": message.topic(),
         "partition": message.partition(),
@@ -338,7 +338,7 @@ def _json_line(
         else value_of(value if isinstance(value, bytes) else value.encode()),
         "headers": {
             name: None if item is None else item.decode("utf-8", "replace")
-            for name, item in headers
+            for name, item in headers_of(message)
         },
     }
     return msgspec.json.encode(record) + b"\n"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from waylog.cli import CommandError
+from waylog.kafka.record_headers import headers_of
 from waylog.malformed import MALFORMED
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def _constant(text: bytes) -> Callable[[Any], bytes]:
 def _headers(message: Any) -> bytes:
     return b",".join(
         name.encode() + b"=" + (b"" if value is None else value)
-        for name, value in message.headers() or ()
+        for name, value in headers_of(message)
     )
 
 

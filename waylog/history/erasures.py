@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -45,7 +45,8 @@ class Erasure(msgspec.Struct, frozen=True):
     """A record of topic `erasure`, whose key is the device."""
 
     device: str
-    before: int  # ms; everything that was sent or received until then is erased
+    # ms, in 64 bits as in files; everything that was sent or received until then is erased
+    before: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Erasures:

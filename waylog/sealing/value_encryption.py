@@ -72,8 +72,10 @@ def wrap(key: ValueKey, master: bytes, now_ms: int) -> bytes:
 
 
 def unwrap(value: bytes, master: bytes) -> ValueKey:
-    """Decode a stored key; raises ConfigError for a wrong master key, msgspec.DecodeError."""
+    """Decode a stored key; raises ConfigError for a wrong master key, MALFORMED."""
     wrapped = msgspec.json.decode(value, type=_Wrapped)
+    if len(wrapped.id) != _ID_BYTES:
+        raise ValueError(f"the id of a key has {_ID_BYTES} bytes, not {len(wrapped.id)}")
     try:
         return ValueKey(wrapped.owner, wrapped.id, aes_key_unwrap(master, wrapped.key))
     except InvalidUnwrap:
@@ -83,7 +85,7 @@ def unwrap(value: bytes, master: bytes) -> ValueKey:
 
 
 def created_ms(value: bytes) -> int:
-    """Return the time when a key was created; raises msgspec.DecodeError."""
+    """Return the time when a key was created; raises MALFORMED."""
     return msgspec.json.decode(value, type=_Wrapped).created
 
 

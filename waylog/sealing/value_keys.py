@@ -22,6 +22,7 @@ from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import VALUE_KEY, VALUE_KEY_TOPIC
 from waylog.malformed import MALFORMED
+from waylog.process.log_throttle import LogThrottle
 from waylog.process.threads import Rounds, start_thread
 from waylog.sealing.sealing import is_device, is_sealed, is_sealed_topic, owner_of_record
 from waylog.sealing.value_encryption import (
@@ -81,7 +82,10 @@ class KeyRing:
         # number `_end_for`.
         self._asked = self._answered = self._end_for = 0
         self._end: int | None = None
-        self._failed: ConfigError | None = None
+        # Whether some key was wrapped with our master key, and the error of one that was not.
+        self._has_own = False
+        self._foreign: ConfigError | None = None
+        self._left_out = LogThrottle()
         self._moved = threading.Condition()
         self._stopping = threading.Event()
         ensure_topics(bootstrap_servers, [VALUE_KEY_TOPIC])
@@ -194,19 +198,21 @@ class KeyRing:
         return opened
 
     def catch_up(self, patience_s: float = _SILENCE_MAX_S) -> None:
-        """Wait until all present keys of the log are known; raises LogUnreachable, ConfigError."""
+        """Wait until all present keys of the log are known; raises LogUnreachable, ConfigError.
+
+        ConfigError if all of them are wrapped with another master key. A single one that is has
+        come from another program.
+        """
         deadline = time.monotonic() + patience_s
         with self._moved:
             self._asked += 1
             number = self._asked
             while self._answered < number:
-                if self._failed is not None:
-                    raise self._failed
                 if time.monotonic() > deadline or self._stopping.is_set():
                     raise LogUnreachable(f"topic {VALUE_KEY} did not answer for {patience_s:.0f} s")
                 self._moved.wait(0.5)
-            if self._failed is not None:
-                raise self._failed
+            if self._foreign is not None and not self._has_own:
+                raise self._foreign
 
     def _follow(self) -> None:
         rounds = Rounds(f"taking keys of {VALUE_KEY}")
@@ -274,14 +280,22 @@ class KeyRing:
             return
         try:
             key = unwrap(value, self.master)
+        except ConfigError as error:  # before ValueError, which it is
+            self._foreign = error
+            self._leave_out(message, "it is wrapped with another master key")
+            return
         except MALFORMED:
-            logger.warning("%s offset %s is no key of ours", VALUE_KEY, message.offset())
+            self._leave_out(message, "it is no key of ours")
             return
-        except ConfigError as error:
-            self._failed = error
-            return
+        self._has_own = True
         self._secrets[key.key_id] = key.secret
         self._newest[key.owner] = key.key_id
+
+    def _leave_out(self, message: Message, why: str) -> None:
+        unsaid = self._left_out.count(time.monotonic())
+        if unsaid is not None:
+            more = f" ({unsaid} more since the last such line)" if unsaid else ""
+            logger.warning("%s offset %s is left out: %s%s", VALUE_KEY, message.offset(), why, more)
 
 
 class DestroyedKeys(NamedTuple):
@@ -320,8 +334,13 @@ def destroy_keys(
     since: dict[str, int] = {}
     for key, value in live.items():
         owner = owner_of(key)
-        if is_device(owner):
-            since[owner] = min(created_ms(value), since.get(owner, created_ms(value)))
+        if not is_device(owner):
+            continue
+        try:
+            created = created_ms(value)
+        except MALFORMED:
+            continue  # no key of ours, so it has sealed nothing
+        since[owner] = min(created, since.get(owner, created))
     return DestroyedKeys(len(live), max(since.values(), default=None), gone)
 
 

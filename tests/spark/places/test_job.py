@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -262,6 +263,27 @@ def test_what_the_user_says_of_a_place_counts_and_stays(tmp_path: Path) -> None:
     write_history(history, table, table.num_rows // 2)
     write_places(LocalEngine(1), str(history), str(out), edits)
     check()
+
+
+def test_an_edit_of_the_future_hides_no_later_one(tmp_path: Path) -> None:
+    table = table_of({f"u{number}/p": make_person(number, days=7) for number in range(2)})
+    history, out = str(tmp_path / "history"), tmp_path / "places"
+    write_history(Path(history), table)
+    write_places(LocalEngine(1), history, str(out))
+    places = {row["device"]: row["place_id"] for row in tables_of(out)["places"]}
+
+    def edit(device: str, time_ms: int, name: str) -> PlaceEdit:
+        return PlaceEdit(
+            device=device, place_id=places[device], lat=0, lon=0, time=time_ms, name=name
+        )
+
+    edits = [edit("u0/p", 1 << 70, "far ahead")]
+    write_places(LocalEngine(1), history, str(out), edits)
+    edits.append(edit("u1/p", time.time_ns() // 1_000_000 + 1, "Grandma"))
+    assert "u1/p" in write_places(LocalEngine(1), history, str(out), edits).changed
+    names = {row["place_id"]: row["name"] for row in tables_of(out)["places"]}
+    assert names[places["u0/p"]] == "far ahead"
+    assert names[places["u1/p"]] == "Grandma"
 
 
 def place_at(place_id: str, lat: float) -> Place:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.apache_kafka import apache_kafka
 from tests.contract.broker_process import BrokerProcess
+from tests.odd_records import append_with_odd_header
 
 pytestmark = pytest.mark.early
 
@@ -100,6 +101,14 @@ def test_what_was_produced_is_consumed_with_its_key_and_headers(
         "ben/phone\tnot JSON\n"
     )
     assert terminal.run("consume", topic, "--from", "1", "--max", "1") == "not JSON\n"
+
+
+def test_a_header_whose_name_is_no_text_is_left_out(terminal: Terminal, topic: str) -> None:
+    append_with_odd_header(terminal.bootstrap_servers, topic, b"a value", b"anna/phone")
+    read = ("consume", topic, "--from", "beginning", "--exit")
+    [record] = terminal.rows(*read)
+    assert (record["key"], record["value"], record["headers"]) == ("anna/phone", "a value", {})
+    assert terminal.run(*read, "--format", r"%s %h\n") == "a value \n"
 
 
 #: A shell without job control starts what it starts in the background with SIGINT ignored.

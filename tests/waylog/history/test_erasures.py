@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.dying_threads import assert_process_ends
+from tests.odd_records import MALFORMED_VALUES
 from tests.spark.running import start_broker
-from waylog.history.erasures import ErasureLog, Erasures, append_erasures, append_records
+from waylog.history.erasures import (
+    ErasureLog,
+    Erasures,
+    append_erasures,
+    append_records,
+    read_erasures,
+)
 from waylog.kafka.topics import ERASURE
 
 
@@ -45,6 +52,26 @@ def test_an_erasure_that_could_not_be_taken_is_taken_again(
     finally:
         log.close()
     assert caplog.text.count("reading topic erasure failed; it is tried again\nTraceback") == 1
+
+
+def test_records_that_are_no_erasures_are_left_out(
+    servers: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    append_erasures(servers, ["ada/phone"], 1000)
+    odd = (*MALFORMED_VALUES, b'{"device":"eve/phone","before":%d}' % (1 << 63))
+    append_records(servers, [(ERASURE, b"eve/phone", value) for value in odd])
+    append_erasures(servers, ["ben/phone"], 1000)
+    known = {"ada/phone": 1000, "ben/phone": 1000}
+    log = ErasureLog(servers)
+    try:
+        assert log.wait(30.0)
+        assert log.erasures.known() == known
+    finally:
+        log.close()
+    assert [record.getMessage() for record in caplog.records] == len(odd) * [
+        "a record of topic erasure is no erasure of ours"
+    ]
+    assert read_erasures(servers).known() == known
 
 
 def test_a_thread_that_follows_erasures_takes_its_process_with_it() -> None:

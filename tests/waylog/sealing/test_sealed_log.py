@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,18 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from gateway.fixes.receipts import Receipt
 from tests.contract.refusing_topic import ClusterWithRefusingTopic
 from tests.dying_threads import assert_process_ends
+from tests.odd_records import MALFORMED_VALUES
 from tests.spark.running import start_broker
 from waylog.config import ConfigError
+from waylog.history.erasures import append_records
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import AppendError, ensure_topics
 from waylog.kafka.fetched_records import FetchedRecord
-from waylog.kafka.topics import LOCATION, LOG, VALUE_KEY_TOPIC
+from waylog.kafka.topics import LOCATION, LOG, VALUE_KEY, VALUE_KEY_TOPIC
 from waylog.sealing.sealed_log import SealedLog
 from waylog.sealing.sealing import MAGIC
-from waylog.sealing.value_encryption import ValueKey, unwrap
+from waylog.sealing.value_encryption import ValueKey, record_key, unwrap, wrap
 from waylog.sealing.value_keys import KeyRing, destroy_keys
 
 MASTER = bytes(range(32))
@@ -171,6 +174,41 @@ async def test_another_master_key_is_noticed_at_the_start(servers: str) -> None:
     with pytest.raises(ConfigError, match="another master key"):
         other.catch_up()
     other.close()
+
+
+def test_records_that_are_no_keys_hide_none_behind_them(
+    servers: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    foreign = ValueKey.new("eve/phone")
+    own = wrap(foreign, MASTER, 0)
+    odd = [
+        *MALFORMED_VALUES,
+        wrap(foreign, bytes(32), 0),
+        # The id of a key has eight bytes.
+        own.replace(base64.b64encode(foreign.key_id), b"AAAA"),
+    ]
+    ensure_topics(servers, [VALUE_KEY_TOPIC])
+    records = [(VALUE_KEY, b"eve/phone\n%02d" % number, each) for number, each in enumerate(odd)]
+    append_records(servers, records)
+    ring = KeyRing(servers, MASTER)
+    # None of the log's keys is ours: it may well be another master key.
+    with pytest.raises(ConfigError, match="another master key"):
+        ring.catch_up()
+    append_records(servers, [(VALUE_KEY, record_key(foreign), own)])
+    ring.catch_up()
+    assert ring.newest_of("eve/phone") == foreign
+    sealed = ring.seal_value(LOCATION, b"{}", b"ada/phone")
+    append_records(servers, records)
+    other = KeyRing(servers, MASTER)
+    assert other.open_value(sealed, b"ada/phone", 10.0) == b"{}"
+    assert other.newest_of("eve/phone") == foreign
+    assert other.seal_value(LOCATION, b"{}", b"ben/phone")
+    for each in (ring, other):
+        each.close()
+    [*_, line] = [each for each in caplog.records if each.name == "waylog.sealing.value_keys"]
+    assert line.getMessage().startswith("value-key offset 0 is left out: it is no key of ours")
+    destroyed = destroy_keys(servers, ["eve/phone"])
+    assert destroyed.since_ms == 0
 
 
 async def test_a_key_that_could_not_be_taken_is_taken_again(

@@ -1,0 +1,33 @@
+"""Headers of records that other programs have written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.odd_records import append_with_odd_header
+from tests.spark.running import start_broker
+from waylog.kafka.clients import ensure_topics
+from waylog.kafka.record_headers import headers_of
+from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.topics import LOCATION
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[str]:
+    broker, servers = start_broker(tmp_path / "broker")
+    ensure_topics(servers)
+    yield servers
+    broker.terminate()
+
+
+def test_a_header_whose_name_is_no_text_is_left_out_however_often_it_is_read(servers: str) -> None:
+    for _ in range(20):
+        append_with_odd_header(servers, LOCATION, b"{}", b"ada/phone")
+    records = list(read_topic(servers, LOCATION))
+    assert len(records) == 20
+    for _ in range(3):
+        # Python calls a method in a quicker way once it has called it some times.
+        assert [headers_of(record) for record in records] == [[]] * 20
