@@ -2,7 +2,8 @@
 
 The first value of a device waits until the log has stored the device's new key, so that any value
 that is acknowledged can be read. If the key cannot be stored, the values that wait for it fail with
-it, as soon as the producer gives the key up; the next value of the device brings another key. All
+it, as soon as the producer gives the key up; the next value of the device brings another key. They
+fail as well if an error in this program keeps them from being sealed. All
 methods are called on the event loop's thread.
 """
 
@@ -127,11 +128,16 @@ class SealedLog:
         )
 
     def _key_answered(self, key: ValueKey, error: AppendError | None, _position: Any) -> None:
-        if error is None:
+        if error is not None:
+            self._fail_waiting(key.owner, f"cannot be stored: {self._producer.trouble or error}")
+            return
+        try:
             self._ring.add(key)
             self._send_waiting(key.owner)
-        else:
-            self._fail_waiting(key.owner, error)
+        except Exception as failure:
+            # Values that went on waiting would keep all later ones of their owner waiting, too.
+            logger.exception("values that waited for their key could not be sealed")
+            self._fail_waiting(key.owner, f"could not be used ({type(failure).__name__})")
 
     def _send_waiting(self, owner: str) -> None:
         waiting = self._waiting[owner]
@@ -143,32 +149,33 @@ class SealedLog:
                 # It was destroyed since it was stored.
                 self._make_key_again(owner)
                 return
-            waiting.popleft()
-            self._waiting_count -= 1
+            # A tombstone has waited too, to stay behind the value that it deletes.
+            sealed = None if value is None else seal(value, key, record)
+            failed = None
             try:
-                # A tombstone has waited too, to stay behind the value that it deletes.
-                sealed = None if value is None else seal(value, key, record)
                 self._producer.send(topic, sealed, record, headers, on_delivery)
             except AppendError as error:
-                _tell(on_delivery, error)
+                failed = error
+            waiting.popleft()
+            self._waiting_count -= 1
+            if failed is not None:
+                _tell(on_delivery, failed)
         del self._waiting[owner]
 
     def _make_key_again(self, owner: str) -> None:
         try:
             self._make_key(owner)
         except AppendError as error:
-            self._fail_waiting(owner, error)
+            self._fail_waiting(owner, f"cannot be stored: {self._producer.trouble or error}")
 
-    def _fail_waiting(self, owner: str, error: AppendError) -> None:
+    def _fail_waiting(self, owner: str, problem: str) -> None:
         """Fail the values that wait for a key.
 
         They were not sent, so nothing of them is in the log; whoever sent them may repeat them.
         """
         waiting = self._waiting.pop(owner)
         self._waiting_count -= len(waiting)
-        why = AppendError(
-            f"the key that seals the values cannot be stored: {self._producer.trouble or error}"
-        )
+        why = AppendError(f"the key that seals the values {problem}")
         unsaid = self._said.count(self._loop.time())
         if unsaid is not None:
             logger.warning("%s (%d more devices since the last such line)", why, unsaid)

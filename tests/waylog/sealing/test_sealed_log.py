@@ -25,7 +25,7 @@ from waylog.kafka.fetched_records import FetchedRecord
 from waylog.kafka.topics import LOCATION, LOG, VALUE_KEY, VALUE_KEY_TOPIC
 from waylog.sealing.sealed_log import SealedLog
 from waylog.sealing.sealing import MAGIC
-from waylog.sealing.value_encryption import ValueKey, record_key, unwrap, wrap
+from waylog.sealing.value_encryption import ValueKey, record_key, seal, unwrap, wrap
 from waylog.sealing.value_keys import KeyRing, destroy_keys
 
 MASTER = bytes(range(32))
@@ -159,6 +159,34 @@ async def test_a_callback_that_fails_does_not_hold_up_the_values_behind_it(serve
     async with asyncio.timeout(60):
         await small
     assert await values_of(servers, LOCATION, ring) == {b"ada/phone": [b"small"]}
+    assert await log.close() == 0
+    ring.close()
+
+
+async def test_values_that_could_not_be_sealed_fail_and_the_next_ones_do_not(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    ring = KeyRing(servers, MASTER)
+    log = SealedLog(BatchProducer(servers, "test", loop), ring, loop)
+    failures = [MemoryError()]
+
+    def seal_later(value: bytes, key: ValueKey, record: bytes | None) -> bytes:
+        if failures and value == b"second":
+            raise failures.pop()
+        return seal(value, key, record)
+
+    monkeypatch.setattr("waylog.sealing.sealed_log.seal", seal_later)
+    values = (b"first", b"second", b"third")
+    async with asyncio.timeout(60):
+        first, *others = [log.append(LOCATION, value, b"ada/phone") for value in values]
+        await first
+        for each in others:
+            with pytest.raises(AppendError, match=r"the key .* could not be used \(MemoryError\)"):
+                await each
+        assert len(log) == 0
+        await log.append(LOCATION, b"fourth", b"ada/phone")
+    assert await values_of(servers, LOCATION, ring) == {b"ada/phone": [b"first", b"fourth"]}
     assert await log.close() == 0
     ring.close()
 
