@@ -2,13 +2,16 @@
 
 A thread checks the file once a second. It opens and verifies a new file before it hands the new
 geocoder out; until then callers use the previous one, and they may keep using it. An unusable file
-is reported in one log line, and the last good index stays in use.
+is reported in one log line, and the last good index stays in use. The file is tried again, after
+pauses that grow: a file that cannot be opened now, for lack of file descriptors for example, may
+well be whole.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -21,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 1.0
 _CLOSE_S: Final = 5.0
+#: Seconds between two attempts at one file at most; each reads all of it.
+_PAUSE_MAX_S: Final = 60.0
 
 
 class GeocoderSource(Protocol):
@@ -70,8 +75,12 @@ class WatchedGeocoder:
         self._path = path if path is not None else WORLD_PATH
         self._interval_s = check_interval_s
         self._on_change = on_change
-        # Taken before the file is opened, so that the first check finds a change in between.
-        self._signature = _signature(self._path)
+        # That of the file in use. Taken before the file is opened, so that the first check finds a
+        # change in between.
+        self._taken = _signature(self._path)
+        # The file that could not be taken last, and when it is tried again.
+        self._tried: _Signature | None = None
+        self._pause_s = self._try_at = 0.0
         self._current = Geocoder.open(path)
         self.refused: str | None = None  # why the file at the path is not in use, or None
         self._stopping = threading.Event()
@@ -96,25 +105,41 @@ class WatchedGeocoder:
 
     def _look(self) -> None:
         signature = _signature(self._path)
-        if signature == self._signature:
-            return
-        before, self._signature = self._signature, signature
         if signature is None:
             self._refuse(f"{self._path} is gone")
+            return
+        if signature == self._taken:
+            self.refused = None
+            return
+        if not self._is_due(signature):
             return
         try:
             geocoder = Geocoder.open(self._argument)
         except IndexUnavailable as error:
             self._refuse(str(error))
-            if before is not None and before.inode == signature.inode:
+            if self._taken is not None and self._taken.inode == signature.inode:
                 # The file was overwritten in place, so the mapped memory has changed and is not
                 # valid.
+                self._taken = None
                 self._leave_current()
             return
         self.refused = None
         replaced, self._current = self._current.index_version, geocoder
         logger.info("index %s replaces %s: %s", geocoder.index_version, replaced, self._path)
         self._on_change(geocoder)
+        # Only now: what fails before is tried again.
+        self._taken = signature
+
+    def _is_due(self, signature: _Signature) -> bool:
+        """Return whether to try a file now, and plan the next attempt."""
+        now = time.monotonic()
+        if signature != self._tried:
+            self._tried, self._pause_s = signature, self._interval_s
+        elif now < self._try_at:
+            return False
+        self._try_at = now + self._pause_s
+        self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+        return True
 
     def _refuse(self, reason: str) -> None:
         if reason != self.refused:

@@ -24,6 +24,7 @@ from waylog.network.tls.certificate_dates import (
     read_dates,
 )
 from waylog.process.background import spawn
+from waylog.process.log_throttle import RepeatedFailure
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ async def listen_with_tls(
     if options.tls is None or options.certificate is None or options.key is None:
         return
     own = OwnCertificate(options.certificate, options.key)
+    revocations = RevocationList(options.client_crl) if options.client_crl is not None else None
     context = server_context(
         options.certificate, options.key, options.client_ca, options.client_crl
     )
@@ -54,9 +56,9 @@ async def listen_with_tls(
         own.watch(context, recheck_s), "looking for a renewed certificate", endless=True
     )
     stack.callback(watching_own.cancel)
-    if options.client_crl is not None:
+    if revocations is not None:
         watching = spawn(
-            watch_revocations(server, context, options.client_crl, recheck_s),
+            revocations.watch(server, context, recheck_s),
             "looking for revoked certificates",
             endless=True,
         )
@@ -71,11 +73,13 @@ class OwnCertificate:
         self._key = key
         self._stamps = self._look()
         self._dates = read_dates(certificate)
+        self._failure = RepeatedFailure()
 
     async def watch(self, context: ssl.SSLContext, recheck_s: float) -> None:
         """Show new connections a renewed certificate, and warn of its dates, until cancelled.
 
-        Files that cannot be used are logged once, and the previous ones stay in use. What there is
+        Files that cannot be used are logged once and tried again, since a file may become readable
+        without a change of it; meanwhile the previous ones stay in use. What there is
         to say of the dates at the start has been said by the command.
         """
         loop = asyncio.get_running_loop()
@@ -84,9 +88,8 @@ class OwnCertificate:
         while True:
             await asyncio.sleep(recheck_s)
             stamps = self._look()
-            if stamps != self._stamps:
+            if stamps != self._stamps and await self._load(context):
                 self._stamps = stamps
-                await self._load(context)
             warning = warnings.due(self._dates, datetime.now(UTC), loop.time())
             if warning is not None:
                 logger.warning("--tls-certificate %s: %s", self._certificate, warning)
@@ -94,44 +97,63 @@ class OwnCertificate:
     def _look(self) -> tuple[FileStamp, FileStamp]:
         return file_stamp(self._certificate), file_stamp(self._key)
 
-    async def _load(self, context: ssl.SSLContext) -> None:
+    async def _load(self, context: ssl.SSLContext) -> bool:
         try:
             # Into another context at first: half of a pair would spoil this one.
             await asyncio.to_thread(server_context, self._certificate, self._key)
             context.load_cert_chain(self._certificate, self._key, password=lambda: b"")
         except (ConfigError, OSError, ValueError) as error:
-            logger.error("the former certificate stays in use: %s", error)
-        else:
-            self._dates = await asyncio.to_thread(read_dates, self._certificate)
-            logger.info("%s: a new certificate for new connections", self._certificate)
+            if self._failure.is_new(error):
+                logger.error("the former certificate stays in use: %s", error)
+            return False
+        self._failure.succeeded()
+        self._dates = await asyncio.to_thread(read_dates, self._certificate)
+        logger.info("%s: a new certificate for new connections", self._certificate)
+        return True
 
 
-async def watch_revocations(
-    server: MqttServer, context: ssl.SSLContext, path: Path, recheck_s: float
-) -> None:
-    """Reload the certificate revocation list whenever its file changes, until cancelled.
+class RevocationList:
+    """The file of the certificates that are revoked, from before it is loaded on."""
 
-    A list that cannot be read is logged, and the previous one stays in force.
-    """
-    seen = file_stamp(path)
-    while True:
-        await asyncio.sleep(recheck_s)
-        stamp = file_stamp(path)
-        if stamp is None or stamp == seen:
-            continue
-        seen = stamp
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp = file_stamp(path)
+        self._failure = RepeatedFailure()
+
+    async def watch(self, server: MqttServer, context: ssl.SSLContext, recheck_s: float) -> None:
+        """Reload the list whenever its file changes, until cancelled.
+
+        A list that cannot be read is logged once and tried again; meanwhile the previous one stays
+        in force.
+        """
+        while True:
+            await asyncio.sleep(recheck_s)
+            stamp = file_stamp(self._path)
+            if stamp is not None and stamp != self._stamp and await self._load(server, context):
+                self._stamp = stamp
+
+    async def _load(self, server: MqttServer, context: ssl.SSLContext) -> bool:
         try:
-            revoked = await asyncio.to_thread(revoked_certificates, path)
+            revoked = await asyncio.to_thread(revoked_certificates, self._path)
             # Of several lists of one authority OpenSSL uses the newest.
-            context.load_verify_locations(path)
-        except (OSError, ValueError) as error:
-            logger.error("%s cannot be read as a list of revoked certificates: %s", path, error)
-            continue
+            context.load_verify_locations(self._path)
+        except (OSError, ValueError, x509.InvalidVersion) as error:
+            if self._failure.is_new(error):
+                logger.error(
+                    "%s cannot be read as a list of revoked certificates, the former one holds: %s",
+                    *(self._path, error),
+                )
+            return False
+        self._failure.succeeded()
         end_revoked(server, revoked)
+        return True
 
 
 def revoked_certificates(path: Path) -> set[CertificateName]:
-    """Return the certificates on a revocation list (PEM); raises OSError or ValueError."""
+    """Return the certificates on a revocation list (PEM).
+
+    Raises OSError, ValueError, x509.InvalidVersion.
+    """
     crl = x509.load_pem_x509_crl(path.read_bytes())
     return {(crl.issuer, each.serial_number) for each in crl}
 

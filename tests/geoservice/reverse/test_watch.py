@@ -22,6 +22,7 @@ from geoservice.reverse import watch
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import WatchedGeocoder
 from tests.dying_threads import assert_process_ends
+from tests.file_descriptors import none_free
 from tests.geoservice.index_files import write_renamed
 from tests.http_session import http_session
 
@@ -153,6 +154,43 @@ def test_a_file_that_cannot_be_used_is_refused_and_the_old_index_goes_on(
     put(versions[second], served)
     until(lambda: watched.current.index_version == second)
     assert watched.refused is None
+
+
+def test_a_good_file_that_could_not_be_opened_for_a_moment_is_taken(
+    watched: WatchedGeocoder,
+    served: Path,
+    versions: dict[str, Path],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, second = versions
+    beside = served.with_suffix(".beside")
+    shutil.copy(versions[second], beside)
+    with none_free():
+        beside.replace(served)
+        until(lambda: watched.refused)
+    until(lambda: watched.current.index_version == second)
+    assert watched.refused is None
+    assert caplog.text.count("Too many open files") == 1
+
+
+def test_a_file_whose_change_could_not_be_told_is_told_again(
+    served: Path, versions: dict[str, Path]
+) -> None:
+    told: list[str] = []
+    failures = [MemoryError()]
+
+    def tell(geocoder: Geocoder) -> None:
+        if failures:
+            raise failures.pop()
+        told.append(geocoder.index_version)
+
+    watched = WatchedGeocoder(served, check_interval_s=0.01, on_change=tell)
+    try:
+        put(versions[list(versions)[1]], served)
+        until(lambda: told)
+        assert told == [watched.current.index_version] == [list(versions)[1]]
+    finally:
+        watched.close()
 
 
 def test_an_index_that_is_removed_stays_in_use_until_another_comes(

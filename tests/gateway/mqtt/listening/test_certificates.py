@@ -17,6 +17,7 @@ from cryptography import x509
 
 from gateway.mqtt.listening.certificates import listen_with_tls
 from gateway.mqtt.listening.options import MqttOptions
+from tests.file_descriptors import none_free
 from tests.gateway.mqtt.in_memory import Platform, eventually
 from waylog.config import Endpoint
 from waylog.network.tls import certificate_dates
@@ -82,6 +83,26 @@ async def test_a_renewed_certificate_is_shown_to_new_connections(
         await eventually(lambda: "the former certificate stays in use" in caplog.text)
         assert await end_shown(endpoint) == now + 10 * DAY
         files.write(new)
+        await eventually(lambda: "a new certificate for new connections" in caplog.text)
+        assert await end_shown(endpoint) == now + 90 * DAY
+
+
+async def test_a_certificate_that_could_not_be_read_for_a_moment_is_shown_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files, now = Files(tmp_path), datetime.now(UTC).replace(microsecond=0)
+    files.write(files.issue(now - 80 * DAY, now + 10 * DAY))
+    async with listening(files) as endpoint:
+        renewed = Files(tmp_path)
+        renewed.certificate, renewed.key = tmp_path / "certificate.2", tmp_path / "key.2"
+        renewed.write(files.issue(now - 80 * DAY, now + 90 * DAY))
+        with none_free():
+            renewed.certificate.replace(files.certificate)
+            renewed.key.replace(files.key)
+            await eventually(lambda: "the former certificate stays in use" in caplog.text)
+            await asyncio.sleep(0.2)  # for ten more attempts, of which nothing is told
+        assert caplog.text.count("the former certificate stays in use") == 1
+        caplog.set_level(logging.INFO)
         await eventually(lambda: "a new certificate for new connections" in caplog.text)
         assert await end_shown(endpoint) == now + 90 * DAY
 

@@ -21,6 +21,7 @@ from gateway.mqtt.listening.options import MqttOptions
 from gateway.users.auth import Authenticator
 from gateway.users.database import UserStore
 from gateway.users.permissions import Permissions
+from tests.file_descriptors import none_free
 from tests.gateway.mqtt.in_memory import WAIT_S, PahoClient, Platform, eventually
 from waylog.config import Endpoint
 
@@ -227,3 +228,22 @@ async def test_a_certificate_on_the_list_of_revoked_ones_is_good_for_nothing(
         assert other.disconnected.empty()
         for client in (phone, other, again):
             await client.close()
+
+
+async def test_a_list_that_could_not_be_read_for_a_moment_is_in_force_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(tmp_path) as (platform, users, authority):
+        lost = authority.issue(tmp_path, "ada")
+        users.add("ada")
+        phone = certified(platform, tmp_path, "ada", version=5)
+        assert (await phone.connect())[0].value == 0
+        authority.write_list(tmp_path / "revoked.2", lost)
+        unread = "revoked.pem cannot be read as a list of revoked certificates"
+        with none_free():
+            (tmp_path / "revoked.2").replace(tmp_path / "revoked.pem")
+            await eventually(lambda: unread in caplog.text)
+            await asyncio.sleep(0.3)  # for six more attempts, of which nothing is told
+        assert caplog.text.count(unread) == 1
+        assert await disconnected(phone) == 0x87
+        await phone.close()
