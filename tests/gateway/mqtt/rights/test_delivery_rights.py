@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -479,7 +479,7 @@ def test_a_message_that_friends_cannot_be_told_of_is_told_to_its_owner_only(
     store: UserStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Fails(Places):
-        def homes(self, user: str) -> Sequence[tuple[float, float]]:
+        def homes(self, user: str) -> list[tuple[float, float]]:
             if not is_known:
                 raise KeyError("nobody has thought of this")
             return super().homes(user)
