@@ -42,11 +42,11 @@ from gateway.mqtt.journal.stored import (
     user_of,
 )
 from gateway.mqtt.journal.waiting import StoredWaiting, Waiting
+from gateway.mqtt.left_out import LeftOut
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.packet_fields import string_is_valid
 from gateway.mqtt.publishing.position_times import is_position, is_position_topic
 from gateway.mqtt.rights.delivery_rights import Untold
-from gateway.mqtt.sessions.left_out import LeftOut
 from waylog.history.erasures import Erasures
 from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import owner_of_mqtt_topic

@@ -19,8 +19,8 @@ from gateway.mqtt.journal.stored import (
     StoredSession,
     is_sendable,
 )
+from gateway.mqtt.left_out import LeftOut
 from gateway.mqtt.packets.message import Message
-from gateway.mqtt.sessions.left_out import LeftOut
 from waylog.malformed import MALFORMED
 
 logger = logging.getLogger(__name__)

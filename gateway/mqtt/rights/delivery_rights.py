@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from gateway.friends.friend_events import FilteredEvent, FriendEventFilter
 from gateway.mqtt.interfaces import Identity
+from gateway.mqtt.left_out import LeftOut
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.rights.acl import AccessRules, rights_of
 from gateway.mqtt.rights.pending_friend_messages import PendingFriendMessages
-from gateway.mqtt.sessions.left_out import LeftOut
 from gateway.users import auth
 from gateway.users.permissions import Permissions, Visibility
 from waylog.messages import Address, Fix

@@ -2,10 +2,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gateway.mqtt.left_out import LeftOut
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import ElsewhereInterest, Subscription, SubscriptionTree
 from gateway.mqtt.rights.acl import AccessRules
-from gateway.mqtt.sessions.left_out import LeftOut
 from gateway.mqtt.sessions.retained import RetainedSource, RetainedStore
 from gateway.mqtt.sessions.router import WillDue
 from gateway.mqtt.sessions.session import Session

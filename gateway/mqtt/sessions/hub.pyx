@@ -19,7 +19,7 @@ from gateway.mqtt.sessions.session cimport Session
 from gateway.mqtt.sessions.user_turns cimport UserQueues, UserTurn
 
 from gateway.mqtt.packets.topics import merge
-from gateway.mqtt.sessions.left_out import LeftOut
+from gateway.mqtt.left_out import LeftOut
 
 
 cdef class Hub:
