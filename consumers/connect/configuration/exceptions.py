@@ -1,0 +1,28 @@
+"""What is wrong with a configuration, in Kafka's words."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class ConfigException(Exception):
+    """A property is missing or has a value that is not valid."""
+
+    kafka_name: ClassVar[str] = "org.apache.kafka.common.config.ConfigException"
+
+
+def invalid_value(name: str, value: Any, reason: str | None = None) -> ConfigException:
+    """Return the error for a value; a Password is not shown."""
+    text = f"Invalid value {shown(value)} for configuration {name}"
+    return ConfigException(text if reason is None else f"{text}: {reason}")
+
+
+def shown(value: Any) -> str:
+    """Return a value as Java prints it: null, true, [a, b]."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(shown(each) for each in value) + "]"
+    return str(value)
