@@ -27,6 +27,7 @@ from consumers.connect.configuration.password import HIDDEN
 from consumers.connect.configuration.plugin_properties import (
     CONVERTER_KINDS,
     plugin_keys,
+    validate_plugins,
     with_known_converters,
     with_prefix,
 )
@@ -129,6 +130,7 @@ def validate_connector(
         own = [*own, *topic_creation_keys(present)]
     config = with_known_converters(base, plugins).with_keys(own)
     found = config.validate(present)
+    validate_plugins(present, plugins, found)
     if connector.type is ConnectorType.SINK:
         validate_topics(present, found)
     else:

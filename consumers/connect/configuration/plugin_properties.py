@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from consumers.connect.configuration.connector_properties import (
     HEADER_CONVERTER,
     KEY_CONVERTER,
@@ -22,6 +24,7 @@ from consumers.connect.configuration.definitions import (
     ConfigDef,
     ConfigKey,
     ConfigType,
+    ConfigValue,
     Importance,
     Width,
     parse_type,
@@ -170,20 +173,7 @@ def _with_validator(
     recommender = key.recommender
     if plugins is not None:
         recommender = _Classes(plugins, CONVERTER_KINDS[key.name])
-    return ConfigKey(
-        name=key.name,
-        type=key.type,
-        default=key.default,
-        validator=validator,
-        importance=key.importance,
-        documentation=key.documentation,
-        group=key.group,
-        order=key.order,
-        width=key.width,
-        display_name=key.display_name,
-        dependents=key.dependents,
-        recommender=recommender,
-    )
+    return msgspec.structs.replace(key, validator=validator, recommender=recommender)
 
 
 def with_prefix(properties: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -193,3 +183,27 @@ def with_prefix(properties: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         for name, value in properties.items()
         if name.startswith(prefix)
     }
+
+
+def validate_plugins(
+    properties: Mapping[str, str], plugins: Plugins, found: Mapping[str, ConfigValue]
+) -> None:
+    """Add to `found` why a transform or predicate cannot be made although each of its properties
+    is valid: a replacement names a group that the expression does not have.
+    """
+    for kind, listing in (
+        (PluginKind.TRANSFORMATION, TRANSFORMS),
+        (PluginKind.PREDICATE, PREDICATES),
+    ):
+        for alias in aliases_of_list(listing, properties):
+            prefix = f"{listing}.{alias}."
+            plugin = plugins.find(kind, properties.get(prefix + TYPE, "").strip())
+            has_errors = any(
+                value.errors for name, value in found.items() if name.startswith(prefix)
+            )
+            if plugin is None or plugin.make is None or has_errors:
+                continue
+            try:
+                plugin.make(with_prefix(properties, prefix))
+            except ConfigException as error:
+                found[prefix + TYPE].errors = [*found[prefix + TYPE].errors, str(error)]

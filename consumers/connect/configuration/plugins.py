@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from consumers.connect.configuration.definitions import ConfigDef, ConfigValue
 
@@ -30,6 +30,8 @@ class Plugin(NamedTuple):
 
     name: str  # the full name, as Kafka Connect writes it
     config: ConfigDef
+    #: Makes one of properties without prefix, variables replaced; raises ConfigException.
+    make: Callable[[Mapping[str, Any]], object] | None = None
 
 
 class Plugins(Protocol):

@@ -75,10 +75,11 @@ def transform_plugins() -> dict[PluginKind, dict[str, Plugin]]:
     """Return transforms and predicates by kind and name, for `PluginTable`."""
     return {
         PluginKind.TRANSFORMATION: {
-            name: Plugin(sided.name, sided.transform.config) for name, sided in TRANSFORMS.items()
+            name: Plugin(sided.name, sided.transform.config, sided.make)
+            for name, sided in TRANSFORMS.items()
         },
         PluginKind.PREDICATE: {
-            name: Plugin(predicate.kafka_name, predicate.config)
+            name: Plugin(predicate.kafka_name, predicate.config, predicate)
             for name, predicate in PREDICATES.items()
         },
     }

@@ -259,6 +259,26 @@ def test_a_predicate_must_be_one_of_the_list() -> None:
     assert "transforms.drop.predicate" in errors(validate_connector(wrong, SINK, PLUGINS))
 
 
+def test_what_a_transform_refuses_as_a_whole_is_an_error_of_its_type() -> None:
+    properties = QUICK_START_SINK | {
+        "transforms": "route,time",
+        "transforms.route.type": "RegexRouter",
+        "transforms.route.regex": "(.*)",
+        "transforms.route.replacement": "x-$1",
+        "transforms.time.type": "TimestampConverter$Value",
+        "transforms.time.target.type": "string",
+        "transforms.time.format": "yyyy-MM-dd",
+    }
+    assert errors(validate_connector(properties, SINK, PLUGINS)) == {}
+    wrong = properties | {"transforms.route.replacement": "x-$2", "transforms.time.format": "i"}
+    answer = validate_connector(wrong, SINK, PLUGINS)
+    assert list(errors(answer)) == ["transforms.route.type", "transforms.time.type"]
+    assert answer.error_count == 2
+    missing = {name: text for name, text in wrong.items() if name != "transforms.route.replacement"}
+    answer = validate_connector(missing, SINK, PLUGINS)
+    assert list(errors(answer)) == ["transforms.route.replacement", "transforms.time.type"]
+
+
 def test_types_are_recommended() -> None:
     answer = validate_connector(QUICK_START_SOURCE, SOURCE, PLUGINS)
     recommended = config(answer, "transforms.MakeMap.type")["value"]["recommended_values"]
