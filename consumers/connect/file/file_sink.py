@@ -1,0 +1,179 @@
+"""FileStreamSink: writes the value of each record as a line of a file, or to standard output.
+
+It is Kafka's example connector, with two differences: a committed offset means that the line is on
+the disk, and a write that fails is never lost without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Final
+
+from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
+from consumers.connect.data.exceptions import ConnectException, RetriableException
+from consumers.connect.data.records import SinkRecord
+from consumers.connect.data.value_text import java_text
+from consumers.connect.plugins.connector import SinkConnector
+from consumers.connect.plugins.sink_task import SinkTask, TopicPartition
+from waylog.process.storage_trouble import is_disk_full
+
+logger = logging.getLogger(__name__)
+
+_STANDARD_OUTPUT: Final = 1
+#: Records that a full disk did not take come again after this time.
+_FULL_DISK_RETRY_MS: Final = 1000
+
+
+class FileStreamSinkTask(SinkTask):
+    """Appends lines to one file."""
+
+    kafka_name = "org.apache.kafka.connect.file.FileStreamSinkTask"
+
+    def __init__(self) -> None:
+        self._name = "standard output"
+        self._file: int | None = None
+        self._is_regular = False
+
+    def start(self, properties: Mapping[str, str]) -> None:
+        """Open the file, or create it; raises ConnectException."""
+        name = CONFIG.parse(properties)["file"]
+        if not name:
+            self._file = os.dup(_STANDARD_OUTPUT)
+            return
+        self._name = name
+        try:
+            self._file = _open(Path(name))
+            self._is_regular = stat.S_ISREG(os.fstat(self._file).st_mode)
+            if self._is_regular and _ends_within_a_line(Path(name)):
+                # A write that was cut off by a kill; its records come again, on lines of their own.
+                _write_all(self._file, b"\n")
+        except OSError as error:
+            raise ConnectException(
+                f"Couldn't find or create file '{name}' for FileStreamSinkTask"
+            ) from error
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        """Append a line for each record.
+
+        Raises RetriableException while the disk is full, ConnectException for other errors. Then
+        none of the lines is in the file, unless another process appended to it meanwhile.
+        """
+        if not records:
+            return
+        assert self._file is not None
+        lines = [
+            value if type(value) is str else java_text(value, record.value_schema)
+            for record in records
+            for value in (record.value,)
+        ]
+        lines.append("")
+        data = "\n".join(lines).encode("utf-8", "replace")
+        before = os.fstat(self._file).st_size if self._is_regular else 0
+        try:
+            _write_all(self._file, data)
+        except OSError as error:
+            if self._is_regular:
+                self._remove_part(before)
+            text = f"{self._name}: {error.strerror or error}"
+            if is_disk_full(error):
+                self.context.timeout(_FULL_DISK_RETRY_MS)
+                raise RetriableException(text) from error
+            raise ConnectException(text) from error
+
+    def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Wait until all lines are on the disk; raises ConnectException."""
+        if self._file is None or not self._is_regular:
+            return
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise ConnectException(f"{self._name}: {error.strerror or error}") from error
+
+    def stop(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _remove_part(self, size: int) -> None:
+        """Cut off what a failed write has left, so that no line is written in part."""
+        assert self._file is not None
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, size)
+
+
+def _open(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(path, flags)
+    file = os.open(path, flags | os.O_CREAT, 0o666)
+    # The new file's name has to outlast a power cut, as its lines do.
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return file
+
+
+def _ends_within_a_line(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            if not file.seek(0, os.SEEK_END):
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except PermissionError:
+        return False  # it may be a file that this account may only write
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+class FileStreamSinkConnector(SinkConnector):
+    """Writes topics to a file; with several tasks each appends to the same one."""
+
+    kafka_name = "org.apache.kafka.connect.file.FileStreamSinkConnector"
+    config_def: ClassVar[ConfigDef] = ConfigDef(
+        [
+            ConfigKey(
+                name="file",
+                type=ConfigType.STRING,
+                default=None,
+                importance=Importance.HIGH,
+                documentation="The file to which lines are appended; standard output if it is not "
+                "set.",
+            )
+        ]
+    )
+    task_class = FileStreamSinkTask
+
+    def __init__(self) -> None:
+        self._properties: Mapping[str, str] = {}
+
+    def start(self, properties: Mapping[str, str]) -> None:
+        """Take the properties."""
+        self._properties = properties
+        name = self.config_def.parse(properties)["file"] or "standard output"
+        logger.info("starting file sink connector writing to %s", name)
+
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """Return the same properties for each task."""
+        return [self._properties] * max_tasks
+
+    def alter_offsets(
+        self, properties: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
+    ) -> bool:
+        """Return True: all offsets are the group's."""
+        return True
+
+
+CONFIG: Final = FileStreamSinkConnector.config_def

@@ -1,0 +1,60 @@
+"""Lines out of pieces: the same whatever the pieces are."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumers.connect.file.line_splitter import LineSplitter
+
+_PIECES = st.lists(st.text("ab\r\n", max_size=6).map(str.encode), max_size=12)
+
+
+def fed(pieces: list[bytes]) -> tuple[list[bytes], LineSplitter]:
+    splitter = LineSplitter()
+    return [line for piece in pieces for line, _ in splitter.feed(piece)], splitter
+
+
+@given(_PIECES)
+def test_the_pieces_do_not_matter(pieces: list[bytes]) -> None:
+    lines, splitter = fed(pieces)
+    whole, other = fed([b"".join(pieces)])
+    assert lines == whole
+    assert splitter.rest_bytes == other.rest_bytes
+    last, other_last = splitter.take_rest(), other.take_rest()
+    assert last == other_last
+
+
+@given(_PIECES)
+def test_sizes_lead_from_line_to_line(pieces: list[bytes]) -> None:
+    data = b"".join(pieces)
+    splitter = LineSplitter()
+    position = 0
+    for piece in pieces:
+        for line, size in splitter.feed(piece):
+            assert data[position : position + len(line)] == line
+            assert re.fullmatch(rb"\r\n|\n|\r", data[position + len(line) : position + size])
+            position += size
+    assert position + splitter.rest_bytes == len(data)
+
+
+def test_a_carriage_return_at_the_end_waits_for_what_follows() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"a\r") == []
+    assert splitter.feed(b"\nb\n") == [(b"a", 3), (b"b", 2)]
+
+
+def test_a_line_without_end_is_given_when_nothing_will_follow() -> None:
+    splitter = LineSplitter()
+    splitter.feed(b"a\nb")
+    assert splitter.take_rest() == (b"b", 1)
+    assert splitter.take_rest() is None
+
+
+def test_what_was_cleared_is_forgotten() -> None:
+    splitter = LineSplitter()
+    splitter.feed(b"half")
+    splitter.clear()
+    assert splitter.feed(b"whole\n") == [(b"whole", 6)]
