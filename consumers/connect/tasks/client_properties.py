@@ -1,0 +1,159 @@
+"""Properties of the Kafka clients of tasks, out of those of the worker and of the connector.
+
+Names are those of Kafka's Java clients, which configurations for Connect have. Those that
+librdkafka calls otherwise are translated; those that have no meaning for it are left out; any other
+goes to librdkafka, which refuses the ones that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from consumers.connect.configuration.exceptions import ConfigException
+from consumers.connect.configuration.plugin_properties import with_prefix
+from consumers.connect.storage.states import TaskId
+from waylog.config import ConfigError
+from waylog.kafka.clients import client_config, consumer_config, producer_config
+from waylog.kafka.connection.properties import client_properties
+
+_RENAMED: Final = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "max.request.size": "message.max.bytes",
+}
+#: Properties of Java's clients that change nothing here, or are heeded by the task itself.
+_DROPPED: Final = frozenset(
+    {
+        *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
+        *("max.block.ms", "buffer.memory", "interceptor.classes", "metric.reporters"),
+        *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
+        *("auto.include.jmx.reporter", "enable.metrics.push", "exclude.internal.topics"),
+        *("default.api.timeout.ms", "max.poll.records", "partitioner.class", "client.dns.lookup"),
+        *("partitioner.ignore.keys", "partitioner.adaptive.partitioning.enable"),
+        *("partitioner.availability.timeout.ms", "request.timeout.ms", "security.providers"),
+        *("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms"),
+        *("socket.connection.setup.timeout.max.ms", "metadata.max.idle.ms"),
+    }
+)
+_ASSIGNORS: Final = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+#: What producers of Kafka Connect and idempotence ask for.
+_ALL_ACKS: Final = ("all", "-1")
+_MAX_POLL_RECORDS: Final = 500
+#: Topics of the cluster's own that an expression for topics does not mean.
+INTERNAL_TOPICS: Final = frozenset(
+    ("__consumer_offsets", "__transaction_state", "__share_group_state")
+)
+#: Fetched records that wait for the task; more would only take memory.
+_QUEUED_KBYTES: Final = 8 * 1024
+
+
+def librdkafka_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """Translate properties of Java's clients; raises ConfigException."""
+    try:
+        translated = client_properties(given)
+    except ConfigError as error:
+        raise ConfigException(str(error)) from error
+    properties: dict[str, str] = {}
+    for name, value in translated.items():
+        if name in _DROPPED or (value == "" and name != "ssl.endpoint.identification.algorithm"):
+            continue
+        properties[_RENAMED.get(name, name)] = value
+    assignors = properties.get("partition.assignment.strategy")
+    if assignors is not None:
+        names = [each.strip().removeprefix("class ") for each in assignors.strip("[]").split(",")]
+        known = [_ASSIGNORS.get(each, each) for each in names]
+        # librdkafka has either strategies that take all partitions away, or the one that does not.
+        if "cooperative-sticky" in known:
+            known = ["cooperative-sticky"]
+        properties["partition.assignment.strategy"] = ",".join(known)
+    return properties
+
+
+class ClientProperties:
+    """The properties of all clients of one connector."""
+
+    def __init__(
+        self, bootstrap_servers: str, worker: Mapping[str, str], connector: Mapping[str, str]
+    ) -> None:
+        """`worker` and `connector` are all their properties, with variables replaced."""
+        self._bootstrap_servers: Final = bootstrap_servers
+        self._worker: Final = worker
+        self._connector: Final = connector
+
+    def _given(self, kind: str) -> dict[str, str]:
+        return {
+            **with_prefix(self._worker, f"{kind}."),
+            **with_prefix(self._connector, f"{kind}.override."),
+        }
+
+    def group_id(self, connector: str) -> str:
+        """Return the consumer group of a sink connector."""
+        return self._given("consumer").get("group.id", f"connect-{connector}")
+
+    @property
+    def poll_records_max(self) -> int:
+        """The most records that a sink task gets at once; raises ConfigException."""
+        text = self._given("consumer").get("max.poll.records", str(_MAX_POLL_RECORDS))
+        if not text.strip().isdigit() or not int(text):
+            raise ConfigException(
+                f"Invalid value {text} for configuration max.poll.records: Value must be at least 1"
+            )
+        return int(text)
+
+    def consumer(self, task: TaskId) -> dict[str, Any]:
+        """Return the properties of a sink task's consumer; raises ConfigException."""
+        base = consumer_config(
+            self._bootstrap_servers,
+            f"connector-consumer-{task}",
+            f"connect-{task.connector}",
+            # As Kafka's consumers do unless they are told otherwise.
+            allow_auto_create_topics=True,
+            isolation_level="read_uncommitted",
+            topic_metadata_refresh_interval_ms=10_000,
+            queued_min_messages=20_000,
+            queued_max_messages_kbytes=_QUEUED_KBYTES,
+        )
+        return base | librdkafka_properties(self._given("consumer"))
+
+    def producer(self, client_id: str) -> dict[str, Any]:
+        """Return the properties of a producer; raises ConfigException.
+
+        It waits for all replicas, and for as long as the cluster is away. It is idempotent, unless
+        properties are given that this would not allow.
+        """
+        given = librdkafka_properties(self._given("producer"))
+        base = producer_config(
+            self._bootstrap_servers,
+            client_id,
+            allow_auto_create_topics=True,
+            delivery_timeout_ms=0,
+            queue_buffering_max_messages=20_000,
+            queue_buffering_max_kbytes=16 * 1024,
+        )
+        in_flight = given.get("max.in.flight.requests.per.connection", "5")
+        if (
+            given.get("acks", "all") not in _ALL_ACKS
+            or not in_flight.isdigit()
+            or (int(in_flight) > 5)
+        ):
+            base["enable.idempotence"] = False
+        return base | given
+
+    def admin(self, client_id: str) -> dict[str, Any]:
+        """Return the properties of an admin client; raises ConfigException.
+
+        Properties of security of the worker count here without a prefix, as in Kafka.
+        """
+        security = {
+            name: value
+            for name, value in self._worker.items()
+            if name.startswith(("security.", "sasl.", "ssl."))
+        }
+        given = librdkafka_properties({**security, **self._given("admin")})
+        return client_config(self._bootstrap_servers, client_id) | given

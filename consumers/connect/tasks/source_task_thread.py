@@ -1,0 +1,330 @@
+"""The loop of a source task: poll, transform, convert, produce; offsets follow acknowledgements.
+
+An offset is stored after the log has acknowledged every record of its source partition up to it. So
+a record may be written more than once, and is never left out. While the cluster is away the task
+waits. What Kafka's WorkerSourceTask does is meant to happen here, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from consumers.connect.configuration.topic_creation import TopicCreation
+from consumers.connect.data.exceptions import ConnectException, RetriableException
+from consumers.connect.data.records import SourceRecord
+from consumers.connect.errors.settings import ErrorSettings
+from consumers.connect.errors.stages import Stage
+from consumers.connect.plugins.source_task import OffsetReader, RecordMetadata, SourceTask
+from consumers.connect.storage.offsets import (
+    Offset,
+    OffsetStore,
+    Partition,
+    StoredOffsetReader,
+    check_offset,
+    partition_key,
+)
+from consumers.connect.storage.states import State, TargetState, TaskId
+from consumers.connect.tasks.client_properties import ClientProperties
+from consumers.connect.tasks.converters import Pipeline
+from consumers.connect.tasks.operations import Operations
+from consumers.connect.tasks.source_records import OutgoingRecord, SourceRecords
+from consumers.connect.tasks.submitted_records import SubmittedRecord, SubmittedRecords
+from consumers.connect.tasks.task_thread import TaskListener, TaskThread
+from consumers.connect.tasks.timing import Timing
+from consumers.connect.tasks.topic_creator import TopicCreator
+from waylog.kafka.errors import error_text, not_stored_text
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
+
+logger = logging.getLogger(__name__)
+
+#: Seconds until a batch is tried again whose topic could not be created.
+_SEND_AGAIN_S: Final = 0.1
+_QUEUE_FULL_S: Final = 0.05
+#: Seconds of an empty poll at least.
+_IDLE_S: Final = 0.01
+_PURGE_S: Final = 1.0
+_TASK_CLASS: Final = "org.apache.kafka.connect.runtime.WorkerSourceTask"
+
+
+class TaskSourceContext:
+    """The context of one task (`SourceTaskContext`)."""
+
+    def __init__(self, properties: Mapping[str, str], offset_reader: OffsetReader) -> None:
+        self._properties: Final = properties
+        self.offset_reader: Final = offset_reader
+
+    def configs(self) -> Mapping[str, str]:
+        """See SourceTaskContext."""
+        return self._properties
+
+
+class SourceTaskThread(TaskThread):
+    """A source task. `serve` and `commit_offsets` are called in the committer's thread."""
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        target: TargetState,
+        listener: TaskListener,
+        *,
+        task: SourceTask,
+        properties: Mapping[str, str],
+        clients: ClientProperties,
+        pipeline: Pipeline,
+        errors: ErrorSettings,
+        timing: Timing,
+        store: OffsetStore,
+        creation: TopicCreation | None,
+    ) -> None:
+        """`creation` is None for a worker that creates no topics."""
+        super().__init__(task_id, target, listener)
+        self._task: Final = task
+        self._properties: Final = properties
+        self._clients: Final = clients
+        self._pipeline: Final = pipeline
+        self._errors: Final = errors
+        self.timing: Final = timing
+        self._store: Final = store
+        self._creation: Final = creation
+        self._submitted: Final = SubmittedRecords()
+        self._commit_lock: Final = threading.Lock()
+        #: Acknowledged offsets that are not stored yet, by source partition.
+        self._to_store: Final[dict[bytes, tuple[Partition, Offset | None]]] = {}
+        self._producer: LibrdkafkaProducer | None = None
+        self._is_started = self._has_failed = False
+        self._send_error: ConnectException | None = None
+        self._creator: TopicCreator | None = None
+        self._to_send: Sequence[SourceRecord] = ()
+        self._tells_task: Final = type(task).commit_record is not SourceTask.commit_record
+
+    # ---- life ----
+
+    def run_task(self) -> None:
+        """See TaskThread."""
+        self._begin()
+        try:
+            while not self.is_stopping:
+                self._iterate()
+        except BaseException:
+            self._has_failed = True
+            raise
+        finally:
+            self._store_at_end()
+
+    def _begin(self) -> None:
+        self._operations = Operations(self.task_id, self._errors, self._stopping, None)
+        self._converted = SourceRecords(self._pipeline, self._operations)
+        name = f"connector-producer-{self.task_id}"
+        try:
+            self._producer = LibrdkafkaProducer(self._clients.producer(name))
+        except KafkaException as error:
+            raise ConnectException(f"producer: {error_text(error)}") from error
+        if self._creation is not None:
+            admin = self._clients.admin(f"connector-adminclient-{self.task_id}")
+            self._creator = TopicCreator(self._creation, admin)
+        reader = StoredOffsetReader(self._store, self.task_id.connector)
+        self._is_started = True
+        self._task.context = TaskSourceContext(self._properties, reader)
+        self._task.start(self._properties)
+        logger.info("source task %s has started", self.task_id)
+        self.report(State.RUNNING)
+
+    def close(self) -> None:
+        """See TaskThread."""
+        try:
+            if self._is_started:
+                self._task.stop()
+        except Exception:
+            logger.warning("task %s could not be stopped in order", self.task_id, exc_info=True)
+        finally:
+            if self._producer is not None:
+                # What was not acknowledged comes again: its offset is not stored.
+                self._producer.purge()
+                self._producer.flush(_PURGE_S)
+
+    # ---- the loop ----
+
+    def _iterate(self) -> None:
+        self._raise_send_error()
+        if self.is_paused:
+            self.report(State.PAUSED)
+            if self.wait_until_resumed():
+                self.report(State.RUNNING)
+            return
+        if not self._to_send:
+            began = time.monotonic()
+            self._to_send = self._poll() or ()
+            if not self._to_send and time.monotonic() - began < _IDLE_S:
+                # A connector that does not wait would take all of a processor.
+                self._stopping.wait(_IDLE_S)
+        if self._to_send and not self._send():
+            self._stopping.wait(_SEND_AGAIN_S)
+        self.serve()
+
+    def _poll(self) -> Sequence[SourceRecord] | None:
+        try:
+            return self._task.poll()
+        except RetriableException as error:
+            logger.warning("task %s polls again: %s", self.task_id, error)
+            self._stopping.wait(_SEND_AGAIN_S)
+            return None
+
+    def _send(self) -> bool:
+        """Send the batch; return False if a part of it has to be sent later."""
+        for number, record in enumerate(self._to_send):
+            outgoing = self._converted.convert(record)
+            if outgoing is None:
+                # Its offset is stored with that of a later record.
+                self._tell(record, None)
+                continue
+            try:
+                if self._creator is not None:
+                    self._creator.ensure(outgoing.topic)
+            except RetriableException as error:
+                logger.warning("task %s: %s", self.task_id, error)
+                self._to_send = self._to_send[number:]
+                return False
+            if not self._produce(record, outgoing):
+                self._to_send = self._to_send[number:]
+                return False
+        self._to_send = ()
+        return True
+
+    def _produce(self, record: SourceRecord, outgoing: OutgoingRecord) -> bool:
+        """Hand a record to the producer; return False if the task stops before there is room."""
+        producer = self._producer
+        assert producer is not None
+        self._raise_send_error()
+        submitted = self._submitted.submit(record)
+        topic, value, key, partition, timestamp, headers = outgoing
+        delivered = partial(self._delivered, record, submitted)
+        while True:
+            try:
+                producer.produce(
+                    topic, value, key, partition, delivered, timestamp=timestamp, headers=headers
+                )
+                return True
+            except BufferError:
+                self._poll_producer(_QUEUE_FULL_S)
+                self._raise_send_error()
+                if self.is_stopping:
+                    self._submitted.withdraw(submitted)
+                    return False
+            except KafkaException as error:
+                text = not_stored_text(error, topic)
+                raise ConnectException(f"Unrecoverable exception trying to send: {text}") from error
+
+    # ---- acknowledgements, in any thread ----
+
+    def _delivered(
+        self,
+        record: SourceRecord,
+        submitted: SubmittedRecord,
+        error: KafkaError | None,
+        message: Message,
+    ) -> None:
+        topic = message.topic() or ""
+        if error is None:
+            self._submitted.acknowledge(submitted)
+            if self._tells_task:
+                self._tell(
+                    record,
+                    RecordMetadata(topic, message.partition() or 0, message.offset() or 0),
+                )
+            self.report_topic(topic)
+            return
+        if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            return
+        text = not_stored_text(error, topic)
+        failure = ConnectException(f"{topic}: {text}")
+        if not self._errors.tolerates_all or error.fatal():
+            logger.error("task %s failed to send a record to %s: %s", self.task_id, topic, text)
+            self._fail_sending(failure)
+            return
+        try:
+            self._operations.failed(record, Stage.KAFKA_PRODUCE, _TASK_CLASS, failure)
+        except ConnectException as not_tolerated:
+            self._fail_sending(not_tolerated)
+            return
+        self._submitted.acknowledge(submitted)
+        self._tell(record, None)
+
+    def _tell(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
+        if not self._tells_task:
+            return
+        try:
+            self._task.commit_record(record, metadata)
+        except Exception:
+            logger.exception("task %s: commit_record has failed", self.task_id)
+
+    def _fail_sending(self, cause: BaseException) -> None:
+        if self._send_error is None:
+            text = f"Unrecoverable exception from producer send callback: {cause}"
+            error = ConnectException(text)
+            error.__cause__ = cause
+            self._send_error = error
+
+    def _raise_send_error(self) -> None:
+        if self._send_error is not None:
+            raise self._send_error
+
+    def _poll_producer(self, timeout_s: float) -> None:
+        producer = self._producer
+        if producer is None:
+            return
+        try:
+            producer.poll(timeout_s)
+        except KafkaException as error:
+            self._fail_sending(error)
+
+    def serve(self) -> None:
+        """Take acknowledgements that have come."""
+        self._poll_producer(0)
+
+    # ---- offsets ----
+
+    def commit_offsets(self) -> None:
+        """Store the offsets up to which all records are acknowledged.
+
+        What could not be stored is stored with the next ones. Raises ConnectException.
+        """
+        with self._commit_lock:
+            for partition, offset in self._submitted.committable():
+                self._to_store[partition_key(partition)] = (partition, offset)
+            if self._to_store:
+                for each in self._to_store.values():
+                    for one in each:
+                        check_offset(one)
+                self._store.put(self.task_id.connector, list(self._to_store.values()))
+                self._to_store.clear()
+        try:
+            self._task.commit()
+        except Exception:
+            logger.exception("task %s: commit has failed", self.task_id)
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether offsets are still stored from outside."""
+        return self._is_started and not (self._has_failed or self.is_cancelled or self.has_ended)
+
+    def _store_at_end(self) -> None:
+        if self.is_cancelled or self._producer is None or not self._is_started:
+            return
+        deadline = time.monotonic() + self.timing.flush_timeout_s
+        try:
+            while self._submitted.unacknowledged and time.monotonic() < deadline:
+                self._producer.flush(_QUEUE_FULL_S)
+                if self._send_error is not None or self.is_cancelled:
+                    break
+            self.commit_offsets()
+        except (KafkaException, ConnectException) as error:
+            logger.warning(
+                "task %s: the last offsets were not stored: %s", self.task_id, error_text(error)
+            )
