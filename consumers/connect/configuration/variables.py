@@ -181,3 +181,8 @@ class Variables:
 
 
 NO_VARIABLES: Final = Variables({})
+
+
+def has_variable(text: str) -> bool:
+    """Return whether a text has a variable, of whatever provider."""
+    return _VARIABLE.search(text) is not None

@@ -1,0 +1,369 @@
+"""What a worker does about connectors: what each request changes, in which order, and its answer.
+
+The herder decides and waits for nothing. Its operations are generators of effects
+(`consumers/connect/herder/effects.py`); questions are answered from the stores at once. Two
+operations about the same connector must not run at the same time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from consumers.connect.configuration.connector_validation import ConfigInfos
+from consumers.connect.data.exceptions import ConnectException
+from consumers.connect.herder.answers import (
+    ActiveTopics,
+    ConnectorInfo,
+    ConnectorOffset,
+    ConnectorOffsets,
+    ConnectorState,
+    ConnectorStateInfo,
+    Created,
+    Message,
+    TaskInfo,
+    TaskPlace,
+    TaskState,
+)
+from consumers.connect.herder.effects import (
+    AlterSinkOffsets,
+    AlterSourceOffsets,
+    DivideWork,
+    MoveConnector,
+    MoveTasks,
+    Operation,
+    ReadOffsets,
+    StartConnector,
+    StartTask,
+    StopConnector,
+    StopTasks,
+    Validate,
+    Write,
+)
+from consumers.connect.herder.offset_requests import (
+    modified,
+    parse_sink_offsets,
+    source_offsets,
+)
+from consumers.connect.herder.refusals import AlreadyExists, BadRequest, NotFound
+from consumers.connect.herder.restart_plan import RestartRequest, restart_plan
+from consumers.connect.herder.task_configs import with_variables
+from consumers.connect.storage.configurations import (
+    ClusterConfig,
+    ConfigurationStore,
+    Properties,
+    PutConnector,
+    PutTarget,
+    PutTasks,
+    RemoveConnector,
+    RemoveTasks,
+)
+from consumers.connect.storage.states import State, Status, TargetState, TaskId
+from consumers.connect.storage.statuses import StatusStore
+
+logger = logging.getLogger(__name__)
+
+SOURCE: Final = "source"
+SINK: Final = "sink"
+
+
+class Herder:
+    """Looks after the connectors of a worker; all methods are called in one thread."""
+
+    def __init__(
+        self,
+        configurations: ConfigurationStore,
+        statuses: StatusStore,
+        worker_id: str,
+        type_of: Callable[[Properties], str],
+    ) -> None:
+        """`type_of` returns the type of a configuration's connector: source, sink or unknown."""
+        self._configurations: Final = configurations
+        self._statuses: Final = statuses
+        self._worker_id: Final = worker_id
+        self._type_of: Final = type_of
+
+    @property
+    def config(self) -> ClusterConfig:
+        """What has been configured."""
+        return self._configurations.config
+
+    # ---- questions ----
+
+    def connectors(self) -> list[str]:
+        """Return the names of all connectors."""
+        return self.config.connectors()
+
+    def info(self, connector: str) -> ConnectorInfo:
+        """Return a connector with its tasks; raises NotFound."""
+        self._require(connector)
+        properties = self.config.properties(connector)
+        tasks = [TaskPlace.of(each) for each in self.config.tasks(connector)]
+        return ConnectorInfo(connector, properties, tasks, self._type_of(properties))
+
+    def tasks(self, connector: str) -> list[TaskInfo]:
+        """Return the tasks of a connector with their properties; raises NotFound."""
+        self._require(connector)
+        return [
+            TaskInfo(TaskPlace.of(each), self.config.task_properties(each) or {})
+            for each in self.config.tasks(connector)
+        ]
+
+    def state(self, connector: str) -> ConnectorStateInfo:
+        """Return the state of a connector and its tasks; raises NotFound."""
+        status = self._statuses.connector(connector)
+        if status is None:
+            raise NotFound(f"No status found for connector {connector}")
+        return self._state_info(connector, status, self._statuses.tasks(connector))
+
+    def task_state(self, task: TaskId) -> TaskState:
+        """Return the state of a task; raises NotFound."""
+        status = self._statuses.task(task)
+        if status is None:
+            raise NotFound(f"No status found for task {task}")
+        return TaskState.of(task, status)
+
+    def topics(self, connector: str) -> ActiveTopics:
+        """Return the topics that a connector has used."""
+        return ActiveTopics(self._statuses.topics(connector))
+
+    def reset_topics(self, connector: str) -> None:
+        """Forget the topics that a connector has used."""
+        self._statuses.remove_topics(connector)
+
+    def check_known(self, connector: str) -> None:
+        """Raise NotFound for a connector that is to pause or to resume, and does not exist."""
+        if connector not in self.config:
+            raise NotFound(f"Unknown connector {connector}")
+
+    # ---- what the worker tells ----
+
+    def connector_is(self, connector: str, state: State, trace: str = "") -> None:
+        """Take note of a connector's state; of one that was deleted none is kept."""
+        if connector in self.config:
+            self._statuses.put_connector(connector, Status(state, self._worker_id, trace))
+
+    def task_is(self, task: TaskId, state: State, trace: str = "") -> None:
+        """Take note of a task's state; of one that was removed none is kept."""
+        if self.config.task_properties(task) is not None:
+            self._statuses.put_task(task, Status(state, self._worker_id, trace))
+
+    def topic_is_used(self, connector: str, topic: str) -> None:
+        """Take note of a topic that a connector uses."""
+        if connector in self.config:
+            self._statuses.put_topic(connector, topic)
+
+    # ---- operations ----
+
+    def put(
+        self,
+        connector: str,
+        properties: Mapping[str, str | None],
+        target: TargetState | None = None,
+        *,
+        may_replace: bool,
+    ) -> Operation[Created]:
+        """Create a connector, or configure it anew.
+
+        Raises BadRequest for a configuration that is not valid, AlreadyExists, and ConnectException
+        if the connector does not start; then it exists, and is FAILED.
+        """
+        infos: ConfigInfos = yield Validate(properties)
+        _raise_errors(infos)
+        valid = {name: text for name, text in properties.items() if text is not None}
+        exists = connector in self.config
+        if exists and not may_replace:
+            raise AlreadyExists(f"Connector {connector} already exists")
+        if exists:
+            yield StopConnector(connector)
+        yield Write(PutConnector(connector, valid, target))
+        yield from self._start(connector)
+        return Created(not exists, self.info(connector))
+
+    def patch(self, connector: str, patch: Mapping[str, str | None]) -> Operation[Created]:
+        """Change some properties of a connector, None removes one (KIP-477); raises as `put`."""
+        self._require(connector)
+        patched: dict[str, str | None] = {**self.config.properties(connector)}
+        for name, text in patch.items():
+            if text is None:
+                patched.pop(name, None)
+            else:
+                patched[name] = text
+        return (yield from self.put(connector, patched, may_replace=True))
+
+    def delete(self, connector: str) -> Operation[None]:
+        """Delete a connector; its offsets stay. Raises NotFound."""
+        self._require(connector)
+        yield from self._remove_tasks(connector)
+        yield StopConnector(connector)
+        yield Write(RemoveConnector(connector))
+        self._statuses.remove_connector(connector)
+
+    def pause(self, connector: str) -> Operation[None]:
+        """Pause a connector and its tasks, which stay; raises NotFound."""
+        self.check_known(connector)
+        yield Write(PutTarget(connector, TargetState.PAUSED))
+        yield MoveConnector(connector, TargetState.PAUSED)
+        yield MoveTasks(connector, TargetState.PAUSED)
+
+    def resume(self, connector: str) -> Operation[None]:
+        """Have a connector that is paused or stopped go on; raises NotFound."""
+        self.check_known(connector)
+        yield Write(PutTarget(connector, TargetState.STARTED))
+        yield MoveTasks(connector, TargetState.STARTED)
+        if (yield MoveConnector(connector, TargetState.STARTED)):
+            yield from self.divide(connector)
+
+    def stop(self, connector: str) -> Operation[None]:
+        """Stop a connector and remove its tasks (KIP-875); raises NotFound."""
+        self._require(connector)
+        yield from self._remove_tasks(connector)
+        yield Write(PutTarget(connector, TargetState.STOPPED))
+        yield MoveConnector(connector, TargetState.STOPPED)
+
+    def restart(self, connector: str) -> Operation[None]:
+        """Restart a connector without its tasks; raises NotFound, ConnectException."""
+        self._require(connector)
+        yield StopConnector(connector)
+        yield from self._start(connector)
+
+    def restart_parts(self, request: RestartRequest) -> Operation[ConnectorStateInfo]:
+        """Restart what a request means; return the state as it is meanwhile (KIP-745).
+
+        Raises NotFound.
+        """
+        connector = request.connector
+        if connector not in self.config:
+            raise NotFound(f"Unknown connector: {connector}")
+        status = self._statuses.connector(connector)
+        if status is None:
+            raise NotFound(f"Status for connector {connector} not found")
+        plan = restart_plan(request, status, self._statuses.tasks(connector))
+        if plan.restarts_connector:
+            yield StopConnector(connector)
+            self.connector_is(connector, State.RESTARTING)
+        if plan.tasks:
+            yield StopTasks(plan.tasks)
+            for task in plan.tasks:
+                self.task_is(task, State.RESTARTING)
+        answer = self.state(connector)
+        if plan.restarts_connector:
+            try:
+                yield from self._start(connector)
+            except ConnectException as error:
+                logger.error("connector %s was not restarted: %s", connector, error)
+        for task in plan.tasks:
+            yield self._start_task(task)
+        return answer
+
+    def restart_task(self, task: TaskId) -> Operation[None]:
+        """Restart a task; raises NotFound, ConnectException."""
+        self._require(task.connector)
+        if self.config.task_properties(task) is None:
+            raise NotFound(f"Task {task} not found")
+        yield StopTasks([task])
+        if not (yield self._start_task(task)):
+            raise ConnectException(f"Failed to start task: {task}")
+
+    def divide(self, connector: str) -> Operation[None]:
+        """Make a connector's tasks anew, if they have changed; raises ConnectException."""
+        if connector not in self.config:
+            return
+        properties = self.config.properties(connector)
+        if self.config.target(connector) is not TargetState.STARTED:
+            return
+        resolved: list[dict[str, str]] | None = yield DivideWork(connector, properties)
+        if resolved is None:
+            return
+        tasks = with_variables(properties, resolved)
+        if self.config.has_tasks(connector, tasks):
+            return
+        yield from self._remove_tasks(connector)
+        yield Write(PutTasks(connector, tasks))
+        for task in self.config.tasks(connector):
+            yield self._start_task(task)
+
+    def offsets(self, connector: str) -> Operation[ConnectorOffsets]:
+        """Return how far a connector has come; raises NotFound, ConnectException."""
+        self._require(connector)
+        found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = yield ReadOffsets(
+            connector, self.config.properties(connector)
+        )
+        return ConnectorOffsets([ConnectorOffset(*each) for each in found])
+
+    def alter_offsets(
+        self, connector: str, offsets: Sequence[ConnectorOffset] | None
+    ) -> Operation[Message]:
+        """Set offsets of a stopped connector, or reset all (None); raises Refused and others."""
+        self._require(connector)
+        if self.config.target(connector) is not TargetState.STOPPED or self.config.tasks(connector):
+            raise BadRequest(
+                "Connectors must be in the STOPPED state before their offsets can be modified. "
+                "This can be done for the specified connector by issuing a 'PUT' request to the "
+                f"'/connectors/{connector}/stop' endpoint"
+            )
+        properties = self.config.properties(connector)
+        if self._type_of(properties) == SINK:
+            parsed = None if offsets is None else parse_sink_offsets(offsets)
+            is_complete = yield AlterSinkOffsets(connector, properties, parsed)
+        else:
+            pairs = None if offsets is None else source_offsets(offsets)
+            is_complete = yield AlterSourceOffsets(connector, properties, pairs)
+        return modified(is_reset=offsets is None, is_complete=bool(is_complete))
+
+    # ---- steps ----
+
+    def _start(self, connector: str) -> Operation[None]:
+        yield StartConnector(
+            connector, self.config.properties(connector), self.config.target(connector)
+        )
+        yield from self.divide(connector)
+
+    def _start_task(self, task: TaskId) -> StartTask:
+        connector = task.connector
+        return StartTask(
+            task,
+            self.config.properties(connector),
+            self.config.task_properties(task) or {},
+            self.config.target(connector),
+        )
+
+    def _remove_tasks(self, connector: str) -> Operation[None]:
+        tasks = self.config.tasks(connector)
+        if not tasks:
+            return
+        yield StopTasks(tasks)
+        yield Write(RemoveTasks(connector))
+        for task in tasks:
+            self._statuses.remove_task(task)
+
+    def _require(self, connector: str) -> None:
+        if connector not in self.config:
+            raise NotFound(f"Connector {connector} not found")
+
+    def _state_info(
+        self, connector: str, status: Status, tasks: Sequence[tuple[TaskId, Status]]
+    ) -> ConnectorStateInfo:
+        type_ = "unknown"
+        if connector in self.config:
+            type_ = self._type_of(self.config.properties(connector))
+        return ConnectorStateInfo(
+            connector,
+            ConnectorState.of(status),
+            [TaskState.of(task, each) for task, each in tasks],
+            type_,
+        )
+
+
+def _raise_errors(infos: ConfigInfos) -> None:
+    if not infos.error_count:
+        return
+    lines = [
+        "Connector configuration is invalid and contains the following "
+        f"{infos.error_count} error(s):",
+        *(text for _, text in infos.errors()),
+        "You can also find the above list of errors at the endpoint "
+        "`/connector-plugins/{connectorType}/config/validate`",
+    ]
+    raise BadRequest("\n".join(lines))
