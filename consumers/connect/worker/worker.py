@@ -1,0 +1,366 @@
+"""Runs connectors and tasks: carries out what the herder has decided.
+
+All methods are called on the event loop, which nothing here blocks: connectors and tasks have
+threads of their own, and what else is a plugin's or waits for Kafka is done in a thread for once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from consumers.connect.configuration.connector_properties import CONNECTOR_CLASS
+from consumers.connect.configuration.connector_validation import ConfigInfos, validate_connector
+from consumers.connect.configuration.exceptions import ConfigException
+from consumers.connect.configuration.topic_creation import TopicCreation, uses_topic_creation
+from consumers.connect.configuration.variables import Variables
+from consumers.connect.data.exceptions import ConnectException
+from consumers.connect.errors.dead_letters import trace_of
+from consumers.connect.errors.settings import ErrorSettings
+from consumers.connect.herder.effects import (
+    AlterSinkOffsets,
+    AlterSourceOffsets,
+    DivideWork,
+    Effect,
+    MoveConnector,
+    MoveTasks,
+    ReadOffsets,
+    StartConnector,
+    StartTask,
+    StopConnector,
+    StopTasks,
+    Validate,
+    Write,
+)
+from consumers.connect.herder.offset_requests import sink_offset
+from consumers.connect.herder.refusals import BadRequest
+from consumers.connect.herder.task_configs import complete_tasks, tasks_max
+from consumers.connect.plugins.connector import SinkConnector, SourceConnector
+from consumers.connect.plugins.registry import ConnectorClass
+from consumers.connect.storage.configurations import ConfigurationStore, Properties
+from consumers.connect.storage.offsets import OffsetStore, StoredOffsetReader, check_offset
+from consumers.connect.storage.states import State, TaskId
+from consumers.connect.tasks.client_properties import ClientProperties
+from consumers.connect.tasks.converters import make_pipeline
+from consumers.connect.tasks.offset_committer import OffsetCommitter
+from consumers.connect.tasks.sink_task_thread import SinkTaskThread
+from consumers.connect.tasks.source_task_thread import SourceTaskThread
+from consumers.connect.tasks.task_thread import TaskListener, TaskThread
+from consumers.connect.worker.connector_thread import ConnectorListener, ConnectorThread
+from consumers.connect.worker.group_offsets import GroupOffsets
+from consumers.connect.worker.in_thread import in_thread
+from consumers.connect.worker.override_policy import refuse_overrides
+from consumers.connect.worker.plugin_table import WorkerPlugins, connector_plugin
+from consumers.connect.worker.worker_settings import WorkerSettings
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that a connector has to stop, as in Kafka.
+CONNECTOR_STOP_S: Final = 5.0
+
+
+class WorkerListener(TaskListener, ConnectorListener, Protocol):
+    """Is told about connectors and tasks, in any thread."""
+
+
+class Worker:
+    """The connectors and tasks that run in this process."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        variables: Variables,
+        plugins: WorkerPlugins,
+        configurations: ConfigurationStore,
+        offsets: OffsetStore,
+        listener: WorkerListener,
+    ) -> None:
+        self._settings: Final = settings
+        self._variables: Final = variables
+        self._plugins: Final = plugins
+        self._configurations: Final = configurations
+        self._offsets: Final = offsets
+        self._listener: Final = listener
+        self._connectors: Final[dict[str, ConnectorThread]] = {}
+        self._tasks: Final[dict[TaskId, TaskThread]] = {}
+        self._committer: Final = OffsetCommitter()
+        self._committer.start()
+
+    async def carry_out(self, effect: Effect) -> Any:
+        """Carry an effect out, and return its result; raises what it has failed by."""
+        match effect:
+            case Validate():
+                return await self.validate(effect.properties)
+            case Write():
+                return await self._configurations.write(effect.change)
+            case StartConnector():
+                return await self._start_connector(effect)
+            case StopConnector():
+                return await self._stop_connector(effect.connector)
+            case MoveConnector():
+                return await self._move_connector(effect)
+            case DivideWork():
+                return await self._divide(effect)
+            case StartTask():
+                return await self._start_task(effect)
+            case StopTasks():
+                return await self._stop_tasks(effect.tasks)
+            case MoveTasks():
+                for task, thread in self._tasks.items():
+                    if task.connector == effect.connector:
+                        thread.set_target(effect.target)
+                return None
+            case ReadOffsets():
+                return await in_thread(lambda: self._read_offsets(effect), "read-offsets")
+            case AlterSourceOffsets():
+                return await in_thread(lambda: self._alter_source(effect), "alter-offsets")
+            case AlterSinkOffsets():
+                return await in_thread(lambda: self._alter_sink(effect), "alter-offsets")
+
+    def forget_topics(self, connector: str) -> None:
+        """Have tasks report the topics of their records again."""
+        for task, thread in self._tasks.items():
+            if task.connector == connector:
+                thread.forget_topics()
+
+    async def close(self) -> None:
+        """End all tasks and connectors."""
+        await self._stop_tasks(list(self._tasks))
+        await asyncio.gather(*(self._stop_connector(each) for each in list(self._connectors)))
+        self._committer.close()
+
+    # ---- configurations ----
+
+    async def validate(self, properties: Mapping[str, str | None]) -> ConfigInfos:
+        """Return what there is to say about a configuration; raises Refused, ConnectException."""
+        return await in_thread(lambda: self._validate(properties), "validate-connector")
+
+    def _validate(self, properties: Mapping[str, str | None]) -> ConfigInfos:
+        try:
+            class_name = self._variables.resolve(properties).properties.get(CONNECTOR_CLASS)
+            if class_name is None:
+                names = ", ".join(sorted(properties))
+                raise BadRequest(f"Connector config {{{names}}} contains no connector type")
+            plugin = connector_plugin(self._plugins.connectors.find(class_name))
+            infos = validate_connector(properties, plugin, self._plugins.table, self._variables)
+        except ConfigException as error:
+            raise ConnectException(str(error)) from error
+        infos.name = class_name
+        refuse_overrides(infos, properties, self._settings.override_policy)
+        return infos
+
+    def _resolve(self, properties: Properties) -> dict[str, str]:
+        """Return properties with variables replaced; raises ConfigException."""
+        resolved = self._variables.resolve(properties).properties
+        return {name: text for name, text in resolved.items() if text is not None}
+
+    def _class(self, properties: Mapping[str, str]) -> ConnectorClass:
+        return self._plugins.connectors.find(properties.get(CONNECTOR_CLASS, ""))
+
+    def _clients(self, connector: Mapping[str, str]) -> ClientProperties:
+        settings = self._settings
+        return ClientProperties(settings.bootstrap_servers, settings.properties, connector)
+
+    # ---- connectors ----
+
+    async def _start_connector(self, effect: StartConnector) -> None:
+        name = effect.connector
+        try:
+            properties, found = await in_thread(
+                lambda: self._resolved_class(effect.properties), f"resolve-{name}"
+            )
+        except Exception as error:
+            logger.exception("connector %s cannot be made", name)
+            self._listener.connector_is(name, State.FAILED, trace_of(error))
+            raise ConnectException(f"Failed to start connector: {name}: {error}") from error
+        reader = StoredOffsetReader(self._offsets, name) if found.is_source else None
+        thread = ConnectorThread(name, found.connector, properties, reader, self._listener)
+        self._connectors[name] = thread
+        await asyncio.wrap_future(thread.move(effect.target))
+
+    def _resolved_class(self, properties: Properties) -> tuple[dict[str, str], ConnectorClass]:
+        resolved = self._resolve(properties)
+        return resolved, self._class(resolved)
+
+    async def _stop_connector(self, name: str) -> None:
+        thread = self._connectors.pop(name, None)
+        if thread is None:
+            return
+        try:
+            async with asyncio.timeout(CONNECTOR_STOP_S):
+                await asyncio.wrap_future(thread.stop())
+        except TimeoutError:
+            logger.error(
+                "connector %s does not stop; it is left alone, and what it holds may be free only "
+                "when this worker ends",
+                name,
+            )
+            thread.cancel()
+
+    async def _move_connector(self, effect: MoveConnector) -> bool:
+        thread = self._connectors.get(effect.connector)
+        if thread is None:
+            return False
+        try:
+            await asyncio.wrap_future(thread.move(effect.target))
+        except ConnectException as error:
+            logger.error("%s", error)
+            return False
+        return True
+
+    async def _divide(self, effect: DivideWork) -> list[dict[str, str]] | None:
+        name = effect.connector
+        thread = self._connectors.get(name)
+        if thread is None:
+            return None
+        try:
+            properties, found = await in_thread(
+                lambda: self._resolved_class(effect.properties), f"resolve-{name}"
+            )
+            tasks = await asyncio.wrap_future(thread.divide(tasks_max(properties)))
+        except ConfigException as error:
+            raise ConnectException(str(error)) from error
+        if tasks is None:
+            return None
+        task_class = found.connector.task_class  # type: ignore[attr-defined]
+        class_name = f"{task_class.__module__}.{task_class.__qualname__}"
+        try:
+            return complete_tasks(
+                name, properties, getattr(task_class, "kafka_name", class_name), tasks
+            )
+        except ConnectException as error:
+            await asyncio.wrap_future(thread.fail(error))
+            raise
+
+    # ---- tasks ----
+
+    async def _start_task(self, effect: StartTask) -> bool:
+        task = effect.task
+        try:
+            thread = await in_thread(lambda: self._make_task(effect), f"make-task-{task}")
+        except Exception as error:
+            logger.exception("task %s cannot be made", task)
+            self._listener.task_is(task, State.FAILED, trace_of(error))
+            return False
+        self._tasks[task] = thread
+        thread.start()
+        if isinstance(thread, SourceTaskThread):
+            self._committer.add(thread)
+        return True
+
+    def _make_task(self, effect: StartTask) -> TaskThread:
+        settings = self._settings
+        connector, found = self._resolved_class(effect.connector)
+        properties = self._resolve(effect.properties)
+        clients = self._clients(connector)
+        pipeline = make_pipeline(settings.properties, connector)
+        errors = ErrorSettings.of(connector, is_sink=not found.is_source)
+        if issubclass(found.connector, SourceConnector):
+            creates = settings.creates_topics and uses_topic_creation(connector)
+            return SourceTaskThread(
+                effect.task,
+                effect.target,
+                self._listener,
+                task=found.connector.task_class(),
+                properties=properties,
+                clients=clients,
+                pipeline=pipeline,
+                errors=errors,
+                timing=settings.timing,
+                store=self._offsets,
+                creation=TopicCreation(connector) if creates else None,
+            )
+        assert issubclass(found.connector, SinkConnector), "the registry has checked it"
+        return SinkTaskThread(
+            effect.task,
+            effect.target,
+            self._listener,
+            task=found.connector.task_class(),
+            properties=properties,
+            clients=clients,
+            pipeline=pipeline,
+            errors=errors,
+            timing=settings.timing,
+        )
+
+    async def _stop_tasks(self, tasks: Sequence[TaskId]) -> None:
+        threads = [thread for each in tasks if (thread := self._tasks.pop(each, None)) is not None]
+        if not threads:
+            return
+        for thread in threads:
+            thread.stop()
+        deadline = time.monotonic() + self._settings.stop_timeout_s
+
+        def wait() -> list[TaskThread]:
+            return [
+                thread
+                for thread in threads
+                if not thread.wait(max(deadline - time.monotonic(), 0.0))
+            ]
+
+        for thread in await in_thread(wait, "stop-tasks"):
+            logger.error("graceful stop of task %s failed; it is left alone", thread.task_id)
+            thread.cancel()
+
+    # ---- offsets, in threads ----
+
+    def _group(self, name: str, connector: Mapping[str, str]) -> GroupOffsets:
+        clients = self._clients(connector)
+        return GroupOffsets(
+            name, clients.group_id(name), clients.admin(f"connector-worker-adminclient-{name}")
+        )
+
+    def _read_offsets(self, effect: ReadOffsets) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        properties, found = self._resolved_class(effect.properties)
+        if found.is_source:
+            return self._offsets.all(effect.connector)
+        committed = self._group(effect.connector, properties).read()
+        return [sink_offset(*each) for each in sorted(committed.items())]
+
+    def _alter_source(self, effect: AlterSourceOffsets) -> bool:
+        name = effect.connector
+        properties, found = self._resolved_class(effect.properties)
+        connector = found.connector()
+        assert isinstance(connector, SourceConnector), "the herder has asked for its type"
+        offsets = effect.offsets
+        if offsets is None:
+            offsets = [(partition, None) for partition, _ in self._offsets.all(name)]
+        for partition, offset in offsets:
+            check_offset(partition)
+            check_offset(offset)
+        try:
+            is_complete = connector.alter_offsets(properties, offsets)
+        except NotImplementedError as error:
+            raise _not_supported(name) from error
+        if offsets:
+            self._offsets.put(name, offsets)
+        return is_complete
+
+    def _alter_sink(self, effect: AlterSinkOffsets) -> bool:
+        name = effect.connector
+        properties, found = self._resolved_class(effect.properties)
+        connector = found.connector()
+        assert isinstance(connector, SinkConnector), "the herder has asked for its type"
+        group = self._group(name, properties)
+        offsets = effect.offsets
+        try:
+            is_complete = connector.alter_offsets(
+                properties, dict.fromkeys(group.read()) if offsets is None else offsets
+            )
+        except NotImplementedError as error:
+            raise _not_supported(name) from error
+        if offsets is None:
+            group.reset()
+        else:
+            group.alter(offsets)
+        return is_complete
+
+
+def _not_supported(connector: str) -> ConnectException:
+    return ConnectException(
+        f"Failed to modify offsets for connector {connector} because it doesn't support external "
+        "modification of offsets"
+    )

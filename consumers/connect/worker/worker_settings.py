@@ -1,0 +1,329 @@
+"""The properties of a standalone worker, by the names of Kafka Connect's documentation."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from consumers.connect.configuration.definitions import (
+    NO_DEFAULT,
+    ConfigDef,
+    ConfigKey,
+    ConfigType,
+    Importance,
+)
+from consumers.connect.configuration.exceptions import ConfigException, invalid_value
+from consumers.connect.configuration.plugin_properties import with_prefix
+from consumers.connect.configuration.validators import one_of, one_of_ignoring_case
+from consumers.connect.configuration.variables import (
+    DirectoryProvider,
+    EnvironmentProvider,
+    FileProvider,
+    Provider,
+    ReadFile,
+    Variables,
+)
+from consumers.connect.tasks.timing import Timing
+from waylog.config import ConfigError, Endpoint, check_bootstrap_servers, parse_endpoint
+
+DEFAULT_PORT: Final = 8083
+_DEFAULT_LISTENER: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
+OFFSET_FILE: Final = "offset.storage.file.filename"
+OVERRIDE_POLICIES: Final = ("All", "None", "Principal")
+
+
+def _listeners(name: str, value: Any) -> None:
+    if not value:
+        raise ConfigException(
+            "Invalid value for listeners, at least one URL is expected, ex: "
+            "http://localhost:8080,https://localhost:8443."
+        )
+    for each in value:
+        parse_listener(each)
+
+
+def parse_listener(text: str) -> Endpoint:
+    """Return the address of `http://HOST:PORT`; an empty host is all addresses of the machine.
+
+    Raises ConfigException.
+    """
+    parts = urlsplit(text)
+    scheme = parts.scheme.lower()
+    if scheme == "https":
+        raise invalid_value(
+            "listeners", text, "https is not served here: put a proxy with TLS before the worker"
+        )
+    if scheme != "http" or parts.path.strip("/") or parts.query:
+        raise invalid_value("listeners", text, "Listener URLs are http://HOST:PORT")
+    try:
+        endpoint = parse_endpoint(parts.netloc)
+    except ConfigError as error:
+        raise invalid_value("listeners", text, str(error)) from error
+    return Endpoint("" if parts.netloc.startswith(":") else endpoint.host, endpoint.port)
+
+
+def _servers(name: str, value: Any) -> None:
+    try:
+        check_bootstrap_servers(",".join(value or ()))
+    except ConfigError as error:
+        raise invalid_value(name, value, "HOST:PORT,HOST:PORT... is expected") from error
+
+
+def _key(
+    name: str,
+    type_: ConfigType,
+    documentation: str,
+    default: Any = NO_DEFAULT,
+    validator: Callable[[str, Any], None] | None = None,
+    importance: Importance = Importance.LOW,
+) -> ConfigKey:
+    return ConfigKey(
+        name=name,
+        type=type_,
+        default=default,
+        validator=validator,
+        importance=importance,
+        documentation=documentation,
+    )
+
+
+WORKER_CONFIG: Final = ConfigDef(
+    [
+        _key(
+            "bootstrap.servers",
+            ConfigType.LIST,
+            "Brokers of the Kafka cluster.",
+            ["localhost:9092"],
+            _servers,
+            Importance.HIGH,
+        ),
+        _key(
+            "key.converter",
+            ConfigType.CLASS,
+            "The converter of keys, for connectors that name none.",
+            importance=Importance.HIGH,
+        ),
+        _key(
+            "value.converter",
+            ConfigType.CLASS,
+            "The converter of values, for connectors that name none.",
+            importance=Importance.HIGH,
+        ),
+        _key(
+            "header.converter",
+            ConfigType.CLASS,
+            "The converter of headers, for connectors that name none.",
+            "org.apache.kafka.connect.storage.SimpleHeaderConverter",
+        ),
+        _key(
+            OFFSET_FILE,
+            ConfigType.STRING,
+            "The file that keeps the offsets of source connectors.",
+            importance=Importance.HIGH,
+        ),
+        _key(
+            "listeners",
+            ConfigType.LIST,
+            "Where the REST interface listens, http://HOST:PORT.",
+            [_DEFAULT_LISTENER],
+            _listeners,
+        ),
+        _key("rest.advertised.host.name", ConfigType.STRING, "The host of this worker's id.", None),
+        _key("rest.advertised.port", ConfigType.INT, "The port of this worker's id.", None),
+        _key(
+            "access.control.allow.origin",
+            ConfigType.STRING,
+            "The origin of pages that may use the REST interface; * for any.",
+            "",
+        ),
+        _key(
+            "access.control.allow.methods",
+            ConfigType.STRING,
+            "The methods that such pages may use.",
+            "",
+        ),
+        _key(
+            "offset.flush.interval.ms",
+            ConfigType.LONG,
+            "Milliseconds between two commits of offsets.",
+            60_000,
+        ),
+        _key(
+            "offset.flush.timeout.ms",
+            ConfigType.LONG,
+            "The longest commit, in milliseconds.",
+            5_000,
+        ),
+        _key(
+            "task.shutdown.graceful.timeout.ms",
+            ConfigType.LONG,
+            "Milliseconds that all tasks together have to stop.",
+            5_000,
+        ),
+        _key(
+            "config.providers",
+            ConfigType.LIST,
+            "Names of what replaces variables of configurations.",
+            [],
+        ),
+        _key(
+            "connector.client.config.override.policy",
+            ConfigType.STRING,
+            "Which properties of Kafka clients connectors may set.",
+            "All",
+            one_of(*OVERRIDE_POLICIES),
+        ),
+        _key(
+            "topic.creation.enable",
+            ConfigType.BOOLEAN,
+            "Whether topics are created as source connectors say.",
+            True,
+        ),
+        _key(
+            "topic.tracking.enable",
+            ConfigType.BOOLEAN,
+            "Whether the topics of connectors are noted.",
+            True,
+        ),
+        _key(
+            "topic.tracking.allow.reset",
+            ConfigType.BOOLEAN,
+            "Whether the noted topics may be forgotten.",
+            True,
+        ),
+        _key("plugin.path", ConfigType.LIST, "Ignored: plugins are Python packages.", None),
+        _key(
+            "plugin.discovery",
+            ConfigType.STRING,
+            "Ignored: plugins are found by entry points.",
+            "hybrid_warn",
+            one_of_ignoring_case("only_scan", "hybrid_warn", "hybrid_fail", "service_load"),
+        ),
+    ]
+)
+#: What else a worker's properties may be: those of clients, converters, providers and Java.
+_PREFIXES: Final = (
+    *("consumer.", "producer.", "admin.", "key.converter.", "value.converter."),
+    *("header.converter.", "config.providers.", "ssl.", "sasl.", "security.", "metrics."),
+    *("metric.reporters", "listeners.https.", "admin.listeners", "rest.extension.classes"),
+    *("client.", "reconnect.backoff.", "retry.backoff.", "request.timeout.ms", "retries"),
+    *("connections.max.idle.ms", "receive.buffer.bytes", "send.buffer.bytes"),
+    *("metadata.max.age.ms", "response.http.headers.config", "auto.include.jmx.reporter"),
+    *("internal.key.converter", "internal.value.converter", "rest.advertised.listener"),
+)
+_FILE_PROVIDER: Final = "org.apache.kafka.common.config.provider.FileConfigProvider"
+_DIRECTORY_PROVIDER: Final = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
+_ENVIRONMENT_PROVIDER: Final = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the properties of a worker say."""
+
+    bootstrap_servers: str
+    listeners: tuple[Endpoint, ...]
+    offset_file: Path
+    timing: Timing
+    stop_timeout_s: float
+    #: All properties, with variables replaced: for clients and converters.
+    properties: dict[str, str]
+    advertised_host: str | None = None
+    advertised_port: int | None = None
+    allowed_origin: str = ""
+    allowed_methods: str = ""
+    creates_topics: bool = True
+    tracks_topics: bool = True
+    may_reset_topics: bool = True
+    override_policy: str = "All"
+
+
+def worker_settings(properties: Mapping[str, str], variables: Variables) -> WorkerSettings:
+    """Return what the properties say; raises ConfigException."""
+    resolved = {
+        name: text
+        for name, text in variables.resolve(properties).properties.items()
+        if text is not None
+    }
+    parsed = WORKER_CONFIG.parse(resolved)
+    name = parsed[OFFSET_FILE]
+    if not name:
+        raise invalid_value(OFFSET_FILE, name, "String must be non-empty")
+    return WorkerSettings(
+        bootstrap_servers=",".join(parsed["bootstrap.servers"]),
+        listeners=tuple(parse_listener(each) for each in parsed["listeners"]),
+        offset_file=Path(name),
+        timing=Timing(
+            flush_interval_s=parsed["offset.flush.interval.ms"] / 1000,
+            flush_timeout_s=parsed["offset.flush.timeout.ms"] / 1000,
+        ),
+        stop_timeout_s=parsed["task.shutdown.graceful.timeout.ms"] / 1000,
+        properties=resolved,
+        advertised_host=parsed["rest.advertised.host.name"],
+        advertised_port=parsed["rest.advertised.port"],
+        allowed_origin=parsed["access.control.allow.origin"] or "",
+        allowed_methods=parsed["access.control.allow.methods"] or "",
+        creates_topics=parsed["topic.creation.enable"],
+        tracks_topics=parsed["topic.tracking.enable"],
+        may_reset_topics=parsed["topic.tracking.allow.reset"],
+        override_policy=parsed["connector.client.config.override.policy"],
+    )
+
+
+def unknown_properties(properties: Mapping[str, str]) -> list[str]:
+    """Return a sentence about each property that nothing reads."""
+    known = WORKER_CONFIG.keys
+    sentences = []
+    for name in properties:
+        if name in known or name.startswith(_PREFIXES):
+            continue
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        sentences.append(f"property {name} is unknown and is ignored{meant}")
+    return sentences
+
+
+def make_variables(
+    properties: Mapping[str, str], read: ReadFile, environment: Mapping[str, str]
+) -> Variables:
+    """Return what replaces variables, as `config.providers` says (KIP-297, KIP-993).
+
+    Raises ConfigException for providers that are not those which Kafka ships.
+    """
+    parsed = WORKER_CONFIG.keys["config.providers"]
+    names = ConfigDef([parsed]).parse(properties)[parsed.name]
+    providers: dict[str, Provider] = {}
+    for name in names:
+        prefix = f"config.providers.{name}."
+        own = with_prefix(properties, prefix)
+        class_name = own.get("class", "")
+        parameters = with_prefix(own, "param.")
+        allowed = parameters.get("allowed.paths")
+        simple = class_name.rpartition(".")[2]
+        if simple in (_FILE_PROVIDER.rpartition(".")[2], "File"):
+            providers[name] = FileProvider(read, _path_check(allowed))
+        elif simple in (_DIRECTORY_PROVIDER.rpartition(".")[2], "Directory"):
+            providers[name] = DirectoryProvider(read, _path_check(allowed))
+        elif simple in (_ENVIRONMENT_PROVIDER.rpartition(".")[2], "EnvVar"):
+            pattern = parameters.get("allowlist.pattern", ".*")
+            providers[name] = EnvironmentProvider(environment, pattern)
+        else:
+            raise invalid_value(
+                f"{prefix}class",
+                class_name or None,
+                "one of FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvider is "
+                "expected",
+            )
+    return Variables(providers)
+
+
+def _path_check(allowed: str | None) -> Callable[[str], bool]:
+    """Return whether paths are below those that are allowed; any is if none is named."""
+    if not allowed:
+        return lambda _path: True
+    roots = [Path(each.strip()).resolve() for each in re.split(r"\s*,\s*", allowed) if each.strip()]
+    return lambda path: any(Path(path).resolve().is_relative_to(root) for root in roots)
