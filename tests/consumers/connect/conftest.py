@@ -1,0 +1,39 @@
+"""A broker for the tests of a module, and workers that end with their test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.consumers.connect.connect_process import ConnectProcess
+from tests.contract.broker_process import BrokerProcess
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap servers of a broker that creates topics, as Kafka's quick start has it."""
+    broker = BrokerProcess(
+        tmp_path_factory.mktemp("broker"),
+        auto_create_topics_enable="true",
+        log_flush_interval_messages="1000",
+    )
+    yield broker.start()
+    broker.stop()
+
+
+@pytest.fixture
+def make_worker(tmp_path: Path) -> Iterator[Callable[..., ConnectProcess]]:
+    """Give a function that makes a worker which is not started yet."""
+    made: list[ConnectProcess] = []
+
+    def make(servers: str, **properties: str) -> ConnectProcess:
+        worker = ConnectProcess(tmp_path, servers, **properties)
+        made.append(worker)
+        return worker
+
+    yield make
+    for each in made:
+        # In order, so that the group of a later test need not wait for its members.
+        each.stop()
