@@ -49,8 +49,14 @@ _MAX_POLL_RECORDS: Final = 500
 INTERNAL_TOPICS: Final = frozenset(
     ("__consumer_offsets", "__transaction_state", "__share_group_state")
 )
-#: Fetched records that wait for the task; more would only take memory.
-_QUEUED_KBYTES: Final = 8 * 1024
+_OF_CLASSIC_GROUPS: Final = (
+    *("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"),
+)
+#: What is fetched at once, and waits for the task. A MiB of small compressed records expands to
+#: more than 30 MB in librdkafka; more at once does not make a task faster.
+_PARTITION_FETCH_BYTES: Final = 256 * 1024
+_QUEUED_RECORDS_MIN: Final = 2_000
+_QUEUED_KBYTES_MAX: Final = 2 * 1024
 
 
 def librdkafka_properties(given: Mapping[str, str]) -> dict[str, str]:
@@ -116,10 +122,16 @@ class ClientProperties:
             allow_auto_create_topics=True,
             isolation_level="read_uncommitted",
             topic_metadata_refresh_interval_ms=10_000,
-            queued_min_messages=20_000,
-            queued_max_messages_kbytes=_QUEUED_KBYTES,
+            max_partition_fetch_bytes=_PARTITION_FETCH_BYTES,
+            queued_min_messages=_QUEUED_RECORDS_MIN,
+            queued_max_messages_kbytes=_QUEUED_KBYTES_MAX,
         )
-        return base | librdkafka_properties(self._given("consumer"))
+        given = librdkafka_properties(self._given("consumer"))
+        if given.get("group.protocol", "").lower() == "consumer":
+            # The broker decides on these (KIP-848), and librdkafka refuses them.
+            for name in _OF_CLASSIC_GROUPS:
+                base.pop(name, None)
+        return base | given
 
     def producer(self, client_id: str) -> dict[str, Any]:
         """Return the properties of a producer; raises ConfigException.

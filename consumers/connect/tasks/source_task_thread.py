@@ -96,7 +96,8 @@ class SourceTaskThread(TaskThread):
         self._submitted: Final = SubmittedRecords()
         self._commit_lock: Final = threading.Lock()
         #: Acknowledged offsets that are not stored yet, by source partition.
-        self._to_store: Final[dict[bytes, tuple[Partition, Offset | None]]] = {}
+        self._to_store: dict[bytes, tuple[Partition, Offset | None]] = {}
+        self._to_store_lock: Final = threading.Lock()
         self._producer: LibrdkafkaProducer | None = None
         self._is_started = self._has_failed = False
         self._send_error: ConnectException | None = None
@@ -167,6 +168,7 @@ class SourceTaskThread(TaskThread):
         if self._to_send and not self._send():
             self._stopping.wait(_SEND_AGAIN_S)
         self.serve()
+        self._collect()
 
     def _poll(self) -> Sequence[SourceRecord] | None:
         try:
@@ -290,20 +292,33 @@ class SourceTaskThread(TaskThread):
 
     # ---- offsets ----
 
+    def _collect(self) -> None:
+        """Take note of offsets that may be stored, and forget the records before them."""
+        found = self._submitted.committable()
+        if found:
+            with self._to_store_lock:
+                for partition, offset in found:
+                    self._to_store[partition_key(partition)] = (partition, offset)
+
     def commit_offsets(self) -> None:
         """Store the offsets up to which all records are acknowledged.
 
         What could not be stored is stored with the next ones. Raises ConnectException.
         """
         with self._commit_lock:
-            for partition, offset in self._submitted.committable():
-                self._to_store[partition_key(partition)] = (partition, offset)
-            if self._to_store:
-                for each in self._to_store.values():
-                    for one in each:
-                        check_offset(one)
-                self._store.put(self.task_id.connector, list(self._to_store.values()))
-                self._to_store.clear()
+            self._collect()
+            with self._to_store_lock:
+                offsets, self._to_store = self._to_store, {}
+            try:
+                if offsets:
+                    for each in offsets.values():
+                        for one in each:
+                            check_offset(one)
+                    self._store.put(self.task_id.connector, list(offsets.values()))
+            except BaseException:
+                with self._to_store_lock:
+                    self._to_store = offsets | self._to_store
+                raise
         try:
             self._task.commit()
         except Exception:

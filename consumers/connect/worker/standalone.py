@@ -19,7 +19,7 @@ from consumers.connect.storage.offsets import OffsetStore
 from consumers.connect.storage.states import State, TaskId
 from consumers.connect.storage.statuses import MemoryStatusStore
 from consumers.connect.worker.plugin_table import WorkerPlugins
-from consumers.connect.worker.worker import Worker
+from consumers.connect.worker.worker import CONNECTOR_STOP_S, Worker
 from consumers.connect.worker.worker_settings import WorkerSettings
 from waylog.process.background import TaskSet
 
@@ -96,8 +96,12 @@ class StandaloneWorker:
         self._background.start(self._logged(connector, operation))
 
     async def close(self) -> None:
-        """End all tasks and connectors, once operations that are under way have ended."""
-        await self._background.wait()
+        """End all tasks and connectors, once operations that are under way have ended, or hang."""
+        try:
+            async with asyncio.timeout(CONNECTOR_STOP_S):
+                await self._background.wait()
+        except TimeoutError:
+            await self._background.close()
         await self.worker.close()
 
     async def _settle(

@@ -51,7 +51,7 @@ from consumers.connect.tasks.source_task_thread import SourceTaskThread
 from consumers.connect.tasks.task_thread import TaskListener, TaskThread
 from consumers.connect.worker.connector_thread import ConnectorListener, ConnectorThread
 from consumers.connect.worker.group_offsets import GroupOffsets
-from consumers.connect.worker.in_thread import in_thread
+from consumers.connect.worker.in_thread import answer_of, in_thread
 from consumers.connect.worker.override_policy import refuse_overrides
 from consumers.connect.worker.plugin_table import WorkerPlugins, connector_plugin
 from consumers.connect.worker.worker_settings import WorkerSettings
@@ -179,7 +179,7 @@ class Worker:
         reader = StoredOffsetReader(self._offsets, name) if found.is_source else None
         thread = ConnectorThread(name, found.connector, properties, reader, self._listener)
         self._connectors[name] = thread
-        await asyncio.wrap_future(thread.move(effect.target))
+        await answer_of(thread.move(effect.target), f"starting connector {name}")
 
     def _resolved_class(self, properties: Properties) -> tuple[dict[str, str], ConnectorClass]:
         resolved = self._resolve(properties)
@@ -205,7 +205,7 @@ class Worker:
         if thread is None:
             return False
         try:
-            await asyncio.wrap_future(thread.move(effect.target))
+            await answer_of(thread.move(effect.target), f"moving connector {effect.connector}")
         except ConnectException as error:
             logger.error("%s", error)
             return False
@@ -220,7 +220,8 @@ class Worker:
             properties, found = await in_thread(
                 lambda: self._resolved_class(effect.properties), f"resolve-{name}"
             )
-            tasks = await asyncio.wrap_future(thread.divide(tasks_max(properties)))
+            divided = thread.divide(tasks_max(properties))
+            tasks = await answer_of(divided, f"dividing the work of connector {name}")
         except ConfigException as error:
             raise ConnectException(str(error)) from error
         if tasks is None:
@@ -232,7 +233,7 @@ class Worker:
                 name, properties, getattr(task_class, "kafka_name", class_name), tasks
             )
         except ConnectException as error:
-            await asyncio.wrap_future(thread.fail(error))
+            await answer_of(thread.fail(error), f"failing connector {name}")
             raise
 
     # ---- tasks ----

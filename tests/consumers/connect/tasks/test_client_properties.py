@@ -98,3 +98,9 @@ def test_key_stores_of_java_are_refused() -> None:
 def test_a_batch_has_at_least_one_record(text: str) -> None:
     with pytest.raises(ConfigException, match=r"max\.poll\.records"):
         _ = clients({"consumer.max.poll.records": text}, {}).poll_records_max
+
+
+def test_the_newer_group_protocol_may_be_chosen() -> None:
+    properties = clients({"consumer.group.protocol": "consumer"}, {}).consumer(TASK)
+    assert "session.timeout.ms" not in properties
+    Consumer(properties).close()
