@@ -65,7 +65,11 @@ def make_application(worker: StandaloneWorker, listening: str) -> web.Applicatio
     end_connections_after_chunks(application)
     application[connectors.WORKER] = worker
     application[worker_paths.LEVELS] = LogLevels()
-    application.add_routes([*connectors.routes(), *worker_paths.routes()])
+    for route in (*connectors.routes(), *worker_paths.routes()):
+        application.router.add_route(route.method, route.path, route.handler)
+        if route.path != "/":
+            # Kafka's server takes a slash at the end of any path.
+            application.router.add_route(route.method, f"{route.path}/", route.handler)
     return application
 
 

@@ -26,11 +26,9 @@ def routes() -> list[web.RouteDef]:
         web.get("/", _root),
         web.get("/health", _health),
         web.get("/connector-plugins", _plugins),
-        web.get("/connector-plugins/", _plugins),
         web.get("/connector-plugins/{plugin}/config", _plugin_config),
         web.put("/connector-plugins/{plugin}/config/validate", _validate),
         web.get("/admin/loggers", _loggers),
-        web.get("/admin/loggers/", _loggers),
         web.get("/admin/loggers/{logger}", _logger),
         web.put("/admin/loggers/{logger}", _set_level),
     ]

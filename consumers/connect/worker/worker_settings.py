@@ -53,7 +53,10 @@ def parse_listener(text: str) -> Endpoint:
 
     Raises ConfigException.
     """
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise invalid_value("listeners", text, str(error)) from error
     scheme = parts.scheme.lower()
     if scheme == "https":
         raise invalid_value(

@@ -29,7 +29,9 @@ def make_worker(tmp_path: Path) -> Iterator[Callable[..., ConnectProcess]]:
     made: list[ConnectProcess] = []
 
     def make(servers: str, **properties: str) -> ConnectProcess:
-        worker = ConnectProcess(tmp_path, servers, **properties)
+        folder = tmp_path / f"worker-{len(made)}"
+        folder.mkdir()
+        worker = ConnectProcess(folder, servers, **properties)
         made.append(worker)
         return worker
 

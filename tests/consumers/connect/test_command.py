@@ -129,3 +129,12 @@ def test_an_address_in_use_is_refused(
     done = run("standalone", taken)
     assert done.returncode == 1
     assert "cannot listen on 127.0.0.1:" in done.stderr
+
+
+def test_a_worker_that_waits_for_its_cluster_can_be_stopped(
+    make_worker: Callable[..., ConnectProcess],
+) -> None:
+    worker = make_worker("127.0.0.1:9")
+    worker.start(is_ready=False)
+    worker.wait_for("waiting for the Kafka cluster: .*127.0.0.1:9")
+    assert worker.stop() == 0

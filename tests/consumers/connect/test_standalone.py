@@ -359,6 +359,50 @@ def test_the_worker_goes_on_when_its_broker_comes_back(
         broker.kill()
 
 
+def test_partitions_move_between_workers_without_a_record_twice(
+    servers: str, make_worker: MakeWorker, tmp_path: Path
+) -> None:
+    topic, name = unique("moved"), unique("out")
+    create_topic(servers, topic, 4)
+    files = [tmp_path / "first.txt", tmp_path / "second.txt"]
+    workers = [make_worker(servers), make_worker(servers)]
+
+    def config(file: Path) -> dict[str, str]:
+        return {
+            "connector.class": "FileStreamSink",
+            "topics": topic,
+            "file": str(file),
+            "tasks.max": "2",
+        }
+
+    def written() -> list[str]:
+        return [line for each in files for line in lines_of(each)]
+
+    sent: list[str] = []
+
+    def send(turn: str) -> None:
+        lines = [f"{turn}-{number}" for number in range(4000)]
+        for partition in range(4):
+            own = [line.encode() for line in lines[partition::4]]
+            produce(servers, topic, own, partition=partition)
+        sent.extend(lines)
+
+    workers[0].start()
+    workers[0].create(name, config(files[0]))
+    send("alone")
+    wait_until(lambda: len(written()) == 4000, "the first records", workers[0])
+    workers[1].start()
+    workers[1].create(name, config(files[1]))
+    send("joining")
+    workers[1].wait_for("assigned")
+    send("together")
+    wait_until(lambda: lines_of(files[1]), "records of the second worker", workers[1])
+    assert workers[0].stop() == 0
+    send("left")
+    wait_until(lambda: len(written()) >= len(sent), "all records", workers[1])
+    assert sorted(written()) == sorted(sent)
+
+
 def test_topics_are_created_as_the_connector_says(
     servers: str, make_worker: MakeWorker, tmp_path: Path
 ) -> None:

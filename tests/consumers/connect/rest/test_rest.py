@@ -157,6 +157,11 @@ async def test_a_state_names_the_worker(rest: Rest, source: str) -> None:
     assert await rest.ask("GET", "/connectors/in/tasks/0/status") == (200, {"id": 0, **running})
 
 
+@pytest.mark.parametrize("path", ["/connectors", "/connectors/in/tasks", "/connector-plugins"])
+async def test_a_path_may_end_with_a_slash(rest: Rest, source: str, path: str) -> None:
+    assert await rest.ask("GET", path + "/") == await rest.ask("GET", path)
+
+
 async def test_connectors_are_listed_with_state_and_configuration(rest: Rest, source: str) -> None:
     state = await rest.state(source, "RUNNING")
     _, info = await rest.ask("GET", "/connectors/in")
