@@ -20,6 +20,8 @@ OF_JOBS = ("numpy", "pandas", "pyarrow", "pyspark", "duckdb", "shapely")
         ("waylog.process.helper_process", ("aiohttp", "msgspec")),
         ("broker_core.server.runtime", ("aiohttp", "confluent_kafka")),
         ("consumers.resolver", ("aiohttp",)),
+        ("consumers.connect.command", ("aiohttp", "confluent_kafka")),
+        ("consumers.connect.worker.standalone", ("aiohttp",)),
         ("waylog.supervision.up", ("aiohttp",)),
         ("waylog.console.topics", ("aiohttp", "kafka", "ctypes")),
         ("spark.history.command", ("confluent_kafka", "asyncio")),

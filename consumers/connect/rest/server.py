@@ -66,10 +66,10 @@ def make_application(worker: StandaloneWorker, listening: str) -> web.Applicatio
     application[connectors.WORKER] = worker
     application[worker_paths.LEVELS] = LogLevels()
     for route in (*connectors.routes(), *worker_paths.routes()):
-        application.router.add_route(route.method, route.path, route.handler)
-        if route.path != "/":
-            # Kafka's server takes a slash at the end of any path.
-            application.router.add_route(route.method, f"{route.path}/", route.handler)
+        # Kafka's server takes a slash at the end of any path.
+        for path in {route.path, route.path.rstrip("/") + "/"}:
+            same = web.RouteDef(route.method, path, route.handler, route.kwargs)
+            application.add_routes([same])
     return application
 
 

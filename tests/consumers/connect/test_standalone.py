@@ -177,6 +177,35 @@ def test_nothing_is_lost_when_the_worker_is_killed(
     assert worker.stop() == 0
 
 
+def test_a_worker_that_stops_in_order_repeats_nothing(
+    servers: str, make_worker: MakeWorker, tmp_path: Path
+) -> None:
+    topic, name = unique("stopped"), unique("out")
+    create_topic(servers, topic, 2)
+    lines = [str(number) for number in range(60_000)]
+    text = write(tmp_path / "in.txt", "".join(f"{each}\n" for each in lines))
+    out = tmp_path / "out.txt"
+    source = {"connector.class": "FileStreamSource", "file": str(text), "topic": topic}
+    sink = {"connector.class": "FileStreamSink", "file": str(out), "topics": topic}
+    worker = make_worker(servers, **{"offset.flush.interval.ms": "60000"})
+    for turn in range(3):
+        worker.start()
+        before = len(lines_of(out))
+        worker.create("in", source)
+        worker.create(name, sink)
+        wait_until(
+            lambda before=before: len(lines_of(out)) > before or before == len(lines),  # type: ignore[misc]
+            f"lines of turn {turn}",
+            worker,
+        )
+        assert worker.stop() == 0
+    worker.start()
+    worker.create("in", source)
+    worker.create(name, sink)
+    wait_until(lambda: len(lines_of(out)) >= len(lines), "all lines", worker)
+    assert sorted(lines_of(out), key=int) == lines
+
+
 def test_a_poison_record_goes_to_the_dead_letters(
     servers: str, make_worker: MakeWorker, tmp_path: Path
 ) -> None:
