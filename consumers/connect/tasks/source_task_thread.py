@@ -181,6 +181,8 @@ class SourceTaskThread(TaskThread):
     def _send(self) -> bool:
         """Send the batch; return False if a part of it has to be sent later."""
         for number, record in enumerate(self._to_send):
+            if self.is_cancelled:
+                return False  # another task may have begun in its place
             outgoing = self._converted.convert(record)
             if outgoing is None:
                 # Its offset is stored with that of a later record.

@@ -52,7 +52,7 @@ from consumers.connect.tasks.task_thread import TaskListener, TaskThread
 from consumers.connect.worker.connector_thread import ConnectorListener, ConnectorThread
 from consumers.connect.worker.group_offsets import GroupOffsets
 from consumers.connect.worker.in_thread import answer_of, in_thread
-from consumers.connect.worker.override_policy import refuse_overrides
+from consumers.connect.worker.override_policy import check_overrides
 from consumers.connect.worker.plugin_table import WorkerPlugins, connector_plugin
 from consumers.connect.worker.worker_settings import WorkerSettings
 
@@ -140,7 +140,8 @@ class Worker:
 
     def _validate(self, properties: Mapping[str, str | None]) -> ConfigInfos:
         try:
-            class_name = self._variables.resolve(properties).properties.get(CONNECTOR_CLASS)
+            resolved = self._variables.resolve(properties)
+            class_name = resolved.properties.get(CONNECTOR_CLASS)
             if class_name is None:
                 names = ", ".join(sorted(properties))
                 raise BadRequest(f"Connector config {{{names}}} contains no connector type")
@@ -149,7 +150,7 @@ class Worker:
         except ConfigException as error:
             raise ConnectException(str(error)) from error
         infos.name = class_name
-        refuse_overrides(infos, properties, self._settings.override_policy)
+        check_overrides(infos, resolved, self._settings.override_policy)
         return infos
 
     def _resolve(self, properties: Properties) -> dict[str, str]:

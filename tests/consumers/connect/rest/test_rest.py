@@ -410,6 +410,37 @@ async def test_a_configuration_is_validated(rest: Rest) -> None:
     assert (await rest.ask("PUT", path, {"topics": "t"}))[0] == 400
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("consumer.override.fetch.mni.bytes", "1", 'No such configuration property: "fetch.mni'),
+        ("producer.override.acks", "many", 'property "request.required.acks"'),
+        ("consumer.override.ssl.keystore.location", "a.jks", "PEM is expected"),
+    ],
+)
+async def test_properties_of_clients_are_validated(
+    rest: Rest, name: str, value: str, message: str
+) -> None:
+    path = "/connector-plugins/FileStreamSink/config/validate"
+    config = {"connector.class": SINK, "name": "out", "topics": "t"}
+    _, found = await rest.ask("PUT", path, {**config, name: value})
+    assert found["error_count"] == 1
+    (errors,) = (
+        each["value"]["errors"] for each in found["configs"] if each["value"]["name"] == name
+    )
+    assert errors[0].startswith(f"Invalid value for configuration {name}: ")
+    assert message in errors[0]
+    good = {
+        "consumer.override.fetch.min.bytes": "5",
+        "consumer.override.max.poll.records": "7",
+        "consumer.override.group.id": "g",
+        "producer.override.compression.type": "zstd",
+        "admin.override.sasl.jaas.config": 'x required username="u" password="p";',
+    }
+    _, found = await rest.ask("PUT", path, {**config, **good})
+    assert found["error_count"] == 0
+
+
 async def test_a_secret_is_never_shown_for_what_it_is(rest: Rest) -> None:
     config = {
         "connector.class": SOURCE, "topic": "${env:SECRET}", "tasks.max": "${env:TASKS}",
