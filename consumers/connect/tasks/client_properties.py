@@ -23,6 +23,8 @@ _RENAMED: Final = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "max.request.size": "message.max.bytes",
 }
+#: Values that librdkafka calls otherwise.
+_VALUES: Final = {("auto.offset.reset", "none"): "error"}
 #: Properties of Java's clients that change nothing here, or are heeded by the task itself.
 _DROPPED: Final = frozenset(
     {
@@ -69,7 +71,7 @@ def librdkafka_properties(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in translated.items():
         if name in _DROPPED or (value == "" and name != "ssl.endpoint.identification.algorithm"):
             continue
-        properties[_RENAMED.get(name, name)] = value
+        properties[_RENAMED.get(name, name)] = _VALUES.get((name, value), value)
     assignors = properties.get("partition.assignment.strategy")
     if assignors is not None:
         names = [each.strip().removeprefix("class ") for each in assignors.strip("[]").split(",")]

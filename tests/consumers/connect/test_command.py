@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -117,7 +118,7 @@ def test_unknown_properties_are_told(
         worker.output
     )
     assert "client.rack" not in worker.output
-    assert worker.stop() == 0
+    assert worker.stop(signal.SIGINT) == 0
 
 
 def test_an_address_in_use_is_refused(

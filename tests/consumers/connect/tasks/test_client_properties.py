@@ -38,6 +38,7 @@ def test_names_of_java_are_translated() -> None:
     assert librdkafka_properties(
         {
             "fetch.max.wait.ms": "10",
+            "auto.offset.reset": "none",
             "max.request.size": "2000000",
             "key.serializer": "org.apache.kafka.common.serialization.ByteArraySerializer",
             "max.block.ms": "5",
@@ -48,6 +49,7 @@ def test_names_of_java_are_translated() -> None:
         }
     ) == {
         "fetch.wait.max.ms": "10",
+        "auto.offset.reset": "error",
         "message.max.bytes": "2000000",
         "partition.assignment.strategy": "cooperative-sticky",
         "sasl.username": "u",
