@@ -21,6 +21,8 @@ from waylog.kafka.errors import error_text
 
 _PREFIXES: Final = ("producer.override.", "consumer.override.", "admin.override.")
 _PRINCIPAL: Final = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
+#: How an error begins that other properties may be the cause of: a login has several.
+_INCOMPLETE: Final = "Failed to create"
 #: Properties whose values are not shown.
 _SECRET: Final = re.compile(r"password|jaas|secret|\.key$|\.pem$|\.certificates?")
 
@@ -56,6 +58,8 @@ def _error(name: str, own: str, value: str) -> str | None:
         AdminClient({"bootstrap.servers": "", "log_level": 2, **translated})
     except (ConfigException, KafkaException) as error:
         reason = error_text(error)
+        if reason.startswith(_INCOMPLETE):
+            return None
         if _SECRET.search(own) and value:
             reason = reason.replace(value, HIDDEN)
         return f"Invalid value for configuration {name}: {reason}"

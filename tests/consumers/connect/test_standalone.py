@@ -498,3 +498,41 @@ def test_standard_input_and_output_are_files_too(
     process.stdin.close()
     wait_until(lambda: lines_of(out) == ["typed", "half"], "the last line", worker)
     assert worker.stop() == 0
+
+
+def test_clients_log_in_by_properties_with_their_prefix(
+    make_worker: MakeWorker, tmp_path: Path
+) -> None:
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    broker = BrokerProcess(
+        folder,
+        listeners="SASL_PLAINTEXT://127.0.0.1:0",
+        sasl_enabled_mechanisms="PLAIN",
+        auto_create_topics_enable="true",
+        **{"sasl.jaas.config": 'PlainLoginModule required user_connect="secret-word";'},
+    )
+    servers = broker.start()
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="connect" password="secret-word";',
+    }
+    prefixed = {f"{kind}{name}": login[name] for kind in ("", "consumer.") for name in login}
+    try:
+        text, out = write(tmp_path / "in.txt", "a\n"), tmp_path / "out.txt"
+        worker = make_worker(servers, **prefixed)
+        worker.start()
+        overrides = {f"producer.override.{name}": login[name] for name in login}
+        source = {"connector.class": "FileStreamSource", "topic": "t", "file": str(text)}
+        worker.create("in", source | overrides)
+        worker.create("out", {"connector.class": "FileStreamSink", "topics": "t", "file": str(out)})
+        wait_until(lambda: lines_of(out) == ["a"], "the line", worker)
+        wait_until(
+            lambda: worker.ask("GET", "/connectors/out/offsets")[1]["offsets"], "an offset", worker
+        )
+        assert worker.stop() == 0
+        assert "secret-word" not in worker.output
+    finally:
+        broker.stop()

@@ -435,6 +435,7 @@ async def test_properties_of_clients_are_validated(
         "consumer.override.max.poll.records": "7",
         "consumer.override.group.id": "g",
         "producer.override.compression.type": "zstd",
+        "producer.override.security.protocol": "SASL_SSL",
         "admin.override.sasl.jaas.config": 'x required username="u" password="p";',
     }
     _, found = await rest.ask("PUT", path, {**config, **good})
