@@ -26,6 +26,7 @@ from consumers.connect.converters.json_values import (
 from consumers.connect.data.bounded_cache import BoundedCache
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.schemas import DECIMAL_NAME, NULL, Schema, SchemaAndValue
+from waylog.malformed import MALFORMED
 
 _SCHEMAS_ENABLE: Final = "schemas.enable"
 _CACHE_SIZE: Final = "schemas.cache.size"
@@ -39,7 +40,7 @@ _NOT_AN_ENVELOPE: Final = (
 #: A longer schema is read each time.
 _REMEMBERED_BYTES_MAX: Final = 16 * 1024
 #: For bytes that are no JSON, numbers that nobody can hold, and what is nested too deeply.
-_NO_JSON: Final = (msgspec.DecodeError, ValueError, ArithmeticError, RecursionError)
+_NO_JSON: Final = (*MALFORMED, ArithmeticError)
 _NO_TEXT: Final = (ValueError, RecursionError)
 
 
@@ -164,16 +165,15 @@ class JsonConverter(Converter):
                 return NULL
             return SchemaAndValue(None, read_schemaless(_decoder.decode(data)))
         except _NO_JSON as error:
+            if isinstance(error, msgspec.ValidationError):
+                raise DataException(_NOT_AN_ENVELOPE) from error
             raise DataException(
                 "Converting byte[] to Kafka Connect data failed due to serialization error: "
                 f"{error}"
             ) from error
 
     def _read_envelope(self, data: bytes) -> SchemaAndValue:
-        try:
-            envelope = _envelope_decoder.decode(data)
-        except msgspec.ValidationError as error:
-            raise DataException(_NOT_AN_ENVELOPE) from error
+        envelope = _envelope_decoder.decode(data)
         schema = bytes(envelope.schema)
         # Whoever writes to the topic writes the schemas: long ones would fill the memory.
         remembered = len(schema) <= _REMEMBERED_BYTES_MAX

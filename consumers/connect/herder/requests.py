@@ -15,6 +15,7 @@ from consumers.connect.herder.answers import ConnectorOffset
 from consumers.connect.herder.refusals import BadRequest, Refused
 from consumers.connect.java.properties_file import PropertiesError, parse_properties
 from consumers.connect.storage.states import TargetState
+from waylog.malformed import MALFORMED
 
 Texts = dict[str, str | None]
 _INITIAL_STATES: Final = {
@@ -91,7 +92,7 @@ def offsets_request(body: Any) -> list[ConnectorOffset]:
     """Return the offsets that PATCH /connectors/NAME/offsets names; raises Refused."""
     try:
         offsets = msgspec.convert(body, _Offsets).offsets
-    except msgspec.ValidationError as error:
+    except MALFORMED as error:
         raise UnreadableBody(str(error)) from error
     if not offsets:
         raise BadRequest("Partitions / offsets need to be provided for an alter offsets request")
@@ -115,7 +116,7 @@ def parse_connector_file(text: str, path: str) -> CreateRequest:
     """
     try:
         body = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         if text.lstrip().startswith("{"):
             raise ConnectException(f"{path}: {error}") from error
         return _of_properties(text, path)

@@ -13,6 +13,7 @@ from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.herder.answers import ErrorMessage
 from consumers.connect.herder.refusals import Refused
 from consumers.connect.herder.requests import UnreadableBody
+from waylog.malformed import MALFORMED
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ async def json_body(request: web.Request) -> Any:
         raise UnreadableBody("No content to map due to end-of-input")
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise UnreadableBody(f"The body is no JSON: {error}") from error
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.storage.offsets import Offset, OffsetTable, Partition
+from waylog.malformed import MALFORMED
 
 _VERSION: Final = 1
 #: How a stream of java.io.ObjectOutputStream begins.
@@ -90,7 +91,7 @@ def _table_of(path: Path, data: bytes) -> OffsetTable:
         )
     try:
         found = msgspec.json.decode(data, type=_File)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise OffsetFileDamaged(
             f"{path} is no file of offsets, or is damaged: {error}; it is left as it is. Move it "
             "away to read all sources from their beginning"
