@@ -32,6 +32,7 @@ from waylog.kafka.protocol.error_codes import ErrorCode, reason_of
 from waylog.kafka.protocol.requests import Broker, MalformedAnswer
 from waylog.kafka.record_batch import Partition, RecordAccumulator, RecordBatch, monotonic_ms
 from waylog.process.background import spawn
+from waylog.process.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +109,7 @@ class BatchProducer:
         self._closing = False
         self._is_closed = False
         self._refusals = AppendRefusals()
+        self._refused_said = LogThrottle()
         #: Time of the last acknowledgement, on the loop's clock.
         self.acknowledged_at = -math.inf
         # When records began to wait, or were looked at last while none waited.
@@ -318,7 +320,25 @@ class BatchProducer:
         else:
             partition.in_flight = False
             self._renumber(partition)
+            self._tell_refused(partition, batch, error)
             self.accumulator.done(partition, batch, -1, error)
+
+    def _tell_refused(self, partition: Partition, batch: RecordBatch, error: int) -> None:
+        """Log a refusal that no repetition of the batch changes: an operator has to do something.
+
+        Senders that hear of it only as "not stored" repeat what they have sent for ever.
+        """
+        unsaid = self._refused_said.count(self._loop.time())
+        if unsaid is None:
+            return
+        todo = ""
+        if error == ErrorCode.MESSAGE_TOO_LARGE:
+            todo = f"; raise max.message.bytes of topic {partition.topic}"
+        logger.error(
+            "%s-%d: the log refuses %d records, and would again: %s%s%s",
+            *(partition.topic, partition.index, batch.count, reason_of(error), todo),
+            f" ({unsaid} more batches since the last such line)" if unsaid else "",
+        )
 
     def _again(self, partition: Partition, batch: RecordBatch) -> None:
         partition.in_flight = False

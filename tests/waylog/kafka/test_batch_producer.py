@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -42,9 +43,10 @@ async def started(
     )
 
 
-async def create_topic(servers: str, name: str) -> None:
+async def create_topic(servers: str, name: str, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    creating = admin.create_topics([NewTopic(name, num_partitions=PARTITIONS)])[name]
+    named = {each.replace("_", "."): value for each, value in config.items()}
+    creating = admin.create_topics([NewTopic(name, num_partitions=PARTITIONS, config=named)])[name]
     await asyncio.get_running_loop().run_in_executor(None, creating.result, 30)
 
 
@@ -175,6 +177,21 @@ async def test_a_record_that_is_too_large_fails_alone(producer: BatchProducer) -
         producer.append("four", bytes(2_000_000))
     after = producer.append("four", bytes(990_000))
     await asyncio.wait_for(asyncio.gather(before, after), 30)
+
+
+async def test_what_the_log_refuses_for_good_is_told_with_what_to_do(
+    broker: Broker, producer: BatchProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await create_topic(str(broker.endpoint), "narrow", max_message_bytes="300")
+    for _ in range(2):
+        with pytest.raises(AppendError, match="message too large"):
+            await asyncio.wait_for(producer.append("narrow", os.urandom(1000), b"key"), 30)
+    assert await asyncio.wait_for(producer.append("narrow", b"small", b"key"), 30)
+    said = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert said == [
+        "narrow-1: the log refuses 1 records, and would again: message too large; raise "
+        "max.message.bytes of topic narrow"
+    ]
 
 
 async def test_a_topic_that_cannot_be_does_not_stop_the_others(producer: BatchProducer) -> None:
