@@ -294,6 +294,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from spark.history.job import HistoryJob, HistorySettings
     from waylog.observability.log_lines import configure_logging
     from waylog.process.notify import notify_ready
+    from waylog.process.stop_limit import StopLimit
 
     check(arguments)
     configure_logging()
@@ -320,7 +321,9 @@ def _run(arguments: argparse.Namespace) -> int:
         logger.info("history of %s is written to %s", settings.bootstrap_servers, settings.out)
         notify_ready()
 
-    job = HistoryJob(settings, on_ready)
+    limit = StopLimit()
+    limit.armed = True
+    job = HistoryJob(settings, on_ready, limit)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: job.stop())
     total = job.run()

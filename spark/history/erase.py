@@ -9,7 +9,7 @@ keys makes these records unreadable; the report tells until when others are kept
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -130,9 +130,15 @@ def has_history(history: str) -> bool:
     return begun or bool(HistoryReader(history).files())
 
 
-def erase_history(history: str, erased: Mapping[str, int], report: ErasureReport) -> None:
+def erase_history(
+    history: str,
+    erased: Mapping[str, int],
+    report: ErasureReport,
+    advanced: Callable[[], object] = lambda: None,
+) -> None:
     """Rewrite the files that have rows of some devices; the other files do not change.
 
+    Calls `advanced` before each file.
     Waits while the history is being compacted; raises ConfigError when that takes too long.
     """
     # Recorded first, so that rows removed below cannot be added again.
@@ -143,6 +149,7 @@ def erase_history(history: str, erased: Mapping[str, int], report: ErasureReport
         reader = HistoryReader(history)
         exchanged: dict[str, CompactedFile] = {}
         for file in reader.files():
+            advanced()
             report.files_looked_at += 1
             if not _has(reader, file, erased):
                 continue

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from functools import partial
 from typing import Final
 
 from spark.history.erase import ErasureReport, erase_history, erase_places
+from spark.history.thread_steps import ThreadSteps
 from waylog.config import ConfigError
 from waylog.history.erasures import ErasureLog
 from waylog.history.history_reader import HistoryReader, HistoryUnreadable, read_erased
@@ -16,6 +18,7 @@ from waylog.process.threads import Rounds
 
 logger = logging.getLogger(__name__)
 
+_WORK: Final = "erasing devices from the history"
 _LOOK_S: Final = 1.0
 #: Milliseconds that an erasure is left to `waylog history erase`, which rewrites the history itself
 #: if it runs on the same files.
@@ -26,12 +29,18 @@ class ErasureApplier:
     """A task that applies the records of topic `erasure` to a history and its places."""
 
     def __init__(
-        self, bootstrap_servers: str, out: str, places: str | None, stopping: threading.Event
+        self,
+        bootstrap_servers: str,
+        out: str,
+        places: str | None,
+        stopping: threading.Event,
+        steps: ThreadSteps,
     ) -> None:
         self._log = ErasureLog(bootstrap_servers)
         self._out = out
         self._places = places
         self._stopping = stopping
+        self._steps = steps
         self._seen: dict[str, int] = {}
         # It has to wait, for example, while the history is being compacted.
         self._rounds = Rounds(
@@ -62,6 +71,10 @@ class ErasureApplier:
         known = self._log.erasures.known()
         if known == self._seen:
             return
+        with self._steps.doing(_WORK):
+            self._apply(known)
+
+    def _apply(self, known: dict[str, int]) -> None:
         pending = self._pending(known)
         if pending:
             self._erase(pending)
@@ -85,7 +98,8 @@ class ErasureApplier:
 
     def _erase(self, pending: dict[str, int]) -> None:
         report = ErasureReport(sorted(pending), max(pending.values()))
-        erase_history(self._out, pending, report)
+        erase_history(self._out, pending, report, partial(self._steps.advanced, _WORK))
+        self._steps.advanced(_WORK)
         if self._places is not None and HistoryReader(self._out).files():
             report.places = erase_places(self._out, self._places, report.devices)
         logger.info(

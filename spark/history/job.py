@@ -24,6 +24,7 @@ from spark.history.files import RECENT_IDS, Committed, HistoryFiles
 from spark.history.job_status import JobStatus
 from spark.history.periodic_compaction import PeriodicCompaction
 from spark.history.query_progress import QueryProgress
+from spark.history.thread_steps import ThreadSteps
 from spark.runtime.checkpoint import check_checkpoint
 from spark.runtime.session import DEFAULT_MASTER, close_session, jvm_end, open_session_unless
 from waylog.cli import CommandError
@@ -32,6 +33,7 @@ from waylog.kafka.clients import LogForbidden, LogUnreachable
 from waylog.kafka.topics import LOCATION
 from waylog.private_files import tighten
 from waylog.process.notify import notify
+from waylog.process.stop_limit import StopLimit
 from waylog.process.threads import start_thread
 from waylog.process.watchdog import ProgressWatchdog
 
@@ -56,6 +58,10 @@ _FORBIDDEN_WAIT_S: Final = 5.0
 # Seconds without a step after which the job counts as one that hangs. A step is at most the task of
 # a batch, or giving its files their names; either takes minutes where the storage is slow.
 _STEP_MAX_S: Final = 1800.0
+
+# The same for a computation of places, of which no steps are seen: the first one of a long history
+# takes hours.
+_PLACES_MAX_S: Final = 6 * 3600.0
 
 _RESTART_WAIT_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -94,14 +100,24 @@ class HistoryJob:
     """A job that runs until `stop` or, with `once`, until it has written all records."""
 
     def __init__(
-        self, settings: HistorySettings, on_ready: Callable[[], None] = lambda: None
+        self,
+        settings: HistorySettings,
+        on_ready: Callable[[], None] = lambda: None,
+        stop_limit: StopLimit | None = None,
     ) -> None:
+        """`stop_limit` ends a stop that takes too long; by default none does."""
         self._settings = settings
+        self._stop_limit = stop_limit or StopLimit()
         self._watchdog = ProgressWatchdog(_STEP_MAX_S)
         self._on_ready = on_ready
         self._storage = Storage(settings.out)
         self._files = HistoryFiles(self._storage, settings.recent_ids)
-        self._status = JobStatus([Path(self._storage.path)] if self._storage.local else [])
+        self._steps = ThreadSteps()
+        self._status = JobStatus(
+            [Path(self._storage.path)] if self._storage.local else [],
+            self._steps,
+            self._report_no_more,
+        )
         self._stopping = threading.Event()
         self._new_rows = threading.Event()
         self.total = Committed()
@@ -111,6 +127,7 @@ class HistoryJob:
 
     def stop(self) -> None:
         """Request a clean stop; may be called from a signal handler."""
+        self._stop_limit.begin()
         self._stopping.set()
 
     def run(self) -> Committed:
@@ -131,6 +148,8 @@ class HistoryJob:
             self._check_log()
             if self._stopping.is_set():
                 return self.total
+            if not self._settings.once:
+                self._start(partial(self._status.watch, self._stopping), "status", daemon=True)
             self._honour_erasures()
             if self._stopping.is_set():
                 return self.total
@@ -151,6 +170,10 @@ class HistoryJob:
                 self._run_in(session)
             finally:
                 close_session(session)
+        except BaseException:
+            # What the end waits for may hang.
+            self._stop_limit.begin()
+            raise
         finally:
             self._stopping.set()
             for thread in self._ending:
@@ -166,7 +189,7 @@ class HistoryJob:
 
         settings = self._settings
         upkeep = ErasureApplier(
-            settings.bootstrap_servers, settings.out, settings.places, self._stopping
+            settings.bootstrap_servers, settings.out, settings.places, self._stopping, self._steps
         )
         try:
             if not self._has_begun(upkeep):
@@ -272,10 +295,9 @@ class HistoryJob:
                 self._settings.compact_interval_s,
                 self._settings.compact_settled_h,
                 self._stopping,
+                self._steps,
             )
             self._ending.append(self._start(upkeep.run, "upkeep", daemon=False))
-        if not self._settings.once:
-            self._start(partial(self._status.watch, self._stopping), "status", daemon=True)
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()
@@ -327,6 +349,11 @@ class HistoryJob:
             if self._stopping.is_set():
                 _stop_query(query)
 
+    def _report_no_more(self) -> None:
+        # The supervisor ends a process that hangs so that it prints where its threads are.
+        logger.error("a thread hangs: no more progress is reported to the supervisor")
+        self._watchdog.close()
+
     def _report_ready(self) -> None:
         self._on_ready()
         self._watchdog.start()
@@ -360,7 +387,8 @@ class HistoryJob:
         while not self._stopping.is_set():
             if self._new_rows.wait(1.0):
                 self._new_rows.clear()
-                self._write_places(engine)
+                with self._steps.doing("computing places", _PLACES_MAX_S):
+                    self._write_places(engine)
                 self._stopping.wait(self._settings.places_interval_s)
 
     def _write_places(self, engine: Engine) -> None:

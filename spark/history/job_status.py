@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from spark.history.thread_steps import ThreadSteps
 from waylog.process.notify import notify
 from waylog.process.storage_trouble import room_trouble
 
@@ -24,11 +25,21 @@ _WELL_AFTER_S: Final = 15.0
 class JobStatus:
     """Reports trouble with `STATUS=not ready: ...` of sd_notify(3), each change in one line.
 
-    `folders` are those that the job writes to on this machine. Thread-safe.
+    `folders` are those that the job writes to on this machine, `steps` those of its threads. When
+    one of these hangs, `on_hang` is called once. Thread-safe.
     """
 
-    def __init__(self, folders: Sequence[Path], tell: Callable[[str], None] = notify) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        steps: ThreadSteps,
+        on_hang: Callable[[], object],
+        tell: Callable[[str], None] = notify,
+    ) -> None:
         self._folders = folders
+        self._steps = steps
+        self._on_hang = on_hang
+        self._hangs = False
         self._tell = tell
         self._lock = threading.Lock()
         self._failure: str | None = None
@@ -53,22 +64,27 @@ class JobStatus:
             self._report()
 
     def watch(self, stopping: threading.Event) -> None:
-        """Look at the folders until a stop: without new fixes nothing is written that may fail."""
+        """Look at folders and steps until a stop: without new fixes nothing is written that may
+        fail.
+        """
         while not stopping.wait(_LOOK_S):
             with self._lock:
                 since = self._running_since
                 if since is not None and time.monotonic() - since > _WELL_AFTER_S:
                     self._failure = None
                 self._report()
+            if not self._hangs and self._steps.hangs():
+                self._hangs = True
+                self._on_hang()
 
     def _report(self) -> None:
         found = (room_trouble(each, ROOM_BYTES_MIN) for each in self._folders)
-        reason = next(filter(None, found), None) or self._failure
+        reason = next(filter(None, found), None) or self._failure or self._steps.trouble()
         if (reason is None) == (self._told is None):
             return
-        self._told = reason
+        told, self._told = self._told, reason
         if reason is None:
-            logger.warning("the history can be written again")
+            logger.warning("ready again; it was: %s", told)
             self._tell("STATUS=ready")
         else:
             logger.error("not ready: %s", reason)

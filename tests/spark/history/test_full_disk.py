@@ -21,7 +21,7 @@ def test_a_full_disk_is_reported_and_its_end_too(log: str, tmp_path: Path) -> No
             full = f"not ready: no room left in {disk.folder / 'history'}"
             await_condition(lambda: full in job.said, 60, "the report of a full disk")
             disk.free()
-            well = "the history can be written again"
+            well = f"ready again; it was: no room left in {disk.folder / 'history'}"
             await_condition(lambda: well in job.said, 60, "the report that there is room")
             assert job.said.count("not ready: ") == 1
             assert job.terminate(timeout_s=30) == 0, job.said

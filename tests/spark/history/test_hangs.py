@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from tests.spark.running import append_fixes, kill_group, make_fix
+from waylog.history.erasures import append_erasures
 
 START_MS: Final = 1_760_000_000_000
 
@@ -37,6 +38,30 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+#: Work of a thread for which a file named `hang` waits for ever; a stop may take two seconds.
+_THREADS_PROGRAM: Final = """
+import importlib, sys, time
+from pathlib import Path
+from spark.history import job, thread_steps
+from waylog.cli import main
+from waylog.process import stop_limit
+
+hang, module = Path(sys.argv.pop(1)), importlib.import_module(sys.argv.pop(1))
+name = sys.argv.pop(1)
+work = getattr(module, name)
+
+def work_or_hang(*arguments, **named):
+    while hang.exists():
+        time.sleep(0.1)
+    return work(*arguments, **named)
+
+setattr(module, name, work_or_hang)
+thread_steps.TOLD_AFTER_S = job._PLACES_MAX_S = 2.0
+stop_limit.STOP_MAX_S = 2.0
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
@@ -45,8 +70,9 @@ def supervisor(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 def await_message(supervisor: socket.socket, wanted: bytes) -> None:
+    """Wait for a message that begins so."""
     supervisor.settimeout(120)
-    while supervisor.recv(1000) != wanted:
+    while not supervisor.recv(1000).startswith(wanted):
         pass
 
 
@@ -86,5 +112,52 @@ def test_a_batch_that_hangs_ends_the_reports_of_progress(
             await_silence(supervisor)
             hang.unlink()
             await_message(supervisor, b"WATCHDOG=1")
+        finally:
+            kill_group(process.pid)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("module", "name", "told"),
+    [
+        ("spark.history.erasure_applier", "erase_history", b"erasing devices from the history"),
+        ("spark.places.job", "write_places", b"computing places"),
+    ],
+)
+def test_a_thread_that_hangs_is_told_and_does_not_keep_the_process(
+    module: str, name: str, told: bytes, log: str, tmp_path: Path, supervisor: socket.socket
+) -> None:
+    hang = tmp_path / "hang"
+    words = (
+        *("history", "run", "--bootstrap-servers", log, "--out", str(tmp_path / "history")),
+        *("--engine", "arrow", "--trigger-seconds", "0.3", "--places", str(tmp_path / "places")),
+        *("--places-interval", "0.1"),
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", _THREADS_PROGRAM, str(hang), module, name, *words],
+        env=os.environ | {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"},
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            await_message(supervisor, b"READY=1")
+            hang.touch()
+            append_fixes(log, [make_fix("demo/phone", START_MS)])
+            append_erasures(log, ["other/phone"], START_MS)
+            await_message(supervisor, b"STATUS=not ready: " + told + b" has made no step for ")
+            # What goes on is told as well.
+            hang.unlink()
+            await_message(supervisor, b"STATUS=ready")
+            hang.touch()
+            append_fixes(log, [make_fix("demo/phone", START_MS + 1)])
+            append_erasures(log, ["other/phone"], START_MS + 1)
+            await_silence(supervisor)
+            process.terminate()
+            _, said = process.communicate(timeout=60)
+            assert "a thread hangs: no more progress is reported" in said
+            if name == "erase_history":  # a stop waits for it
+                assert "not stopped within 2 s: the process ends without waiting" in said
+                assert process.returncode == 1
         finally:
             kill_group(process.pid)
