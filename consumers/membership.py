@@ -9,6 +9,7 @@ from functools import partial
 from typing import Generic
 
 from consumers.processor import Processor, StateT
+from consumers.worker_status import WorkerStatus
 from waylog.kafka.reach import silence_reason
 from waylog.observability.interceptors import Telemetry
 from waylog.process.broker_liveness import BrokerLiveness
@@ -67,6 +68,7 @@ class Membership(Generic[StateT]):
     stopping: threading.Event = field(default_factory=threading.Event)
     contact: BrokerLiveness = field(init=False)
     watchdog: Watchdog = field(default_factory=Watchdog)
+    status: WorkerStatus = field(default_factory=WorkerStatus)
 
     def __post_init__(self) -> None:
         why = partial(silence_reason, self.bootstrap_servers)

@@ -25,6 +25,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from consumers.dead_letters import DeadLetters
 from consumers.erasure_filter import ErasureFilter
 from consumers.membership import Counters, Membership, TopicsDiffer
 from consumers.processor import StateT
@@ -42,6 +43,7 @@ from waylog.kafka.errors import error_text, forbidden_kind, forbidden_text, not_
 from waylog.kafka.group_membership import leave_group
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.reach import silence_reason
+from waylog.kafka.topics import ERROR
 from waylog.observability.interceptors import performance_logged
 from waylog.observability.telemetry import now_ms
 from waylog.sealing.sealing import opener, shared_key_ring
@@ -52,6 +54,12 @@ logger = logging.getLogger(__name__)
 _BY_KEY: Final = -1
 #: Seconds that a stopping worker waits for an answer from the log, before it waits for more.
 _ANSWER_S: Final = 2.0
+
+
+#: Seconds that a session has to last after one that failed before the worker counts as well again.
+_WELL_AFTER_S: Final = 15.0
+#: The kind of trouble that failed sessions are.
+SESSIONS: Final = "sessions"
 
 
 class SessionFailed(Exception):
@@ -137,6 +145,8 @@ class Session(Generic[StateT]):
                 "on_delivery": self._on_delivery,
             }
         )
+        self._status = membership.status
+        self._dead_letters = DeadLetters(servers, client_id, membership.status)
         self._restorer = Restorer(
             client_config(servers, f"{client_id}-restore"),
             membership.processor.state_topic,
@@ -174,10 +184,12 @@ class Session(Generic[StateT]):
         settings = self._settings
         counters = self._counters
         reported, last_report = Counters(**vars(counters)), time.monotonic()
+        began = last_report
         cpu_before = time.process_time()
         while not self._stopping.is_set():
             if not self._restorer.hangs:
                 self._watchdog.alive()
+            self._status.look()
             messages = self._next_messages()
             self._resume_restored()
             batch = self._sort(messages)
@@ -187,6 +199,8 @@ class Session(Generic[StateT]):
             self._await_acknowledgements()
             self._commit_soon()
             now = time.monotonic()
+            if now - began > _WELL_AFTER_S:
+                self._status.over(SESSIONS)
             if now - last_report >= settings.report_interval_s:
                 cpu = time.process_time()
                 counters.cpu_s += cpu - cpu_before
@@ -290,13 +304,16 @@ class Session(Generic[StateT]):
         topic, partition, key, value, headers = output
         if self._erased.has(output):
             return
-        if self._keys is not None:
+        is_dead_letter = topic == ERROR
+        if self._keys is not None and not is_dead_letter:
             value = self._keys.seal_value(topic, value, key)
         if partition is None:
             partition = _BY_KEY
         while True:
             try:
-                if headers is None:
+                if is_dead_letter:
+                    self._dead_letters.send(output)
+                elif headers is None:
                     self._producer.produce(topic, value, key, partition)
                 else:
                     self._producer.produce(topic, value, key, partition, headers=dict(headers))
@@ -304,6 +321,7 @@ class Session(Generic[StateT]):
             except BufferError:
                 # The log does not keep up: wait for it.
                 self._producer.poll(0.05)
+                self._dead_letters.flush(0)
                 self._watchdog.alive()
                 self._check_fatal()
                 if self._stopping.is_set():
@@ -343,7 +361,7 @@ class Session(Generic[StateT]):
     def _flush(self) -> None:
         """Wait a moment; once nothing is in flight, everything was stored or has failed."""
         self._watchdog.alive()
-        on_their_way = self._producer.flush(0.05)
+        on_their_way = self._producer.flush(0.05) + self._dead_letters.flush(0.05)
         self._check_fatal()
         if self._failed is not None:
             raise SessionFailed(f"a result was not stored: {self._failed}")
@@ -544,6 +562,7 @@ class Session(Generic[StateT]):
             self._erased.close()
         # Results that are still queued were not committed either: their records come again.
         try:
+            self._dead_letters.purge()
             self._producer.purge()
             self._producer.flush(1.0)
         except KafkaException as error:

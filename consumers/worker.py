@@ -9,15 +9,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Generic
+from typing import Final, Generic
 
 from consumers.membership import Counters, Membership, WorkerSettings
 from consumers.processor import Processor, StateT
-from consumers.session import Session, SessionFailed
+from consumers.session import SESSIONS, Session, SessionFailed
 from waylog.kafka.clients import LogUnreachable
 from waylog.observability.interceptors import Telemetry
 
 logger = logging.getLogger(__name__)
+
+#: Seconds, beside the pause after it, that a failed session counts as trouble.
+_FAILED_FOR_S: Final = 60.0
 
 
 class Worker(Generic[StateT]):
@@ -73,6 +76,7 @@ class Worker(Generic[StateT]):
                 if time.monotonic() - started > settings.restart_pause_s_max:
                     pause_s = settings.restart_pause_s
                 logger.error("starting again in %.0f s: %s", pause_s, error)
+                self._membership.status.trouble(SESSIONS, str(error), pause_s + _FAILED_FOR_S)
                 self._membership.watchdog.wait(stopping, pause_s)
                 pause_s = min(2 * pause_s, settings.restart_pause_s_max)
 

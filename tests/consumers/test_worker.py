@@ -13,6 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
 from geoservice.reverse.geocoder import Geocoder
 from tests.consumers.running import Broker, Process, await_condition
@@ -22,6 +28,8 @@ from waylog.history.erasures import append_records
 from waylog.kafka.clients import client_config, consumer_config, ensure_topics, producer_config
 from waylog.kafka.topics import ADDRESS, ERASURE, ERROR, LOCATION, TOPICS, Topic
 from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
+
+_SET = AlterConfigOpType.SET
 
 pytestmark = pytest.mark.early
 
@@ -263,6 +271,61 @@ def test_records_that_nobody_can_take_keep_no_resolver_from_starting(
     finally:
         errors.close()
     assert resolver.stop() == 0
+
+
+def test_a_dead_letter_that_is_refused_for_good_keeps_nobody_waiting(
+    broker: Broker,
+    start_resolver: StartResolver,
+    devices: Devices,
+    addresses: Addresses,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def limit(size: int) -> None:
+        admin = AdminClient(client_config(broker.address, "test"))
+        change = ConfigEntry("max.message.bytes", str(size), incremental_operation=_SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, ERROR, incremental_configs=[change])
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
+    supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    supervisor.bind(str(tmp_path / "notify"))
+    supervisor.settimeout(60)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    limit(600)
+    resolver = start_resolver()
+    errors = Reader(broker, ERROR)
+    with supervisor:
+        try:
+            # Shortened it fits; others of its batch are not refused with it.
+            for raw in (b"garbage", random.Random(1).randbytes(100_000)):
+                devices.append(raw, b"ann/phone", partition=2)
+            devices.send(1)
+            addresses.await_newest_of(devices)
+            await_condition(lambda: len(errors.read()) == 2, 30, "two dead letters")
+            found = {decode_rejected(each.value()).raw: each for each in errors.records}
+            assert found.keys() == {b"garbage", b""}
+            short = decode_rejected(found[b""].value())
+            assert "(raw: none of 100000 bytes" in short.reason
+            assert (short.headers or {})["topic"] == LOCATION
+            # Not even that is taken.
+            limit(100)
+            devices.append(b"more garbage", b"ann/phone", partition=2)
+            devices.send(1)
+            resolver.wait_for(r"the refused record location-2 at \d+ is left out: topic error does")
+            while b"STATUS=not ready: topic error refuses records: " not in supervisor.recv(1000):
+                pass
+            devices.send(1)
+            addresses.await_newest_of(devices)
+            limit(1_000_000)
+            devices.append(b"taken", b"ann/phone", partition=2)
+            devices.flush()
+            while supervisor.recv(1000) != b"STATUS=ready":
+                pass
+            await_condition(lambda: len(errors.read()) == 3, 30, "the next dead letter")
+        finally:
+            errors.close()
+    assert resolver.stop() == 0
+    assert "starting again" not in resolver.output
 
 
 def test_topics_of_different_sizes_are_refused_with_the_reason(broker: Broker) -> None:
