@@ -14,7 +14,6 @@ from collections import deque
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from consumers.records import OutputRecord
@@ -23,7 +22,7 @@ from waylog.kafka.clients import producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.malformed import MALFORMED
-from waylog.messages import decode_rejected, encode
+from waylog.messages import decode_rejected, encode, shortened
 from waylog.process.log_throttle import LogThrottle
 from waylog.sealing.sealing import shared_key_ring
 
@@ -32,7 +31,6 @@ logger = logging.getLogger(__name__)
 _KIND: Final = "dead letters"
 #: Seconds for which a refusal counts, unless a record is stored before.
 _REFUSED_FOR_S: Final = 600.0
-_REASON_CHARACTERS_MAX: Final = 100
 _PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
@@ -134,10 +132,5 @@ def _source(letter: OutputRecord) -> str:
 
 def _shortened(letter: OutputRecord) -> OutputRecord:
     """Return a record without what was refused, which says where that is."""
-    rejected = decode_rejected(letter.value)
-    reason = (
-        f"{rejected.reason[:_REASON_CHARACTERS_MAX]} (raw: none of {len(rejected.raw)} bytes, the "
-        "topic takes no record so large)"
-    )
-    short = msgspec.structs.replace(rejected, reason=reason, raw=b"", device=None)
+    short = shortened(decode_rejected(letter.value))
     return letter._replace(key=None, value=encode(short), headers=None)

@@ -18,6 +18,8 @@ ATTRIBUTE_NESTING_MAX = 16
 TRIGGER_CHARACTERS_MAX = 64
 #: Clocks may be this far ahead; a later fix counts as of its arrival.
 CLOCK_AHEAD_MS = 5 * 60 * 1000
+#: Of the reason in a refused message that was shortened.
+_REASON_CHARACTERS_MAX = 100
 _YEAR_2000_MS = 946_684_800_000
 _ID_HASH_BYTES = 6
 _ID_TIME_MASK = (1 << 48) - 1
@@ -114,6 +116,15 @@ def decode_address(value: bytes) -> Address:
 def decode_rejected(value: bytes) -> Rejected:
     """Decode a rejected message; raises msgspec.DecodeError."""
     return _rejected_decoder.decode(value)
+
+
+def shortened(rejected: Rejected) -> Rejected:
+    """Return a refused message as little more than where it is, for a topic without room for it."""
+    reason = (
+        f"{rejected.reason[:_REASON_CHARACTERS_MAX]} (raw: none of {len(rejected.raw)} bytes, the "
+        "topic takes no record so large)"
+    )
+    return msgspec.structs.replace(rejected, reason=reason, raw=b"", device=None)
 
 
 def decode_event(value: bytes) -> Event:

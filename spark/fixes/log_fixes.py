@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from waylog.kafka.clients import LogUnreachable, producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topics import ERROR
-from waylog.messages import Rejected, encode
+from waylog.messages import Rejected, encode, shortened
 from waylog.sealing.sealing import ENVIRONMENT, is_sealed, shared_key_ring
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,8 @@ def report_unreadable(
 ) -> None:
     """Write records that are not fixes to topic `error`; raises LogUnreachable if that fails.
 
-    It also fails if `stopping` is set while the log does not answer.
+    It also fails if `stopping` is set while the log does not answer. What is too large for the
+    topic is shortened, and left out if that is too large too.
     """
     logger.warning(
         "%s-%d: %d unreadable records go to topic %s, the first at offset %d: %s",
@@ -103,14 +105,7 @@ def report_unreadable(
         # The reason contains names of members and types, never values.
         unreadable[0].reason,
     )
-    failures: list[str] = []
-    keys = shared_key_ring(servers)
-    producer = LibrdkafkaProducer(producer_config(servers, "waylog-history"))
-
-    def on_delivery(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            failures.append(not_stored_text(error, ERROR))
-
+    letters: list[_Letter] = []
     for record in unreadable:
         raw = record.value or b""
         cut = f" (cut from {len(raw)} bytes)" if len(raw) > _RAW_BYTES_MAX else ""
@@ -126,17 +121,67 @@ def report_unreadable(
                 "offset": str(record.offset),
             },
         )
+        letters.append((record.key, rejected))
+    refused = _store(servers, letters, stopping)
+    # Of several records in one request none is stored if they are too large together.
+    refused = _store(servers, refused, stopping, at_once=1)
+    short: list[_Letter] = [(None, shortened(rejected)) for _, rejected in refused]
+    left_out = _store(servers, short, stopping, at_once=1)
+    if left_out:
+        logger.error(
+            "%s-%d: %d unreadable records are left out, the first at offset %s: topic %s takes no "
+            "record so large; raise its max.message.bytes",
+            *(topic, partition, len(left_out), (left_out[0][1].headers or {}).get("offset"), ERROR),
+        )
+
+
+#: The key and value of a record of topic `error`.
+_Letter = tuple[bytes | None, Rejected]
+
+
+def _store(
+    servers: str,
+    letters: Sequence[_Letter],
+    stopping: threading.Event | None,
+    *,
+    at_once: int = 10_000,
+) -> list[_Letter]:
+    """Append records to topic `error`, `at_once` in a request; return those that are too large.
+
+    Raises LogUnreachable.
+    """
+    if not letters:
+        return []
+    failures: list[str] = []
+    too_large: list[_Letter] = []
+    keys = shared_key_ring(servers)
+    producer = LibrdkafkaProducer(
+        producer_config(servers, "waylog-history", batch_num_messages=at_once)
+    )
+
+    def failed(letter: _Letter, error: KafkaError) -> None:
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            too_large.append(letter)
+        else:
+            failures.append(not_stored_text(error, ERROR))
+
+    def on_delivery(letter: _Letter, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed(letter, error)
+
+    for letter in letters:
+        key, rejected = letter
         while True:
             try:
                 value = encode(rejected)
                 if keys is not None:
-                    value = keys.seal_value(ERROR, value, record.key)
-                producer.produce(ERROR, value, record.key, on_delivery=on_delivery)
+                    value = keys.seal_value(ERROR, value, key)
+                producer.produce(ERROR, value, key, on_delivery=partial(on_delivery, letter))
                 break
             except BufferError:
                 producer.poll(0.1)
             except KafkaException as error:
-                failures.append(not_stored_text(error, ERROR))
+                failed(letter, error.args[0])
                 break
     deadline = time.monotonic() + _STORE_S
     # In steps: Python's signal handlers run between them.
@@ -148,3 +193,4 @@ def report_unreadable(
             f"unreadable records could not be written to topic {ERROR}: "
             f"{failures[0] if failures else waiting}"
         )
+    return too_large

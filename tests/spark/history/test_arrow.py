@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
 from spark.fixes.log_fixes import read_fixes
 from spark.history import arrow
@@ -19,6 +26,8 @@ from tests.consumers.running import await_condition
 from tests.spark.history.test_job import DAY_MS, START_MS, assert_each_once, history, read_errors
 from tests.spark.running import append_fixes, append_values, make_fix
 from waylog.history.history_reader import HistoryReader
+from waylog.kafka.clients import client_config
+from waylog.kafka.topics import ERROR
 from waylog.messages import encode
 from waylog.process.watchdog import ProgressWatchdog
 
@@ -54,6 +63,24 @@ def test_after_kill_9_anywhere_every_reader_finds_every_fix_once(log: str, tmp_p
     again = history(log, out, *ARROW, "--once")
     assert again.process.wait(60) == 0
     assert "stopped: 0 fixes in 0 files" in again.said
+
+
+def test_an_unreadable_record_that_topic_error_has_no_room_for_stops_nothing(
+    log: str, tmp_path: Path
+) -> None:
+    admin = AdminClient(client_config(log, "test"))
+    change = ConfigEntry("max.message.bytes", "600", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, ERROR, incremental_configs=[change])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    large = random.Random(1).randbytes(10_000)
+    append_values(log, [(b"u1/phone", value) for value in (b"{", large, b"[")])
+    append_fixes(log, [make_fix("u1/phone", START_MS)])
+    job = history(log, tmp_path / "history", *ARROW, "--once")
+    assert job.process.wait(60) == 0, job.said
+    assert "stopped: 1 fixes in 1 files" in job.said
+    errors = read_errors(log)
+    assert sorted(error.raw for error in errors) == [b"", b"[", b"{"]
+    assert sum("(raw: none of 10000 bytes" in error.reason for error in errors) == 1
 
 
 def test_it_follows_the_log_and_keeps_places(log: str, tmp_path: Path) -> None:
