@@ -69,7 +69,8 @@ class ConnectProcess:
         """Start the worker, and wait until it is ready."""
         worker = self.folder / "worker.properties"
         worker.write_text("".join(f"{name}={text}\n" for name, text in self.properties.items()))
-        environment = dict(os.environ)
+        # A worker that hangs tells where its threads are, when it is aborted.
+        environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
         if python_path is not None:
             environment["PYTHONPATH"] = f"{python_path}:{Path.cwd()}"
         self._process = subprocess.Popen(
@@ -117,8 +118,14 @@ class ConnectProcess:
         if process is None:
             return 0
         process.send_signal(number)
-        status = process.wait(WAIT_S)
         assert self._reader is not None
+        try:
+            status = process.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            process.wait(WAIT_S)
+            self._reader.join()
+            pytest.fail(f"did not stop:\n{self.output}")
         self._reader.join()
         return status
 
