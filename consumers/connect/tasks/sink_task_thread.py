@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 #: The longest time for which a task does not look whether it is to stop or to pause.
 _POLL_S: Final = 0.1
+_LAST_POLL_S: Final = 0.02
 #: Whether the log answers is asked before a task that stops waits for it.
 _ANSWER_S: Final = 2.0
 #: Errors about what a user has configured: waiting does not help.
@@ -340,7 +341,8 @@ class SinkTaskThread(TaskThread):
             confluent_kafka.TopicPartition(*each, offset) for each, offset in accepted.items()
         ]
         try:
-            if closing:
+            if closing and not self._is_closed:
+                # In a callback of the consumer, where it cannot be polled.
                 self._on_commit(None, self._consumer.commit(offsets=offsets, asynchronous=False))
             else:
                 self._consumer.commit(offsets=offsets, asynchronous=True)
@@ -492,7 +494,21 @@ class SinkTaskThread(TaskThread):
             )
             self._task.close(partitions)
             return
+        self._committing_since = None
         self._commit(partitions, closing=True)
+        self._await_commit()
+
+    def _await_commit(self) -> None:
+        """Wait for the last commit, for a time: amid a rebalance it may never be answered."""
+        assert self._consumer is not None
+        self._consumer.pause(_client_partitions(self._assigned))
+        deadline = time.monotonic() + self._timing.flush_timeout_s
+        while self._committing_since is not None and not self.is_cancelled:
+            if time.monotonic() > deadline:
+                logger.warning("task %s: the last commit of offsets timed out", self.task_id)
+                break
+            # Its records are not put any more; callbacks are served.
+            self._consumer.poll(_LAST_POLL_S)
 
     def _log_answers(self) -> bool:
         assert self._consumer is not None
