@@ -61,3 +61,18 @@ def test_who_catches_a_decode_error_catches_what_goes_with_it(package: str) -> N
 )
 def test_the_check_finds_what_it_is_for(source: str) -> None:
     assert len(careless(source)) == 1
+
+
+# The broker reads records by a reader of its own.
+@pytest.mark.parametrize("package", sorted({*PACKAGES} - {"broker_core"}))
+def test_headers_of_records_are_read_in_the_way_that_survives_odd_names(package: str) -> None:
+    found = {
+        f"{path.relative_to(ROOT)}:{node.lineno}": "call waylog.kafka.record_headers.headers_of"
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "headers"
+        and not node.args
+    }
+    assert found == {}

@@ -18,6 +18,7 @@ from consumers.connect.errors.stages import Stage
 from consumers.connect.plugins.sink_task import TopicPartition
 from consumers.connect.tasks.converters import Pipeline
 from consumers.connect.tasks.operations import Operations, Skipped
+from waylog.kafka.record_headers import headers_of
 
 #: By confluent_kafka's TIMESTAMP_*.
 TIMESTAMP_TYPES: Final = ("NO_TIMESTAMP_TYPE", "CREATE_TIME", "LOG_APPEND_TIME")
@@ -62,7 +63,7 @@ class SinkRecords:
             try:
                 key_schema, key = to_key(topic, message.key())
                 value_schema, value = to_value(topic, message.value())
-                headers = message.headers()
+                headers = headers_of(message)
                 type_, time_ms = message.timestamp()
                 record: SinkRecord | None = SinkRecord(
                     topic=topic,
@@ -163,5 +164,5 @@ def consumed_record(message: Message) -> ConsumedRecord:
         message.value(),
         time_ms if type_ else None,
         TIMESTAMP_TYPES[type_],
-        tuple(message.headers() or ()),  # type: ignore[arg-type]
+        tuple(headers_of(message)),
     )
