@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from waylog.config import ConfigError, Endpoint
+from waylog.folders import sync_folder
 from waylog.network.acceptor import Acceptor
 from waylog.process.background import fail
 
@@ -356,11 +357,7 @@ class SystemDisk:
 
     def fsync_directory(self, directory: Path) -> None:
         """See Disk."""
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(directory)
 
 
 class ThreadWorker:

@@ -23,7 +23,7 @@ from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.malformed import MALFORMED
 from waylog.messages import decode_rejected, encode, shortened
-from waylog.process.log_throttle import LogThrottle
+from waylog.process.log_throttle import LogThrottle, since_last_line
 from waylog.sealing.sealing import shared_key_ring
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class DeadLetters:
         why = not_stored_text(error, letter.topic)
         unsaid = self._said.count(time.monotonic())
         if unsaid is not None:
-            more = f" ({unsaid} more since the last such line)" if unsaid else ""
+            more = since_last_line(unsaid)
             logger.error(
                 "%s is left out: topic %s does not take it: %s%s",
                 *(_source(letter), letter.topic, why, more),

@@ -54,8 +54,6 @@ logger = logging.getLogger(__name__)
 _BY_KEY: Final = -1
 #: Seconds that a stopping worker waits for an answer from the log, before it waits for more.
 _ANSWER_S: Final = 2.0
-
-
 #: Seconds that a session has to last after one that failed before the worker counts as well again.
 _WELL_AFTER_S: Final = 15.0
 #: The kind of trouble that failed sessions are.

@@ -1,7 +1,8 @@
-"""Checks of the folders that options name."""
+"""Folders that options name: checks, and making what is in them durable."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -32,3 +33,12 @@ def reason_of(error: OSError) -> str:
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "it is a file, not a folder"
     return (error.strerror or str(error)).lower()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make creations, renames and removals in a folder survive a power cut; raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

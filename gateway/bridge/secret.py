@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gateway.fixes.known_fixes import use_secret
 from gateway.fixes.siphash import KEY_BYTES
-from gateway.views.snapshots.view_snapshot import sync_folder
+from waylog.folders import sync_folder
 
 logger = logging.getLogger(__name__)
 

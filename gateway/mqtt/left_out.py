@@ -6,7 +6,7 @@ import logging
 import time
 from typing import Final
 
-from waylog.process.log_throttle import LogThrottle
+from waylog.process.log_throttle import LogThrottle, since_last_line
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,6 @@ class LeftOut:
             logger.error(
                 "a message of %.*r is left out, the others are delivered%s",
                 *(_NAME_CHARACTERS_MAX, topic),
-                f" ({unsaid} more since the last such line)" if unsaid else "",
+                since_last_line(unsaid),
                 exc_info=error,
             )

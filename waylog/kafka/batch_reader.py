@@ -22,7 +22,7 @@ from waylog.kafka.protocol import requests
 from waylog.kafka.protocol.error_codes import ErrorCode, reason_of
 from waylog.kafka.protocol.requests import EARLIEST, LATEST, Broker, MalformedAnswer
 from waylog.process.background import spawn
-from waylog.process.log_throttle import LogThrottle
+from waylog.process.log_throttle import LogThrottle, since_last_line
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +53,9 @@ class _Elsewhere(Exception):
 class BatchReader:
     """Reads all partitions of a topic in order, outside of any group, for views.
 
-    `on_records` gets batches on the event loop, and a batch that it does not take once more, record
-    by record; `on_caught_up` is called once, when all records
-    that the log had at the start have been handed over. Only committed records are read.
+    `on_records` gets batches on the event loop; one at which it raises comes again, record by
+    record. `on_caught_up` is called once, when all records that the log had at the start have been
+    handed over. Only committed records are read.
 
     `tail`: None reads from the beginning, 0 only new records, n also the newest n records of each
     partition. `starts` gives the start offsets instead; a partition that it does not name is read
@@ -396,7 +396,7 @@ class BatchReader:
                     logger.error(
                         "%s-%d: the record at offset %d cannot be taken and is left out%s",
                         *(self._topic, partition, record.offset()),
-                        f" ({unsaid} more since the last such line)" if unsaid else "",
+                        since_last_line(unsaid),
                         exc_info=error,
                     )
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from waylog.process.log_throttle import LogThrottle, RepeatedFailure
+from waylog.process.log_throttle import LogThrottle, RepeatedFailure, since_last_line
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ class TaskSet:
             return
         unsaid = self._said.count(task.get_loop().time())
         if unsaid is not None:
-            others = f" ({unsaid} more since the last such line)" if unsaid else ""
+            others = since_last_line(unsaid)
             logger.error("%s failed%s", self._name, others, exc_info=error)
         if on_failure is not None:
             on_failure(error)

@@ -27,6 +27,11 @@ class LogThrottle:
         return unsaid
 
 
+def since_last_line(unsaid: int) -> str:
+    """Return what a line ends with that stands for so many earlier events as well."""
+    return f" ({unsaid} more since the last such line)" if unsaid else ""
+
+
 class RepeatedFailure:
     """Tells failures of repeated work that are new from those that the last round had, too."""
 

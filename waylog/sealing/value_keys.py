@@ -22,7 +22,7 @@ from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import VALUE_KEY, VALUE_KEY_TOPIC
 from waylog.malformed import MALFORMED
-from waylog.process.log_throttle import LogThrottle
+from waylog.process.log_throttle import LogThrottle, since_last_line
 from waylog.process.threads import Rounds, start_thread
 from waylog.sealing.sealing import is_device, is_sealed, is_sealed_topic, owner_of_record
 from waylog.sealing.value_encryption import (
@@ -294,7 +294,7 @@ class KeyRing:
     def _leave_out(self, message: Message, why: str) -> None:
         unsaid = self._left_out.count(time.monotonic())
         if unsaid is not None:
-            more = f" ({unsaid} more since the last such line)" if unsaid else ""
+            more = since_last_line(unsaid)
             logger.warning("%s offset %s is left out: %s%s", VALUE_KEY, message.offset(), why, more)
 
 

@@ -32,7 +32,7 @@ from typing import IO, Any, Final, TypeVar
 
 from waylog.os_errors import describe_os_error
 from waylog.process.child_process import ChildProcess
-from waylog.process.log_throttle import LogThrottle
+from waylog.process.log_throttle import LogThrottle, since_last_line
 from waylog.process.storage_trouble import StorageTrouble
 from waylog.supervision.output_log import OutputLog
 from waylog.supervision.progress import Progress, extension_s
@@ -199,7 +199,7 @@ class _Process:
             raise error
         unsaid = self._said_of[what].count(time.monotonic())
         if unsaid is not None:
-            others = f" ({unsaid} more since the last such line)" if unsaid else ""
+            others = since_last_line(unsaid)
             logger.error("%s: %s failed%s", self.spec.name, what, others, exc_info=error)
 
     def _tell(self, what: str, lived_s: float, pause_s: float) -> None:

@@ -13,18 +13,18 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from consumers.connect.configuration.exceptions import ConfigException, invalid_value
+from consumers.connect.configuration.exceptions import ConfigException, invalid_value, missing
 from consumers.connect.configuration.password import HIDDEN, Password
 from consumers.connect.configuration.validators import Validator
-from consumers.connect.java.number_text import float64_text
-
-#: What `String.trim` of Java removes.
-_TRIMMED: Final = "".join(map(chr, range(33)))
-_COMMA: Final = re.compile(r"\s*,\s*", re.ASCII)
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
-_DOUBLE: Final = re.compile(
-    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
+from consumers.connect.java.number_text import (
+    TRIMMED,
+    fits,
+    float64_text,
+    parse_double,
+    parse_integer,
 )
+
+_COMMA: Final = re.compile(r"\s*,\s*", re.ASCII)
 
 
 class ConfigType(enum.Enum):
@@ -97,7 +97,7 @@ class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def required(self) -> bool:
-        """Whether the property must be set."""
+        """Tell whether the property must be set."""
         return self.default is NO_DEFAULT
 
 
@@ -200,7 +200,7 @@ class ConfigDef:
             except ConfigException as error:
                 errors.append(str(error))
         elif key.required:
-            errors.append(_missing(name))
+            errors.append(str(missing(name)))
         else:
             value = key.default
         if key.validator is not None:
@@ -240,15 +240,11 @@ def _sort_key(key: ConfigKey) -> tuple[str, int, bool, int, str]:
     return (key.group or "", key.order, not key.required, importance, key.name)
 
 
-def _missing(name: str) -> str:
-    return f'Missing required configuration "{name}" which has no default value.'
-
-
 def _parse_key(key: ConfigKey, value: Any, is_set: bool) -> Any:
     if is_set:
         value = parse_type(key.name, value, key.type)
     elif key.required:
-        raise ConfigException(_missing(key.name))
+        raise missing(key.name)
     else:
         value = key.default
     if key.validator is not None:
@@ -263,7 +259,7 @@ def parse_type(name: str, value: Any, type_: ConfigType) -> Any:
     """
     if value is None:
         return None
-    text = value.strip(_TRIMMED) if isinstance(value, str) else None
+    text = value.strip(TRIMMED) if isinstance(value, str) else None
     match type_:
         case ConfigType.BOOLEAN:
             if isinstance(value, bool):
@@ -288,9 +284,10 @@ def parse_type(name: str, value: Any, type_: ConfigType) -> Any:
                 return float(value)
             if text is None:
                 raise invalid_value(name, value, _not_a("double", value))
-            if _DOUBLE.fullmatch(text) is None:
+            double = parse_double(text)
+            if double is None:
                 raise invalid_value(name, value, "Not a number of type DOUBLE")
-            return float(text.rstrip("fFdD"))
+            return double
         case ConfigType.LIST:
             if isinstance(value, list):
                 return value
@@ -301,16 +298,15 @@ def parse_type(name: str, value: Any, type_: ConfigType) -> Any:
 
 def _parse_integer(name: str, value: Any, text: str | None, type_: ConfigType) -> int:
     bits = _BITS[type_]
+    number: int | None
     if isinstance(value, int) and not isinstance(value, bool):
-        number = value
+        number = value if fits(value, bits) else None
     elif text is None:
         kind = {16: "16-bit integer (short)", 32: "32-bit integer", 64: "64-bit integer (long)"}
         raise invalid_value(name, value, _not_a(kind[bits], value))
-    elif _INTEGER.fullmatch(text) is None:
-        raise invalid_value(name, value, f"Not a number of type {type_.value}")
     else:
-        number = int(text)
-    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+        number = parse_integer(text, bits)
+    if number is None:
         raise invalid_value(name, value, f"Not a number of type {type_.value}")
     return number
 

@@ -17,6 +17,16 @@ def invalid_value(name: str, value: Any, reason: str | None = None) -> ConfigExc
     return ConfigException(text if reason is None else f"{text}: {reason}")
 
 
+def missing(name: str) -> ConfigException:
+    """Return the error for a property that is not set and has no default."""
+    return ConfigException(f'Missing required configuration "{name}" which has no default value.')
+
+
+def unknown_class(name: str, value: Any) -> ConfigException:
+    """Return the error for a property that names a class which the worker does not have."""
+    return invalid_value(name, value, f"Class {value} could not be found.")
+
+
 def shown(value: Any) -> str:
     """Return a value as Java prints it: null, true, [a, b]."""
     if value is None:

@@ -29,7 +29,11 @@ from consumers.connect.configuration.definitions import (
     Width,
     parse_type,
 )
-from consumers.connect.configuration.exceptions import ConfigException, invalid_value
+from consumers.connect.configuration.exceptions import (
+    ConfigException,
+    invalid_value,
+    unknown_class,
+)
 from consumers.connect.configuration.plugins import PluginKind, Plugins
 from consumers.connect.configuration.validators import Validator
 
@@ -76,7 +80,7 @@ def known_class(plugins: Plugins, kind: PluginKind) -> Validator:
 
     def validate(name: str, value: Any) -> None:
         if value is not None and plugins.find(kind, value) is None:
-            raise invalid_value(name, value, f"Class {value} could not be found.")
+            raise unknown_class(name, value)
 
     return validate
 

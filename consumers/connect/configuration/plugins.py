@@ -67,7 +67,7 @@ class PluginTable:
 
 
 class ExactlyOnceSupport(enum.Enum):
-    """Whether a source connector can write each record once (KIP-618)."""
+    """The answer of a source connector: can it write each record once (KIP-618)?"""
 
     SUPPORTED = "supported"
     UNSUPPORTED = "unsupported"

@@ -254,6 +254,17 @@ def _non_finite_text(value: float) -> str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
+def _unchanged(kind: type, refuse: Callable[[Any], DataException]) -> Convert:
+    """Return the function for values that JSON has as they are."""
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise refuse(value)
+        return value
+
+    return convert
+
+
 def _scalar_writer(schema: Schema) -> Convert:
     type_ = schema.type
     bits = INTEGER_BITS.get(type_)
@@ -283,22 +294,12 @@ def _scalar_writer(schema: Schema) -> Convert:
             raise DataException(f"Invalid type for bytes type: {type(value).__name__}")
         return base64.b64encode(value).decode()
 
-    def write_boolean(value: Any) -> Any:
-        if not isinstance(value, bool):
-            raise refuse(value)
-        return value
-
-    def write_string(value: Any) -> Any:
-        if not isinstance(value, str):
-            raise refuse(value)
-        return value
-
     writers = {
         Type.FLOAT32: lambda value: _shortest(write_float(value)),
         Type.FLOAT64: write_float,
         Type.BYTES: write_bytes,
-        Type.BOOLEAN: write_boolean,
-        Type.STRING: write_string,
+        Type.BOOLEAN: _unchanged(bool, refuse),
+        Type.STRING: _unchanged(str, refuse),
     }
     return writers[type_]
 
@@ -363,22 +364,12 @@ def _scalar_reader(schema: Schema) -> Convert:
             raise DataException("Invalid bytes field")
         return _bytes(json)
 
-    def read_boolean(json: Any) -> Any:
-        if not isinstance(json, bool):
-            raise refuse(json)
-        return json
-
-    def read_string(json: Any) -> Any:
-        if not isinstance(json, str):
-            raise refuse(json)
-        return json
-
     readers = {
         Type.FLOAT32: lambda json: to_float32(read_float(json)),
         Type.FLOAT64: read_float,
         Type.BYTES: read_bytes,
-        Type.BOOLEAN: read_boolean,
-        Type.STRING: read_string,
+        Type.BOOLEAN: _unchanged(bool, refuse),
+        Type.STRING: _unchanged(str, refuse),
     }
     return readers[type_]
 

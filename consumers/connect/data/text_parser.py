@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
 from typing import Any, Final
 
 from consumers.connect.data.exceptions import DataException
@@ -29,10 +28,9 @@ from consumers.connect.data.schemas import (
     SchemaAndValue,
     Type,
 )
-from consumers.connect.java.number_text import INT64_MAX, INT64_MIN, to_float32
+from consumers.connect.java.number_text import INT64_MAX, INT64_MIN, fits, parse_decimal, to_float32
 
 _NESTING_MAX: Final = 64
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME: Final = re.compile(r"\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
@@ -92,16 +90,16 @@ def _time_of(text: str) -> SchemaAndValue | None:
 
 
 def _number_of(text: str) -> SchemaAndValue | None:
-    if _NUMBER.fullmatch(text) is None:
+    number = parse_decimal(text)
+    if number is None:
         return None
-    number = Decimal(text)
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int), "the expression matches no NaN"
     if (not number or number.adjusted() < 20) and number == number.to_integral_value():
         whole = int(number)
         if INT64_MIN <= whole <= INT64_MAX:
             for schema, bits in _INTEGERS:
-                if -(1 << (bits - 1)) <= whole < 1 << (bits - 1):
+                if fits(whole, bits):
                     return SchemaAndValue(schema, whole)
     if exponent != 0:
         wide = float(number)

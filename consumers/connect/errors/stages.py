@@ -19,7 +19,7 @@ class Stage(enum.Enum):
 
     @property
     def tolerates_any_error(self) -> bool:
-        """Whether any exception may be tolerated, not only those that a repetition may cure."""
+        """Tell whether any exception may be tolerated, not only what a repetition may cure."""
         return self in (
             Stage.TRANSFORMATION,
             Stage.KEY_CONVERTER,

@@ -20,6 +20,7 @@ from consumers.connect.data.records import SinkRecord
 from consumers.connect.data.value_text import java_text
 from consumers.connect.plugins.connector import SinkConnector
 from consumers.connect.plugins.sink_task import SinkTask, TopicPartition
+from waylog.folders import sync_folder
 from waylog.process.storage_trouble import is_disk_full
 
 logger = logging.getLogger(__name__)
@@ -113,11 +114,7 @@ def _open(path: Path) -> int:
         return os.open(path, flags)
     file = os.open(path, flags | os.O_CREAT, 0o666)
     # The new file's name has to outlast a power cut, as its lines do.
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
     return file
 
 

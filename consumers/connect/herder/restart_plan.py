@@ -17,7 +17,7 @@ class RestartRequest(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has no parameters: then the connector alone restarts."""
+        """Tell whether there are no parameters: then the connector alone restarts."""
         return not self.only_failed and not self.include_tasks
 
 

@@ -1,14 +1,22 @@
-"""Numbers as Java's `toString` writes them, which reaches keys, headers and topics of Connect."""
+"""Numbers as Java writes and reads them, which reaches keys, headers and topics of Connect."""
 
 from __future__ import annotations
 
 import math
+import re
 import struct
 from decimal import Decimal
 from typing import Final
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
+#: What `String.trim` removes.
+TRIMMED: Final = "".join(map(chr, range(33)))
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
+_DOUBLE: Final = re.compile(
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
+)
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _FLOAT32: Final = struct.Struct(">f")
 _PLAIN_MIN: Final = 1e-3
 _PLAIN_MAX: Final = 1e7
@@ -89,3 +97,29 @@ def integer_of_decimal(value: Decimal) -> int:
         # A multiple of 10**64 is one of 2**64. The number itself may have a billion digits.
         return 0
     return wrap(int(value), 64)
+
+
+def fits(number: int, bits: int) -> bool:
+    """Return whether a signed type of so many bits has the number."""
+    return -(1 << (bits - 1)) <= number < 1 << (bits - 1)
+
+
+def parse_integer(text: str, bits: int) -> int | None:
+    """Return the number that `Long.parseLong` and its kin read; None for a text that is none, or
+    does not fit.
+    """
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if fits(number, bits) else None
+
+
+def parse_double(text: str) -> float | None:
+    """Return the number that `Double.parseDouble` reads, None for a text that is none."""
+    trimmed = text.strip(TRIMMED)
+    return float(trimmed.rstrip("fFdD")) if _DOUBLE.fullmatch(trimmed) is not None else None
+
+
+def parse_decimal(text: str) -> Decimal | None:
+    """Return the number that `new BigDecimal` reads, None for a text that is none."""
+    return Decimal(text) if _DECIMAL.fullmatch(text) is not None else None

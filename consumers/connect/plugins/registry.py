@@ -48,7 +48,7 @@ class ConnectorClass(NamedTuple):
 
     @property
     def is_source(self) -> bool:
-        """Whether it reads from another system."""
+        """Tell whether it reads from another system."""
         return issubclass(self.connector, SourceConnector)
 
 

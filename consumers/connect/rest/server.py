@@ -16,6 +16,7 @@ from consumers.connect.worker.standalone import StandaloneWorker
 from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
 from waylog.network.chunked_requests import end_connections_after_chunks
+from waylog.network.free_ports import bound_socket
 from waylog.network.served_hosts import ServedHosts
 
 _SHUTDOWN_S: Final = 2.0
@@ -35,13 +36,8 @@ def bind(endpoint: Endpoint) -> Listener:
     port = endpoint.port
     try:
         for address in bind_addresses(endpoint):
-            family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            each = socket.socket(family, socket.SOCK_STREAM)
+            each = bound_socket(Endpoint(address, port))
             sockets.append(each)
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            each.bind((address, port))
             port = each.getsockname()[1]
             each.listen(_BACKLOG)
             each.setblocking(False)

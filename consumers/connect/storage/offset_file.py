@@ -19,6 +19,7 @@ import msgspec
 
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.storage.offsets import Offset, OffsetTable, Partition
+from waylog.folders import sync_folder
 from waylog.malformed import MALFORMED
 
 _VERSION: Final = 1
@@ -122,8 +123,4 @@ def _replace(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
     temporary.replace(path)
     # The new name has to outlast a power cut, too.
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)

@@ -328,7 +328,7 @@ class SourceTaskThread(TaskThread):
 
     @property
     def may_commit(self) -> bool:
-        """Whether offsets are still stored from outside."""
+        """Tell whether offsets are still stored from outside."""
         return self._is_started and not (self._has_failed or self.is_cancelled or self.has_ended)
 
     def _store_at_end(self) -> None:

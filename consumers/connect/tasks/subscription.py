@@ -47,7 +47,7 @@ class Subscription:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no topic has matched so far."""
+        """Tell whether no topic has matched so far."""
         return not self._topics
 
     def look(self) -> None:

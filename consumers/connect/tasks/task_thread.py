@@ -71,7 +71,7 @@ class TaskThread(ABC):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the task has ended, in whatever way."""
+        """Tell whether the task has ended, in whatever way."""
         return self._ended.is_set()
 
     @abstractmethod
@@ -84,17 +84,17 @@ class TaskThread(ABC):
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the task is to end."""
+        """Tell whether the task is to end."""
         return self._stopping.is_set()
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for the task any more."""
+        """Tell whether nobody waits for the task any more."""
         return self._cancelled
 
     @property
     def is_paused(self) -> bool:
-        """Whether the task is to pause."""
+        """Tell whether the task is to pause."""
         return self._target is not TargetState.STARTED
 
     def report(self, state: State, trace: str = "") -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import math
-import re
 from collections.abc import Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
@@ -19,7 +18,14 @@ from consumers.connect.data.records import Record
 from consumers.connect.data.schemas import DECIMAL_NAME, INTEGER_BITS, Schema, Type
 from consumers.connect.data.structs import Struct
 from consumers.connect.data.value_text import java_text
-from consumers.connect.java.number_text import integer_of_decimal, to_float32, truncate, wrap
+from consumers.connect.java.number_text import (
+    integer_of_decimal,
+    parse_double,
+    parse_integer,
+    to_float32,
+    truncate,
+    wrap,
+)
 from consumers.connect.transforms.transform import (
     REPLACE_NULL,
     SCHEMAS_REMEMBERED,
@@ -37,11 +43,6 @@ _OUTPUTS: Final = (
     *(Type.BOOLEAN, Type.STRING),
 )
 _INPUTS: Final = (*_OUTPUTS, Type.BYTES)
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
-_FLOAT: Final = re.compile(
-    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
-)
-_BLANK: Final = "".join(map(chr, range(33)))
 
 
 def _parse_spec(spec: Sequence[str]) -> dict[str | None, Type]:
@@ -251,10 +252,8 @@ def _integer(value: Any, bits: int) -> int:
         return wrap(integer_of_decimal(value), bits)
     if not isinstance(value, str):
         raise _unexpected(value)
-    if _INTEGER.fullmatch(value) is None:
-        raise _out_of_range(value)
-    number = int(value)
-    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+    number = parse_integer(value, bits)
+    if number is None:
         raise _out_of_range(value)
     return number
 
@@ -269,10 +268,10 @@ def _float(value: Any) -> float:
             raise _unexpected(value) from error
     if not isinstance(value, str):
         raise _unexpected(value)
-    text = value.strip(_BLANK)
-    if _FLOAT.fullmatch(text) is None:
+    number = parse_double(value)
+    if number is None:
         raise _out_of_range(value)
-    return float(text.rstrip("fFdD"))
+    return number
 
 
 def _boolean(value: Any) -> bool:

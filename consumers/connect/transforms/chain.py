@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from consumers.connect.configuration.connector_properties import PREDICATES as PREDICATE_LIST
 from consumers.connect.configuration.connector_properties import TRANSFORMS as TRANSFORM_LIST
 from consumers.connect.configuration.definitions import ConfigType, parse_type
-from consumers.connect.configuration.exceptions import ConfigException
+from consumers.connect.configuration.exceptions import missing, unknown_class
 from consumers.connect.configuration.plugin_properties import (
     NEGATE,
     PREDICATE,
@@ -69,7 +69,7 @@ def _stage(alias: str, properties: Mapping[str, Any]) -> Stage:
     name = _required(own, prefix + TYPE)
     sided = TRANSFORMS.get(name)
     if sided is None:
-        raise _unknown(prefix + TYPE, name)
+        raise unknown_class(prefix + TYPE, name)
     named = own.pop(PREDICATE, None)
     negate = bool(parse_type(prefix + NEGATE, own.pop(NEGATE, None), ConfigType.BOOLEAN))
     transform = sided.make(own)
@@ -80,20 +80,12 @@ def _stage(alias: str, properties: Mapping[str, Any]) -> Stage:
     predicate_name = _required(of_predicate, predicate_prefix + TYPE)
     predicate = PREDICATES.get(predicate_name)
     if predicate is None:
-        raise _unknown(predicate_prefix + TYPE, predicate_name)
+        raise unknown_class(predicate_prefix + TYPE, predicate_name)
     return Stage(transform, predicate(of_predicate), negate)
 
 
 def _required(properties: Mapping[str, Any], name: str) -> str:
     value = properties.get(TYPE)
     if value is None:
-        raise ConfigException(
-            f'Missing required configuration "{name}" which has no default value.'
-        )
+        raise missing(name)
     return str(value).strip()
-
-
-def _unknown(name: str, value: str) -> ConfigException:
-    return ConfigException(
-        f"Invalid value {value} for configuration {name}: Class {value} could not be found."
-    )

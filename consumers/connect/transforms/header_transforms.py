@@ -15,6 +15,7 @@ from consumers.connect.data.schemas import Schema
 from consumers.connect.data.structs import Struct
 from consumers.connect.data.text_parser import parse_text
 from consumers.connect.transforms.transform import (
+    FIELDS,
     REPLACE_NULL,
     SCHEMAS_REMEMBERED,
     VALUE,
@@ -96,13 +97,7 @@ class HeaderFrom(Transform):
     kafka_name = "org.apache.kafka.connect.transforms.HeaderFrom"
     config: ClassVar[ConfigDef] = ConfigDef(
         [
-            ConfigKey(
-                name="fields",
-                type=ConfigType.LIST,
-                validator=non_empty_list,
-                importance=Importance.HIGH,
-                documentation="Names of the fields.",
-            ),
+            FIELDS,
             ConfigKey(
                 name="headers",
                 type=ConfigType.LIST,

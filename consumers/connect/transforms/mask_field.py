@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
-from consumers.connect.configuration.validators import non_empty, non_empty_list
+from consumers.connect.configuration.validators import non_empty
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.logical_types import decimal_from_bytes, scale_of
 from consumers.connect.data.records import Record
 from consumers.connect.data.schemas import DECIMAL_NAME, INTEGER_BITS, Schema, Type
 from consumers.connect.data.structs import Struct
-from consumers.connect.java.number_text import integer_of_decimal, to_float32, wrap
+from consumers.connect.java.number_text import integer_of_decimal, parse_decimal, to_float32, wrap
 from consumers.connect.transforms.transform import (
+    FIELDS,
     REPLACE_NULL,
     VALUE,
     Side,
@@ -27,7 +27,6 @@ from consumers.connect.transforms.transform import (
 )
 
 _PURPOSE: Final = "mask fields"
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 
 
 class MaskField(Transform):
@@ -36,13 +35,7 @@ class MaskField(Transform):
     kafka_name = "org.apache.kafka.connect.transforms.MaskField"
     config: ClassVar[ConfigDef] = ConfigDef(
         [
-            ConfigKey(
-                name="fields",
-                type=ConfigType.LIST,
-                validator=non_empty_list,
-                importance=Importance.HIGH,
-                documentation="Names of the fields.",
-            ),
+            FIELDS,
             ConfigKey(
                 name="replacement",
                 type=ConfigType.STRING,
@@ -96,9 +89,10 @@ class MaskField(Transform):
             raise DataException(
                 f"Cannot mask value of type {type(value).__name__} with custom replacement."
             )
-        if _NUMBER.fullmatch(self._replacement) is None:
+        replacement = parse_decimal(self._replacement)
+        if replacement is None:
             raise DataException(f"Unable to convert {self._replacement} to number")
-        return _number(schema, value, Decimal(self._replacement))
+        return _number(schema, value, replacement)
 
 
 def _number(schema: Schema | None, value: float | Decimal, new: Decimal) -> Any:

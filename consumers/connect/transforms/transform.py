@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
-from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType
+from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
+from consumers.connect.configuration.validators import non_empty_list
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.records import Record, changed
 from consumers.connect.data.schemas import Schema
@@ -16,6 +17,13 @@ from consumers.connect.data.structs import Struct
 SCHEMAS_REMEMBERED: Final = 16
 #: Topics that have been matched with an expression.
 TOPICS_REMEMBERED: Final = 1000
+FIELDS: Final = ConfigKey(
+    name="fields",
+    type=ConfigType.LIST,
+    validator=non_empty_list,
+    importance=Importance.HIGH,
+    documentation="Names of the fields.",
+)
 REPLACE_NULL: Final = ConfigKey(
     name="replace.null.with.default",
     type=ConfigType.BOOLEAN,

@@ -25,7 +25,8 @@ from gateway.fixes.stored_keys import (
     merge,
     sorted_keys,
 )
-from gateway.views.snapshots.view_snapshot import KeyFileEntry, sync_folder
+from gateway.views.snapshots.view_snapshot import KeyFileEntry
+from waylog.folders import sync_folder
 
 logger = logging.getLogger(__name__)
 

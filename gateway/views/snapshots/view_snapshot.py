@@ -16,6 +16,7 @@ from typing import IO, Final, NamedTuple
 
 import msgspec
 
+from waylog.folders import sync_folder
 from waylog.malformed import MALFORMED
 
 #: Version of the file format; a file with another one is ignored.
@@ -158,12 +159,3 @@ def _frames(content: bytes) -> Iterator[bytes]:
 def _write_frame(file: IO[bytes], payload: bytes) -> None:
     file.write(_FRAME.pack(len(payload), zlib.crc32(payload)))
     file.write(payload)
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename survives a power cut. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
