@@ -17,13 +17,13 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from consumers.records import OutputRecord
-from consumers.worker_status import WorkerStatus
 from waylog.kafka.clients import producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.malformed import MALFORMED
 from waylog.messages import decode_rejected, encode, shortened
 from waylog.process.log_throttle import LogThrottle, since_last_line
+from waylog.process.process_status import ProcessStatus
 from waylog.sealing.sealing import shared_key_ring
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 class DeadLetters:
     """The records on their way to topic `error`. Used in one thread."""
 
-    def __init__(self, bootstrap_servers: str, client_id: str, status: WorkerStatus) -> None:
+    def __init__(self, bootstrap_servers: str, client_id: str, status: ProcessStatus) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._client_id = client_id
         self._status = status

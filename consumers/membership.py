@@ -9,10 +9,10 @@ from functools import partial
 from typing import Generic
 
 from consumers.processor import Processor, StateT
-from consumers.worker_status import WorkerStatus
 from waylog.kafka.reach import silence_reason
 from waylog.observability.interceptors import Telemetry
 from waylog.process.broker_liveness import BrokerLiveness
+from waylog.process.process_status import ProcessStatus
 from waylog.process.watchdog import Watchdog
 
 
@@ -68,8 +68,8 @@ class Membership(Generic[StateT]):
     stopping: threading.Event = field(default_factory=threading.Event)
     contact: BrokerLiveness = field(init=False)
     watchdog: Watchdog = field(default_factory=Watchdog)
-    status: WorkerStatus = field(default_factory=WorkerStatus)
+    status: ProcessStatus = field(default_factory=ProcessStatus)
 
     def __post_init__(self) -> None:
         why = partial(silence_reason, self.bootstrap_servers)
-        object.__setattr__(self, "contact", BrokerLiveness(why))
+        object.__setattr__(self, "contact", BrokerLiveness(self.status, why))

@@ -1,8 +1,10 @@
 """Shared settings and checks of all tests."""
 
 import os
+import socket
 from collections.abc import Iterator
 from inspect import isfunction
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -44,3 +46,12 @@ def _same_umask_afterwards() -> Iterator[None]:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """An authority, and a broker's certificate of it for 127.0.0.1 and localhost."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[socket.socket]:
+    """The socket of a supervisor, for processes that find its name in NOTIFY_SOCKET."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        listening.settimeout(60)
+        yield listening

@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -23,9 +22,7 @@ from spark.fixes.staging import StagedFile, land
 from spark.history.files import Committed, HistoryFiles
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable
-from waylog.kafka.reach import silence_reason
 from waylog.malformed import MALFORMED
-from waylog.process.broker_liveness import BrokerLiveness
 from waylog.process.watchdog import ProgressWatchdog
 
 logger = logging.getLogger(__name__)
@@ -67,7 +64,6 @@ class ArrowHistory:
         try:
             position = self._read_checkpoint()
             target = None
-            contact = BrokerLiveness(partial(silence_reason, self._servers))
             while not stopping.is_set():
                 started = time.monotonic()
                 self._watchdog.advanced()
@@ -77,10 +73,8 @@ class ArrowHistory:
                     if once or stopping.is_set():
                         raise
                     logger.info("%s; the history waits", error)
-                    contact.silent()
                     stopping.wait(_PAUSE_S)
                     continue
-                contact.heard()
                 for partition, marks in watermarks.items():
                     # Skip records that retention has deleted; a new partition starts at its
                     # beginning.

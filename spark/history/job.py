@@ -32,7 +32,6 @@ from waylog.history.storage import Storage
 from waylog.kafka.clients import LogForbidden, LogUnreachable
 from waylog.kafka.topics import LOCATION
 from waylog.private_files import tighten
-from waylog.process.notify import notify
 from waylog.process.stop_limit import StopLimit
 from waylog.process.threads import start_thread
 from waylog.process.watchdog import ProgressWatchdog
@@ -114,6 +113,7 @@ class HistoryJob:
         self._files = HistoryFiles(self._storage, settings.recent_ids)
         self._steps = ThreadSteps()
         self._status = JobStatus(
+            settings.bootstrap_servers,
             [Path(self._storage.path)] if self._storage.local else [],
             self._steps,
             self._report_no_more,
@@ -205,30 +205,23 @@ class HistoryJob:
 
     def _has_begun(self, upkeep: ErasureApplier) -> bool:
         """Wait until the erasures were applied; return False if a stop comes first."""
-        told = None
         while True:
             try:
-                return upkeep.begin()
+                has_begun = upkeep.begin()
+                self._status.starts()
+                return has_begun
             except LogUnreachable as error:
                 if self._settings.once or not isinstance(error, LogForbidden):
                     raise CommandError(str(error)) from error
-                told = self._waits(str(error), told)
+                self._status.waits(f"{error}; waiting")
             if self._stopping.wait(_FORBIDDEN_WAIT_S):
                 return False
-
-    def _waits(self, reason: str, told: str | None) -> str:
-        """Say why the job waits, unless it has said so; return the reason."""
-        if reason != told:
-            logger.warning("%s; waiting", reason)
-            notify(f"STATUS=not ready: {reason}")
-        return reason
 
     def _check_log(self) -> None:
         """Wait for the log, and check that it is the one this history was written from."""
         servers = self._settings.bootstrap_servers
         offsets = LogOffsets(servers, LOCATION)
         deadline = time.monotonic() + _ONCE_WAIT_S
-        told = None
         try:
             while not self._stopping.is_set():
                 try:
@@ -241,11 +234,12 @@ class HistoryJob:
                     reason = f"there is no topic {LOCATION}"
                 if watermarks:
                     self._compare(watermarks)
+                    self._status.starts()
                     return
                 if self._settings.once and time.monotonic() > deadline:
                     raise CommandError(f"{servers}: {reason}")
                 if not self._stopping.is_set():
-                    told = self._waits(f"{servers}: {reason}", told)
+                    self._status.waits(f"{servers}: {reason}; waiting")
                 self._stopping.wait(0.5)
         finally:
             offsets.close()

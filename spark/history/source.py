@@ -11,9 +11,10 @@ range of offsets per partition, so a repeated batch reads the same records.
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -33,9 +34,7 @@ from spark.fixes.schema import HISTORY_SCHEMA
 from spark.fixes.staging import STAGED_SCHEMA, land
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable
-from waylog.kafka.reach import silence_reason
 from waylog.kafka.topics import LOCATION
-from waylog.process.broker_liveness import BrokerLiveness
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +110,6 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_rows = int(options.get("maxrows", MAX_ROWS))
         self._target: dict[int, int] | None = None
         self._offsets: LogOffsets | None = None
-        self._contact = BrokerLiveness(partial(silence_reason, self._servers))
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_offsets": None}
@@ -149,9 +147,7 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 watermarks = self._watermarks(_TRIGGER_PATIENCE_S)
             except LogUnreachable as error:
                 logger.info("%s; the history waits", error)
-                self._contact.silent()
                 return start
-            self._contact.heard()
             ends = {partition: marks.high for partition, marks in watermarks.items()}
         rows = None if isinstance(limit, ReadAllAvailable) else self._max_rows
         if isinstance(limit, ReadMaxRows):
@@ -175,10 +171,14 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_fixes(self._servers, self._topic, partition.wanted)
 
     def stop(self) -> None:
-        """Close the connections."""
+        """Close the connections; also called when an error ends this process."""
         if self._offsets is not None:
             self._offsets.close()
             self._offsets = None
+        if isinstance(sys.exception(), (BrokenPipeError, ConnectionResetError, EOFError)):
+            # Spark closes its connection when a query is stopped. pyspark would answer with an
+            # error, on the closed connection, and print the traceback of that.
+            os._exit(0)
 
 
 class LandingReader(LocationReader):

@@ -88,19 +88,16 @@ def test_a_result_that_is_no_address_is_none_of_an_erased_device(tmp_path: Path)
 
 
 def test_waiting_for_erasures_is_not_taken_for_hanging(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, supervisor: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = Broker(tmp_path)
     try:
         ensure_topics(broker.address)
         broker.kill()
-        supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        supervisor.bind(str(tmp_path / "notify"))
-        supervisor.settimeout(60)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", supervisor.getsockname())
         monkeypatch.setenv("WATCHDOG_USEC", str(150_000))
         erasures = ErasureFilter(broker.address, ADDRESS)
-        with supervisor, ThreadPoolExecutor(1) as threads:
+        with ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(erasures.wait, Watchdog())
             for _ in range(4):
                 assert supervisor.recv(1000) == b"WATCHDOG=1"

@@ -278,7 +278,7 @@ def test_a_dead_letter_that_is_refused_for_good_keeps_nobody_waiting(
     start_resolver: StartResolver,
     devices: Devices,
     addresses: Addresses,
-    tmp_path: Path,
+    supervisor: socket.socket,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def limit(size: int) -> None:
@@ -287,43 +287,39 @@ def test_a_dead_letter_that_is_refused_for_good_keeps_nobody_waiting(
         resource = ConfigResource(ConfigResource.Type.TOPIC, ERROR, incremental_configs=[change])
         admin.incremental_alter_configs([resource])[resource].result(30)
 
-    supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    supervisor.bind(str(tmp_path / "notify"))
-    supervisor.settimeout(60)
-    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setenv("NOTIFY_SOCKET", supervisor.getsockname())
     limit(600)
     resolver = start_resolver()
     errors = Reader(broker, ERROR)
-    with supervisor:
-        try:
-            # Shortened it fits; others of its batch are not refused with it.
-            for raw in (b"garbage", random.Random(1).randbytes(100_000)):
-                devices.append(raw, b"ann/phone", partition=2)
-            devices.send(1)
-            addresses.await_newest_of(devices)
-            await_condition(lambda: len(errors.read()) == 2, 30, "two dead letters")
-            found = {decode_rejected(each.value()).raw: each for each in errors.records}
-            assert found.keys() == {b"garbage", b""}
-            short = decode_rejected(found[b""].value())
-            assert "(raw: none of 100000 bytes" in short.reason
-            assert (short.headers or {})["topic"] == LOCATION
-            # Not even that is taken.
-            limit(100)
-            devices.append(b"more garbage", b"ann/phone", partition=2)
-            devices.send(1)
-            resolver.wait_for(r"the refused record location-2 at \d+ is left out: topic error does")
-            while b"STATUS=not ready: topic error refuses records: " not in supervisor.recv(1000):
-                pass
-            devices.send(1)
-            addresses.await_newest_of(devices)
-            limit(1_000_000)
-            devices.append(b"taken", b"ann/phone", partition=2)
-            devices.flush()
-            while supervisor.recv(1000) != b"STATUS=ready":
-                pass
-            await_condition(lambda: len(errors.read()) == 3, 30, "the next dead letter")
-        finally:
-            errors.close()
+    try:
+        # Shortened it fits; others of its batch are not refused with it.
+        for raw in (b"garbage", random.Random(1).randbytes(100_000)):
+            devices.append(raw, b"ann/phone", partition=2)
+        devices.send(1)
+        addresses.await_newest_of(devices)
+        await_condition(lambda: len(errors.read()) == 2, 30, "two dead letters")
+        found = {decode_rejected(each.value()).raw: each for each in errors.records}
+        assert found.keys() == {b"garbage", b""}
+        short = decode_rejected(found[b""].value())
+        assert "(raw: none of 100000 bytes" in short.reason
+        assert (short.headers or {})["topic"] == LOCATION
+        # Not even that is taken.
+        limit(100)
+        devices.append(b"more garbage", b"ann/phone", partition=2)
+        devices.send(1)
+        resolver.wait_for(r"the refused record location-2 at \d+ is left out: topic error does")
+        while b"STATUS=not ready: topic error refuses records: " not in supervisor.recv(1000):
+            pass
+        devices.send(1)
+        addresses.await_newest_of(devices)
+        limit(1_000_000)
+        devices.append(b"taken", b"ann/phone", partition=2)
+        devices.flush()
+        while supervisor.recv(1000) != b"STATUS=ready":
+            pass
+        await_condition(lambda: len(errors.read()) == 3, 30, "the next dead letter")
+    finally:
+        errors.close()
     assert resolver.stop() == 0
     assert "starting again" not in resolver.output
 
@@ -407,32 +403,28 @@ def test_a_resolver_whose_broker_hangs_says_so_and_goes_on(
 
 
 def test_a_resolver_that_waits_for_the_log_is_not_taken_for_one_that_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, supervisor: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    supervisor.bind(str(tmp_path / "notify"))
-    supervisor.settimeout(60)
     topic = next(topic for topic in TOPICS if topic.name == ADDRESS)
     cluster = ClusterWithRefusingTopic(tmp_path, topic)
     servers = cluster.start()
     # Only the resolver is under a supervisor.
-    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setenv("NOTIFY_SOCKET", supervisor.getsockname())
     monkeypatch.setenv("WATCHDOG_USEC", str(1_500_000))
     try:
         resolver = Process("resolver", "--bootstrap-servers", servers)
         resolver.wait_for(f"restored partition {topic.partitions - 1}")
         cluster.refuse()
         Devices(servers, 1).send(1)
-        with supervisor:
-            supervisor.setblocking(False)
-            with pytest.raises(BlockingIOError):
-                while True:
-                    supervisor.recv(1000)
-            supervisor.settimeout(60)
-            # The first ones may be of the moments before it waited.
-            for _ in range(8):
-                while supervisor.recv(1000) != b"WATCHDOG=1":
-                    pass
+        supervisor.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                supervisor.recv(1000)
+        supervisor.settimeout(60)
+        # The first ones may be of the moments before it waited.
+        for _ in range(8):
+            while supervisor.recv(1000) != b"WATCHDOG=1":
+                pass
         assert committed(servers) == 0
         cluster.accept()
         await_condition(lambda: committed(servers) == 1, 60, "the address is stored")

@@ -1,4 +1,4 @@
-"""Reports to the log file and the supervisor when no broker answers a process that only reads."""
+"""Reports when no broker answers a process that only reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from confluent_kafka import KafkaException
 
-from waylog.process.notify import notify
+from waylog.process.process_status import ProcessStatus
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +20,7 @@ _ASK_S: Final = 2.0
 #: The reason of a silence that lasts is asked for again after this time, and reported if it is
 #: another one.
 _SAY_AGAIN_S: Final = 10.0
+_KIND: Final = "log"
 
 
 class Client(Protocol):
@@ -31,8 +32,9 @@ class Client(Protocol):
 class BrokerLiveness:
     """Tracks whether the log answers. All methods are called in one thread."""
 
-    def __init__(self, why: Callable[[], str | None] | None = None) -> None:
+    def __init__(self, status: ProcessStatus, why: Callable[[], str | None] | None = None) -> None:
         """`why` may say the reason of a silence that is reported, and may block for seconds."""
+        self._status = status
         self._why = why
         self._said: str | None = None
         self._said_at = 0.0
@@ -48,7 +50,7 @@ class BrokerLiveness:
         if self._is_silent:
             self._is_silent = False
             logger.warning("the log answers again")
-            notify("STATUS=ready")
+            self._status.over(_KIND)
 
     def silent(self) -> None:
         """Note that the log did not answer."""
@@ -64,8 +66,7 @@ class BrokerLiveness:
         reason = f"nothing heard from the log for {silent_s:.0f} s"
         if why is not None:
             reason += f": {why}"
-        logger.error("not ready: %s", reason)
-        notify(f"STATUS=not ready: {reason}")
+        self._status.trouble(_KIND, reason)
 
     def look(self, client: Client, topic: str) -> None:
         """Ask the log from time to time while no records come: it may be unreachable."""

@@ -74,25 +74,22 @@ async def test_probes_are_answered_until_the_log_comes_and_nobody_is_refused(
 
 
 def test_a_supervisor_hears_that_it_is_ready_only_from_the_real_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, supervisor: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
-        supervisor.bind(str(tmp_path / "notify"))
-        supervisor.settimeout(60)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        port = reserved_ports(1)[0]
-        gateway = Process(
-            *("gateway", "--bootstrap-servers", NOBODY, "--http", f"127.0.0.1:{port}"),
-            *("--mqtt", "none", "--data", str(tmp_path)),
-        )
-        try:
-            assert supervisor.recv(4096).startswith(b"STATUS=not ready: ")
-            assert asyncio.run(ask(("127.0.0.1", port), "GET", "/healthz")).status == 200
-        finally:
-            assert gateway.stop() == 0
-        supervisor.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            supervisor.recv(4096)
+    monkeypatch.setenv("NOTIFY_SOCKET", supervisor.getsockname())
+    port = reserved_ports(1)[0]
+    gateway = Process(
+        *("gateway", "--bootstrap-servers", NOBODY, "--http", f"127.0.0.1:{port}"),
+        *("--mqtt", "none", "--data", str(tmp_path)),
+    )
+    try:
+        assert supervisor.recv(4096).startswith(b"STATUS=not ready: ")
+        assert asyncio.run(ask(("127.0.0.1", port), "GET", "/healthz")).status == 200
+    finally:
+        assert gateway.stop() == 0
+    supervisor.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        supervisor.recv(4096)
 
 
 async def test_one_that_starts_takes_no_clients_from_another_at_the_same_port(

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -62,13 +61,6 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.fixture
-def supervisor(tmp_path: Path) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.bind(str(tmp_path / "notify"))
-        yield listening
-
-
 def await_message(supervisor: socket.socket, wanted: bytes) -> None:
     """Wait for a message that begins so."""
     supervisor.settimeout(120)
@@ -88,7 +80,9 @@ def await_silence(supervisor: socket.socket) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("engine", ["arrow", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "engine", ["arrow", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])]
+)
 def test_a_batch_that_hangs_ends_the_reports_of_progress(
     engine: str, log: str, tmp_path: Path, supervisor: socket.socket
 ) -> None:
@@ -99,7 +93,7 @@ def test_a_batch_that_hangs_ends_the_reports_of_progress(
     )
     with subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, str(hang), *words],
-        env=os.environ | {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"},
+        env=os.environ | {"NOTIFY_SOCKET": supervisor.getsockname(), "WATCHDOG_USEC": "300000"},
         start_new_session=True,
     ) as process:
         try:
@@ -135,7 +129,7 @@ def test_a_thread_that_hangs_is_told_and_does_not_keep_the_process(
     )
     with subprocess.Popen(
         [sys.executable, "-c", _THREADS_PROGRAM, str(hang), module, name, *words],
-        env=os.environ | {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"},
+        env=os.environ | {"NOTIFY_SOCKET": supervisor.getsockname(), "WATCHDOG_USEC": "300000"},
         start_new_session=True,
         stderr=subprocess.PIPE,
         text=True,

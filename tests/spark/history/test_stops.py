@@ -45,6 +45,7 @@ def test_a_stop_does_not_wait_for_a_spark_that_is_starting(
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_stop_leaves_no_traceback_of_sparks_workers(log: str, tmp_path: Path) -> None:
     job = Running(
         *("history", "run", "--bootstrap-servers", log, "--out", str(tmp_path / "history")),

@@ -4,8 +4,6 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,15 +11,10 @@ from tests.event_loops import on_both_event_loops
 from waylog.process.watchdog import EventLoopWatchdog, ProgressWatchdog, Watchdog, interval_s
 
 
-@pytest.fixture
-def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listening.bind(str(tmp_path / "notify"))
-    listening.settimeout(60)
-    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+@pytest.fixture(autouse=True)
+def _supervised(supervisor: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", supervisor.getsockname())
     monkeypatch.setenv("WATCHDOG_USEC", "150000")
-    with listening:
-        yield listening
 
 
 @pytest.mark.parametrize("allowed", ["", "0", "soon", "-5"])

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,13 +33,11 @@ CANNOT_LOG = """
 
 
 @pytest.fixture
-def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+def systemd(supervisor: socket.socket, monkeypatch: pytest.MonkeyPatch) -> socket.socket:
     """The socket at which systemd hears of a platform that is started now."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.bind(str(tmp_path / "notify"))
-        listening.settimeout(120)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        yield listening
+    supervisor.settimeout(120)
+    monkeypatch.setenv("NOTIFY_SOCKET", supervisor.getsockname())
+    return supervisor
 
 
 @pytest.mark.timeout(300)
