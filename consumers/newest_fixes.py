@@ -68,7 +68,6 @@ class NewestFixes:
 
     def restore(self, values: Sequence[bytes | None]) -> None:
         """Restore the state from records of topic `address`."""
-        times = self._times
         for value in values:
             if value is None:
                 continue
@@ -81,32 +80,35 @@ class NewestFixes:
             if live != resolved.time:
                 # Its arrival is not known: any other fix may take its place.
                 live = 0
-            if live >= times.get(resolved.device, live):
-                self._set(resolved.device, live, resolved.time)
-                if self._standstill.distance_m > 0:
-                    self._points[resolved.device] = _ResolvedPoint(
-                        live, resolved.lat, resolved.lon, resolved.index_version
-                    )
+            if (
+                self._accept(resolved.device, live, resolved.time)
+                and self._standstill.distance_m > 0
+            ):
+                self._points[resolved.device] = _ResolvedPoint(
+                    live, resolved.lat, resolved.lon, resolved.index_version
+                )
 
-    def is_newest(self, fix: Fix) -> bool:
-        """Return whether no newer fix is known; of two with the same time the later one wins."""
-        live = live_time(fix.time, fix.received)
-        return live >= self._times.get(fix.device, live)
+    def accept(self, fix: Fix) -> bool:
+        """Remember a fix, unless a newer one of its device is known; return whether it was.
+
+        Of two with the same time the later one wins.
+        """
+        return self._accept(fix.device, live_time(fix.time, fix.received), fix.time)
 
     def time_of(self, device: str) -> int | None:
         """Return the time of the device's newest fix, None if none is known."""
         return self._own_times.get(device, self._times.get(device))
 
-    def set(self, fix: Fix) -> None:
-        """Remember the newest fix of a device."""
-        self._set(fix.device, live_time(fix.time, fix.received), fix.time)
-
-    def _set(self, device: str, live: int, time: int) -> None:
-        self._times[device] = live
+    def _accept(self, device: str, live: int, time: int) -> bool:
+        times = self._times
+        if live < times.get(device, live):
+            return False
+        times[device] = live
         if live != time:
             self._own_times[device] = time
-        else:
+        elif self._own_times:
             self._own_times.pop(device, None)
+        return True
 
     def set_resolved(self, fix: Fix, index_version: str) -> None:
         """Remember where the address of a device was resolved."""

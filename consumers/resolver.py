@@ -22,7 +22,7 @@ from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.address_bytes import AddressBytes, members_of
 from geoservice.reverse.geocoder import Geocoder, ReverseResult, is_point
 from geoservice.reverse.watch import GeocoderSource
-from waylog.kafka.record_headers import headers_of
+from waylog.kafka.record_headers import headers_of, headers_of_all
 from waylog.kafka.topics import ADDRESS, ERROR
 from waylog.malformed import MALFORMED
 from waylog.messages import Fix, Rejected, decode_fix, encode
@@ -101,8 +101,7 @@ class Resolver:
             newest: dict[str, tuple[InputRecord, Fix]] = {}
             for record in records:
                 fix = self._decode(record, outputs, now_ms)
-                if fix is not None and state.is_newest(fix):
-                    state.set(fix)
+                if fix is not None and state.accept(fix):
                     newest[fix.device] = (record, fix)
             if self._standstill.distance_m > 0:
                 for record, fix in newest.values():
@@ -115,7 +114,11 @@ class Resolver:
                 winners.extend(newest.values())
         if winners:
             self.resolved += len(winners)
-            found = [_Found(each.partition(), fix, _passed_on(each)) for each, fix in winners]
+            all_headers = headers_of_all([record for record, _ in winners])
+            found = [
+                _Found(record.partition(), fix, _passed_on(headers) if headers else None)
+                for (record, fix), headers in zip(winners, all_headers, strict=True)
+            ]
             self._look_up(geocoder, found, outputs, now_ms)
         return outputs
 
@@ -134,7 +137,9 @@ class Resolver:
                     reason = "latitude or longitude is not on earth"
                 elif not 0 < len(fix.device) <= NAME_CHARACTERS_MAX:
                     reason = f"the device needs a name of 1 to {NAME_CHARACTERS_MAX} characters"
-                elif not (abs(fix.time) <= _TIME_MAX and abs(fix.received) <= _TIME_MAX):
+                elif not (
+                    -_TIME_MAX <= fix.time <= _TIME_MAX and -_TIME_MAX <= fix.received <= _TIME_MAX
+                ):
                     reason = "a time takes more than 64 bits"
                 elif len(fix.id) > NAME_CHARACTERS_MAX:
                     reason = f"the id is longer than {NAME_CHARACTERS_MAX} characters"
@@ -170,7 +175,7 @@ class Resolver:
             record.partition(),
             record.offset(),
         )
-        return OutputRecord(ERROR, None, key, encode(rejected), _passed_on(record))
+        return OutputRecord(ERROR, None, key, encode(rejected), _passed_on(headers_of(record)))
 
     def late_results(self, states: Mapping[int, NewestFixes], now_ms: int) -> list[OutputRecord]:
         """Return addresses of earlier fixes: answered late, or renewed with a newer index."""
@@ -274,9 +279,9 @@ def _end(now_ms: int, index_version: str) -> bytes:
     return b',"resolved":%d,"index_version":%b}' % (now_ms, _encode(index_version))
 
 
-def _passed_on(record: InputRecord) -> list[tuple[str, bytes]] | None:
+def _passed_on(headers: list[tuple[str, bytes]]) -> list[tuple[str, bytes]] | None:
     """Return the headers that a result inherits from its fix."""
-    for name, value in headers_of(record):
+    for name, value in headers:
         if name == TRACEPARENT and value and len(value) <= TRACEPARENT_BYTES_MAX:
             return [(name, value)]
     return None

@@ -180,8 +180,8 @@ def test_a_state_restored_from_disordered_records_has_the_newest() -> None:
     state = NewestFixes()
     times = [BEGIN + time for time in (3, 8, 5)]
     state.restore([json.dumps({"device": "d", "time": time}).encode() for time in times])
-    assert not state.is_newest(make_fix("d", 7))
-    assert state.is_newest(make_fix("d", 8))
+    assert not state.accept(make_fix("d", 7))
+    assert state.accept(make_fix("d", 8))
 
 
 def test_the_trace_of_a_fix_goes_on_with_its_address(resolver: Resolver) -> None:
