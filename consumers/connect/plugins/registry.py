@@ -33,6 +33,9 @@ BUILT_IN: Final = {
     "org.apache.kafka.connect.file.FileStreamSinkConnector": (
         "consumers.connect.file.file_sink:FileStreamSinkConnector"
     ),
+    "consumers.connect.postgresql.postgresql_sink.PostgreSqlSinkConnector": (
+        "consumers.connect.postgresql.postgresql_sink:PostgreSqlSinkConnector"
+    ),
 }
 
 

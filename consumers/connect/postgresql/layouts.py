@@ -1,0 +1,200 @@
+"""Chooses the columns of records, and has the table have them as far as it may.
+
+Of records with a schema the columns are the fields of the schema. Of records without one they are
+the members of Waylog's message that they are, or else those that the records of the batch have.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from psycopg.sql import Composed
+
+from consumers.connect.data.exceptions import ConnectException
+from consumers.connect.data.records import SinkRecord
+from consumers.connect.data.schemas import Schema
+from consumers.connect.postgresql import statements
+from consumers.connect.postgresql.column_types import (
+    TIMESTAMPTZ,
+    ColumnKind,
+    type_of_schema,
+    type_of_value,
+    wider,
+)
+from consumers.connect.postgresql.database import Database
+from consumers.connect.postgresql.keys import KeyReader
+from consumers.connect.postgresql.known_messages import known_columns
+from consumers.connect.postgresql.properties import Settings
+from consumers.connect.postgresql.row_layout import RowLayout
+from consumers.connect.postgresql.table_name import is_possible_name
+from consumers.connect.postgresql.table_structure import Column, TableStructure
+
+logger = logging.getLogger(__name__)
+
+_LAYOUTS_MAX: Final = 64
+#: What a layout is kept by: the schema, or the names of members.
+_Form = Schema | frozenset[str]
+
+
+class Layouts:
+    """The layouts of the rows of one table."""
+
+    def __init__(
+        self, settings: Settings, database: Database, keys: KeyReader, structure: TableStructure
+    ) -> None:
+        self._settings: Final = settings
+        self._database: Final = database
+        self._keys: Final = keys
+        self._structure: Final = structure
+        self._layouts: Final[dict[_Form, RowLayout]] = {}
+        self._said_no_postgis = False
+
+    def forget(self) -> None:
+        """Ask the catalog again, since the table has changed."""
+        self._layouts.clear()
+        self._structure.forget()
+
+    def of_structs(self, schema: Schema, records: Sequence[SinkRecord]) -> RowLayout:
+        """Return the layout of records with a schema.
+
+        Raises psycopg.Error, and ConnectException for a table that is missing.
+        """
+        found = self._layouts.get(schema)
+        if found is None:
+            types = {field.name: type_of_schema(field.schema) for field in schema.fields}
+            found = self._make(schema, types, types, schema, records)
+        return found
+
+    def of_objects(self, records: Sequence[SinkRecord]) -> RowLayout:
+        """Return the layout of records without a schema; raises as `of_structs`."""
+        forms = {tuple(record.value) for record in records}
+        names = {name for form in forms for name in form if type(name) is str}
+        form = frozenset(names)
+        found = self._layouts.get(form)
+        if found is None:
+            types: dict[str, str] = {}
+            for each in forms:
+                types |= known_columns([name for name in each if type(name) is str])
+            types |= _types_of_values(names - types.keys(), records)
+            found = self._make(form, types, names, None, records)
+        return found
+
+    def _make(
+        self,
+        form: _Form,
+        types: Mapping[str, str],
+        given: Iterable[str],
+        schema: Schema | None,
+        records: Sequence[SinkRecord],
+    ) -> RowLayout:
+        """`types` are the columns that there should be, `given` the fields that records have."""
+        settings, keys = self._settings, self._keys
+        whitelist = settings.whitelist
+        wanted = {
+            name: TIMESTAMPTZ if name in settings.timestamp_fields else type_
+            for name, type_ in types.items()
+            if not whitelist or name in whitelist
+        }
+        columns = self._ensure(wanted, records[0])
+        for name in keys.columns:
+            if name not in columns:
+                raise ConnectException(f"{self._text()} has no column {name} for the key")
+        missing = [
+            name
+            for name in given
+            if (not whitelist or name in whitelist)
+            and name not in columns
+            and name not in keys.columns
+        ]
+        place = None
+        if settings.geometry_field in columns:
+            self._check_place(columns[settings.geometry_field])
+            place = (
+                settings.geometry_field,
+                settings.latitude_field,
+                settings.longitude_field,
+            )
+        layout = RowLayout(
+            keys.columns,
+            [
+                name
+                for name in wanted
+                if name in columns
+                and columns[name].kind is not ColumnKind.GENERATED
+                and (place is None or name != place[0])
+            ],
+            missing,
+            columns,
+            key_is_in_value=keys.is_in_value,
+            schema=schema,
+            place=place,
+        )
+        if len(self._layouts) >= _LAYOUTS_MAX:
+            del self._layouts[next(iter(self._layouts))]
+        self._layouts[form] = layout
+        return layout
+
+    def _ensure(self, types: Mapping[str, str], record: SinkRecord) -> Mapping[str, Column]:
+        structure, settings = self._structure, self._settings
+        columns = structure.columns()
+        if columns and not settings.auto_evolve:
+            return columns
+        if not columns and not settings.auto_create:
+            raise structure.missing_table()
+        key = self._keys.types(record)
+        if self._keys.is_in_value:
+            key = {name: types.get(name, type_) for name, type_ in key.items()}
+        definitions = {
+            name: statements.plain_type(type_)
+            for name, type_ in (key | {n: t for n, t in types.items() if n not in key}).items()
+            if name not in columns and is_possible_name(name)
+        }
+        place = self._place_type()
+        if place is not None and settings.geometry_field not in columns:
+            definitions[settings.geometry_field] = place
+        if not columns:
+            structure.create(definitions, self._keys.columns)
+            columns = structure.columns()
+            # Another task, or its owner, may have made it meanwhile with other columns.
+            definitions = {n: t for n, t in definitions.items() if n not in columns}
+            if not settings.auto_evolve:
+                return columns
+        if definitions:
+            structure.add(definitions)
+        return structure.columns()
+
+    def _place_type(self) -> Composed | None:
+        if not self._settings.geometry_field:
+            return None
+        schema = self._database.postgis_schema()
+        if schema is not None:
+            return statements.place_type(schema, self._settings.geometry_srid)
+        if not self._said_no_postgis:
+            self._said_no_postgis = True
+            logger.info("%s gets no column for places: there is no PostGIS", self._text())
+        return None
+
+    def _check_place(self, column: Column) -> None:
+        name = self._settings.geometry_field
+        if column.kind is not ColumnKind.PLACE:
+            raise ConnectException(
+                f"geometry.field: column {name} of {self._text()} is {column.type}, "
+                "neither geometry nor geography"
+            )
+
+    def _text(self) -> str:
+        return f"table {self._structure.name}"
+
+
+def _types_of_values(names: Iterable[str], records: Sequence[SinkRecord]) -> dict[str, str]:
+    """Return the types of members; one that is null in all records has none."""
+    found: dict[str, str] = {}
+    for name in sorted(names):
+        type_: str | None = None
+        for record in records:
+            type_ = wider(type_, type_of_value(record.value.get(name)))
+        if type_ is not None:
+            found[name] = type_
+    return found

@@ -1,0 +1,133 @@
+"""The statements; names are quoted by psycopg, and no value is part of any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from psycopg.sql import SQL, Composed, Identifier, Literal
+
+from consumers.connect.postgresql.geometry import WGS84
+
+#: Names, types and what PostgreSQL knows of the columns of a table; those of domains are resolved.
+COLUMNS: Final = SQL(
+    "SELECT a.attname, t.typname, t.typcategory,"
+    " a.attgenerated <> '' OR a.attidentity = 'a'"
+    " FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid"
+    " JOIN pg_type t ON t.oid = CASE d.typtype WHEN 'd' THEN d.typbasetype ELSE d.oid END"
+    " WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped"
+    " ORDER BY a.attnum"
+)
+#: Where PostGIS is; no row if it is not there.
+POSTGIS: Final = SQL(
+    "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace"
+    " WHERE e.extname = 'postgis'"
+)
+#: A server or a role with `synchronous_commit = off` forgets the last rows when it crashes, whose
+#: offsets are committed by then.
+DURABLE_COMMITS: Final = SQL(
+    "SELECT set_config('synchronous_commit', 'on', false)"
+    " WHERE current_setting('synchronous_commit') = 'off'"
+)
+
+
+def column_list(columns: Iterable[str]) -> Composed:
+    """Return names, separated by commas."""
+    return SQL(", ").join(map(Identifier, columns))
+
+
+def create_table(table: Identifier, types: Mapping[str, Composed], key: Sequence[str]) -> Composed:
+    """Return what creates a table."""
+    lines = [SQL("{} {}").format(Identifier(name), type_) for name, type_ in types.items()]
+    if key:
+        lines.append(SQL("PRIMARY KEY ({})").format(column_list(key)))
+    return SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(table, SQL(", ").join(lines))
+
+
+def add_columns(table: Identifier, types: Mapping[str, Composed]) -> Composed:
+    """Return what adds columns to a table."""
+    added = [
+        SQL("ADD COLUMN IF NOT EXISTS {} {}").format(Identifier(name), type_)
+        for name, type_ in types.items()
+    ]
+    return SQL("ALTER TABLE {} {}").format(table, SQL(", ").join(added))
+
+
+def plain_type(type_: str) -> Composed:
+    """Return the type of a column by its name, one of `column_types`."""
+    return Composed([SQL(type_)])  # it is a literal of ours
+
+
+def place_type(schema: str, srid: int) -> Composed:
+    """Return the type of a column for points; `schema` is the one that PostGIS is in."""
+    name = "geography" if srid == WGS84 else "geometry"
+    return SQL("{}(Point, {})").format(Identifier(schema, name), Literal(srid))
+
+
+def create_staging(
+    staging: Identifier, table: Identifier, columns: Sequence[str], place: tuple[str, str] | None
+) -> Composed:
+    """Return what creates the table of this session that records are copied into.
+
+    Its columns have the types of the target's, but no constraints. `place` is the column that is a
+    geometry, and the schema of PostGIS: its points are not of the target's system yet.
+    """
+    selected = [
+        SQL("NULL::{} AS {}").format(Identifier(place[1], "geometry"), Identifier(name))
+        if place is not None and name == place[0]
+        else Identifier(name)
+        for name in columns
+    ]
+    return SQL(
+        "CREATE TEMPORARY TABLE {} ON COMMIT DELETE ROWS AS SELECT {} FROM {} WITH NO DATA"
+    ).format(staging, SQL(", ").join(selected), table)
+
+
+def copy_into(staging: Identifier, columns: Sequence[str]) -> Composed:
+    """Return what copies rows into the table of this session."""
+    return SQL("COPY {} ({}) FROM STDIN").format(staging, column_list(columns))
+
+
+def merge(
+    staging: Identifier,
+    table: Identifier,
+    columns: Sequence[str],
+    key: Sequence[str],
+    place: tuple[str, str, int] | None,
+    *,
+    is_upsert: bool,
+) -> Composed:
+    """Return what moves rows into the table.
+
+    Without `is_upsert` rows stay as they are whose key is there. `place` is the column that is a
+    geometry, the schema of PostGIS and the reference system that its points are transformed into.
+    """
+    selected = [
+        SQL("{}({}, {})").format(
+            Identifier(place[1], "st_transform"), Identifier(name), Literal(place[2])
+        )
+        if place is not None and name == place[0]
+        else Identifier(name)
+        for name in columns
+    ]
+    statement = SQL("INSERT INTO {} ({}) SELECT {} FROM {}").format(
+        table, column_list(columns), SQL(", ").join(selected), staging
+    )
+    if not key:
+        return statement
+    others = [name for name in columns if name not in key]
+    if not is_upsert or not others:
+        return statement + SQL(" ON CONFLICT ({}) DO NOTHING").format(column_list(key))
+    updates = SQL(", ").join(SQL("{0} = EXCLUDED.{0}").format(Identifier(name)) for name in others)
+    return statement + SQL(" ON CONFLICT ({}) DO UPDATE SET {}").format(column_list(key), updates)
+
+
+def delete(staging: Identifier, table: Identifier, key: Sequence[str]) -> Composed:
+    """Return what deletes the rows of the keys that were copied."""
+    same = SQL(" AND ").join(SQL("t.{0} = s.{0}").format(Identifier(name)) for name in key)
+    return SQL("DELETE FROM {} AS t USING {} AS s WHERE {}").format(table, staging, same)
+
+
+def drop_staging(staging: Identifier) -> Composed:
+    """Return what removes a table of this session."""
+    return SQL("DROP TABLE IF EXISTS {}").format(staging)

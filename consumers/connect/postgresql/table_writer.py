@@ -1,0 +1,244 @@
+"""Writes records into one table, so that the newest record of each key remains.
+
+A batch is copied into a table of the session and moved from there by one statement, in one
+transaction. Where the database refuses a batch because of a record, it is divided until that record
+is found; the others are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import psycopg
+
+from consumers.connect.data.exceptions import ConnectException, DataException
+from consumers.connect.data.records import SinkRecord
+from consumers.connect.data.schemas import Schema
+from consumers.connect.data.structs import Struct
+from consumers.connect.postgresql import statements
+from consumers.connect.postgresql.bisection import Refused, store_all_but_refused
+from consumers.connect.postgresql.database import Database
+from consumers.connect.postgresql.failures import Cause, cause_of, error_text
+from consumers.connect.postgresql.geometry import WGS84
+from consumers.connect.postgresql.keys import Key, KeyReader
+from consumers.connect.postgresql.layouts import Layouts
+from consumers.connect.postgresql.properties import Settings
+from consumers.connect.postgresql.row_layout import Row, RowLayout
+from consumers.connect.postgresql.table_name import TableName
+from consumers.connect.postgresql.table_structure import TableStructure
+
+#: What psycopg raises for a value that it cannot write at all, without asking the server.
+_UNWRITABLE: Final = (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError,
+                      UnicodeError, OverflowError, TypeError, ValueError)  # fmt: skip
+
+
+class Refusal(NamedTuple):
+    """A record that the table does not take, and why."""
+
+    record: SinkRecord
+    error: ConnectException
+
+
+class _Item(NamedTuple):
+    """What is to be done for a record; without a form its row is deleted."""
+
+    record: SinkRecord
+    key: Key
+    form: Schema | bool  # True: an object without a schema; False: deleted
+
+
+class _Line(NamedTuple):
+    item: _Item
+    row: Row
+
+
+class StructureChanged(Exception):
+    """The table is no longer as it was."""
+
+
+class TableWriter:
+    """Writes into one table."""
+
+    def __init__(self, settings: Settings, database: Database, table: TableName) -> None:
+        self._settings: Final = settings
+        self._database: Final = database
+        self._table: Final = table
+        self._keys: Final = KeyReader(settings)
+        self._structure: Final = TableStructure(database, table)
+        self._layouts: Final = Layouts(settings, database, self._keys, self._structure)
+
+    def write(self, records: Sequence[SinkRecord]) -> list[Refusal]:
+        """Store records; return those that the table does not take.
+
+        Raises Unavailable, and ConnectException where somebody has to change something. What was
+        stored before stays stored.
+        """
+        try:
+            try:
+                return self._write(records)
+            except StructureChanged:
+                self._layouts.forget()
+                self._database.forget()
+            return self._write(records)
+        except StructureChanged as error:
+            raise ConnectException(f"{self._text()}: {error}") from error
+        except psycopg.Error as error:
+            self._database.rollback()
+            raise self._database.failed(error, self._text()) from error
+
+    def _write(self, records: Sequence[SinkRecord]) -> list[Refusal]:
+        refused: list[Refusal] = []
+        items = self._items(records, refused)
+        if not self._keys.columns:
+            self._store(items, refused)
+            return refused
+        # A row is written once in a batch. Should the record that counts be refused, the next one
+        # of its key does.
+        versions: dict[Key, list[_Item]] = {}
+        for item in items if self._settings.is_upsert else reversed(items):
+            versions.setdefault(item.key, []).append(item)
+        counting = [each.pop() for each in versions.values()]
+        while counting:
+            failed = self._store(counting, refused)
+            counting = [versions[key].pop() for key in failed if versions[key]]
+        return refused
+
+    def _items(self, records: Sequence[SinkRecord], refused: list[Refusal]) -> list[_Item]:
+        read_key = self._keys.read
+        items: list[_Item] = []
+        for record in records:
+            value = record.value
+            try:
+                if value.__class__ is dict:
+                    items.append(_Item(record, read_key(record), True))
+                elif isinstance(value, Struct):
+                    items.append(_Item(record, read_key(record), value.schema))
+                elif value is None and self._settings.deletes:
+                    items.append(_Item(record, read_key(record), False))
+                elif value is None:
+                    raise DataException("the record has no value, and delete.enabled is false")
+                else:
+                    raise DataException(
+                        f"the value is neither a struct nor an object: {type(value).__name__}"
+                    )
+            except DataException as error:
+                refused.append(Refusal(record, error))
+        return items
+
+    def _store(self, items: Sequence[_Item], refused: list[Refusal]) -> list[Key]:
+        """Store items of different keys; return the keys of those that are refused."""
+        failed: list[Key] = []
+
+        def refuse(item: _Item, error: BaseException) -> None:
+            failed.append(item.key)
+            refused.append(Refusal(item.record, _refusal(error)))
+
+        for form, group in _by_form(items):
+            if form is False:
+                lines = [_Line(item, list(item.key)) for item in group]
+                store: Callable[[Sequence[_Line]], None] = self._delete
+            else:
+                records = [item.record for item in group]
+                layout = (
+                    self._layouts.of_structs(form, records)
+                    if isinstance(form, Schema)
+                    else self._layouts.of_objects(records)
+                )
+                lines = []
+                for item in group:
+                    try:
+                        lines.append(_Line(item, layout.row(item.key, item.record.value)))
+                    except DataException as error:
+                        refuse(item, error)
+                store = self._merge(layout)
+            size = self._settings.batch_records
+            for start in range(0, len(lines), size):
+                part = lines[start : start + size]
+                for each in store_all_but_refused(part, store):
+                    refuse(part[each.position].item, each.error)
+        return failed
+
+    def _merge(self, layout: RowLayout) -> Callable[[Sequence[_Line]], None]:
+        """Return what stores rows in one transaction."""
+        columns, settings = layout.columns, self._settings
+        name = settings.geometry_field
+        column = self._structure.columns().get(name)
+        place: tuple[str, str, int] | None = None
+        if column is not None and name in columns and column.type == "geometry":
+            schema = self._database.postgis_schema()
+            if schema is not None and settings.geometry_srid != WGS84:
+                place = (name, schema, settings.geometry_srid)
+        staging = self._database.staging(self._table, columns, place and place[:2])
+        copy = statements.copy_into(staging, columns)
+        merge = statements.merge(
+            *(staging, self._table.identifier, columns, self._keys.columns, place),
+            is_upsert=settings.is_upsert,
+        )
+        return lambda lines: self._transaction(copy, merge, lines)
+
+    def _delete(self, lines: Sequence[_Line]) -> None:
+        if not self._structure.columns():
+            return  # there is no table yet
+        key = self._keys.columns
+        staging = self._database.staging(self._table, key)
+        self._transaction(
+            statements.copy_into(staging, key),
+            statements.delete(staging, self._table.identifier, key),
+            lines,
+        )
+
+    def _transaction(self, copy_into: Any, then: Any, lines: Sequence[_Line]) -> None:
+        """Copy rows and do what is to be done with them.
+
+        Raises Refused if a row cannot be stored, and then none is.
+        """
+        database = self._database
+        connection = database.connection()
+        position = -1
+        try:
+            with connection.cursor() as cursor:
+                with cursor.copy(copy_into) as copy:
+                    write_row = copy.write_row
+                    for position, line in enumerate(lines):  # noqa: B007 - told by the error
+                        write_row(line.row)
+                    position = -1
+                cursor.execute(then)
+            connection.commit()
+        except _UNWRITABLE as error:
+            database.rollback()
+            if getattr(error, "sqlstate", None) is None:
+                if position < 0:
+                    raise
+                raise Refused(error, position) from error
+            self._raise(error)
+        except psycopg.Error as error:
+            database.rollback()
+            self._raise(error)
+
+    def _raise(self, error: BaseException) -> None:
+        cause = cause_of(error)
+        if cause is Cause.RECORD:
+            raise Refused(error) from error
+        if cause is Cause.STRUCTURE:
+            raise StructureChanged(error_text(error)) from error
+        raise error
+
+    def _text(self) -> str:
+        return f"table {self._table}"
+
+
+def _by_form(items: Sequence[_Item]) -> Iterator[tuple[Schema | bool, list[_Item]]]:
+    """Yield the items with the same form; their order is of no matter, their keys differ."""
+    groups: dict[Schema | bool, list[_Item]] = {}
+    for item in items:
+        groups.setdefault(item.form, []).append(item)
+    yield from groups.items()
+
+
+def _refusal(error: BaseException) -> ConnectException:
+    if isinstance(error, ConnectException):
+        return error
+    refusal = DataException(error_text(error))
+    refusal.__cause__ = error
+    return refusal

@@ -1,0 +1,497 @@
+"""The task on a real PostgreSQL, without a worker."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+
+from consumers.connect.data.exceptions import ConnectException, RetriableException
+from consumers.connect.data.logical_types import DATE, TIME, TIMESTAMP, decimal_schema
+from consumers.connect.data.schemas import (
+    BOOLEAN,
+    BYTES,
+    FLOAT64,
+    INT8,
+    INT32,
+    INT64,
+    OPTIONAL_FLOAT64,
+    OPTIONAL_STRING,
+    STRING,
+    Schema,
+    array_of,
+    map_of,
+    struct_of,
+)
+from consumers.connect.data.structs import Struct
+from consumers.connect.postgresql.postgresql_task import PostgreSqlSinkTask
+from tests.consumers.connect.postgresql.postgres_server import PASSWORD, PostgresServer
+from tests.consumers.connect.sink_harness import Context, Reporter, fix, record, run_task
+
+BY_ID = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id"}
+BY_KEY = {"insert_mode": "upsert", "pk_mode": "record_key", "pk_fields": "device"}
+
+
+class Sink:
+    """A task that runs, and what it has reported."""
+
+    def __init__(self, postgres: PostgresServer, reporter: Reporter | None, **more: str) -> None:
+        self.postgres = postgres
+        self.reporter = reporter
+        self.task = PostgreSqlSinkTask()
+        self.properties = {
+            "name": "sink",
+            "connection.url": postgres.url,
+            "connection.password": PASSWORD,
+            "auto.create": "true",
+            "retry.backoff.ms": "50",
+            **{name.replace("_", "."): value for name, value in more.items()},
+        }
+        self.context: Context = run_task(self.task, self.properties, reporter)
+
+    def put(self, *values: Any, **more: Any) -> None:
+        self.task.put([record(value, **more) for value in values])
+
+    def rows(self, columns: str, table: str = "t") -> list[tuple[Any, ...]]:
+        return self.postgres.query(f'SELECT {columns} FROM "{table}" ORDER BY 1')
+
+    @property
+    def reasons(self) -> list[str]:
+        assert self.reporter is not None
+        return self.reporter.reasons
+
+    def types(self, table: str = "t") -> dict[str, str]:
+        return dict(
+            self.postgres.query(
+                "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+                " WHERE attrelid = %s::regclass AND attnum > 0",
+                table,
+            )
+        )
+
+
+MakeSink = Callable[..., Sink]
+
+
+@pytest.fixture
+def make_sink(postgres: PostgresServer) -> Iterator[MakeSink]:
+    made: list[Sink] = []
+
+    def make(*, reports: bool = True, **properties: str) -> Sink:
+        made.append(Sink(postgres, Reporter() if reports else None, **properties))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.task.stop()
+
+
+def test_a_fix_has_all_columns_of_a_fix_though_it_knows_few(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.put(fix(1, accuracy=14))
+    sink.put(fix(2, accuracy=14.5, battery=72, attributes={"a": [1, None]}, charging=True))
+    assert sink.rows("id, accuracy, battery, charging, attributes") == [
+        (fix(1)["id"], 14.0, None, None, None),
+        (fix(2)["id"], 14.5, 72.0, True, {"a": [1, None]}),
+    ]
+    types = sink.types()
+    assert types["accuracy"] == types["lat"] == "double precision"
+    assert types["time"] == "bigint"
+    assert types["attributes"] == "jsonb"
+    assert types["speed"] == "double precision"
+
+
+def test_an_address_is_one_row_for_each_device(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_KEY, delete_enabled="true")
+
+    def address(name: str, **more: Any) -> dict[str, Any]:
+        return {
+            **{"device": "anna/phone", "fix_id": name, "time": 5, "lat": 1, "lon": 2.5},
+            **{"display_name": name, "address": {"road": name}, **more},
+        }
+
+    sink.put(address("a", distance=3.5), address("b"), key="anna/phone")
+    sink.put(address("c"), key="bert/bike")
+    assert sink.rows("device, display_name, address, distance") == [
+        ("anna/phone", "b", {"road": "b"}, None),
+        ("bert/bike", "c", {"road": "c"}, None),
+    ]
+
+
+def test_the_tombstone_of_an_erased_device_deletes_its_row(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_KEY, delete_enabled="true")
+    sink.put(None, key="ghost")  # there is no table yet
+    sink.put({"device": "a", "x": 1}, key="a")
+    sink.put({"device": "b", "x": 1}, key="b")
+    sink.put({"device": "a", "x": 2}, None, key="a")
+    assert sink.rows("device, x") == [("b", 1)]
+    sink.task.put([record(None, key="b"), record({"device": "b", "x": 3}, key="b")])
+    assert sink.rows("device, x") == [("b", 3)]
+    assert sink.reasons == []
+
+
+def test_a_tombstone_without_deletes_is_reported(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_KEY)
+    sink.put(None, {"device": "a"}, key="a")
+    assert sink.reasons == ["the record has no value, and delete.enabled is false"]
+    assert sink.rows("device") == [("a",)]
+
+
+def test_what_comes_again_changes_nothing(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    records = [record(fix(number % 50)) for number in range(200)]
+    sink.task.put(records)
+    sink.task.put(records[30:])
+    assert sink.postgres.count("t") == 50
+
+
+def test_insert_leaves_the_first_row(make_sink: MakeSink) -> None:
+    sink = make_sink(pk_mode="record_value", pk_fields="id")
+    sink.put(fix(1, battery=1), fix(1, battery=2))
+    sink.put(fix(1, battery=3))
+    assert sink.rows("battery") == [(1.0,)]
+
+
+def test_a_place_in_the_log_may_be_the_key(make_sink: MakeSink) -> None:
+    sink = make_sink(pk_mode="kafka", insert_mode="upsert")
+    records = [record({"x": 1}), record({"x": 1})]
+    sink.task.put(records)
+    sink.task.put(records)
+    assert sink.rows("x, __connect_topic, __connect_partition") == [(1, "t", 0), (1, "t", 0)]
+    assert sink.types()["__connect_offset"] == "bigint"
+
+
+def test_without_a_key_each_record_is_a_row(make_sink: MakeSink) -> None:
+    sink = make_sink()
+    sink.put({"x": 1}, {"x": 1})
+    assert sink.rows("x") == [(1,), (1,)]
+
+
+ALL = struct_of(
+    {
+        **{"id": INT64, "small": INT8, "four": INT32, "real": FLOAT64, "yes": BOOLEAN},
+        **{"text": STRING, "raw": BYTES, "money": decimal_schema(2), "day": DATE, "clock": TIME},
+        **{"moment": TIMESTAMP, "list": array_of(INT32), "map": map_of(STRING, INT32)},
+        **{"inner": struct_of({"a": STRING, "at": TIMESTAMP}), "maybe": OPTIONAL_STRING},
+        "filled": Schema(STRING.type, default="default"),
+    }
+)
+
+
+def test_structs_have_columns_of_their_schema(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    moment = datetime(2025, 11, 1, 11, 0, 5, 120_000, UTC)
+    inner = Struct(ALL.fields_by_name["inner"].schema, {"a": "ä", "at": moment})
+    value = Struct(
+        ALL,
+        {
+            **{"id": 1, "small": -128, "four": 2**31 - 1, "real": 1e300, "yes": False},
+            **{"text": "a\tb\\n\n'\"ö", "raw": b"\0\xff\\", "money": Decimal("-12.30")},
+            **{"day": date(2025, 11, 1), "clock": time(11, 0, 5, 1000), "moment": moment},
+            **{"list": [1, 2], "map": {"a": 1}, "inner": inner},
+        },
+    )
+    sink.put(value, schema=ALL)
+    assert sink.reasons == []
+    assert sink.rows("*") == [
+        (
+            *(1, -128, 2**31 - 1, 1e300, False, "a\tb\\n\n'\"ö", b"\0\xff\\", Decimal("-12.30")),
+            *(date(2025, 11, 1), time(11, 0, 5, 1000), moment, [1, 2], {"a": 1}),
+            {"a": "ä", "at": "2025-11-01T11:00:05.120000Z"},
+            *(None, "default"),
+        )
+    ]
+    types = sink.types()
+    assert (types["small"], types["four"]) == ("smallint", "integer")
+    assert types["moment"] == "timestamp with time zone"
+
+
+def test_schemas_may_change_within_a_batch(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID, auto_evolve="true")
+    old = struct_of({"id": STRING, "a": STRING})
+    new = struct_of({"id": STRING, "b": OPTIONAL_FLOAT64, "a": OPTIONAL_STRING})
+    sink.task.put(
+        [
+            record(Struct(old, {"id": "1", "a": "x"}), old),
+            record(Struct(new, {"id": "2", "b": 2.5}), new),
+            record(Struct(old, {"id": "2", "a": "last"}), old),
+            record(Struct(new, {"id": "1", "b": 1.0}), new),
+        ]
+    )
+    assert sink.rows("id, a, b") == [("1", None, 1.0), ("2", "last", None)]
+
+
+def test_members_without_a_schema_get_columns_that_take_all_their_values(
+    make_sink: MakeSink,
+) -> None:
+    sink = make_sink(auto_evolve="true")
+    sink.put({"n": 1, "o": None}, {"n": 1.5, "mixed": 1}, {"mixed": "text"}, {"o": {"a": 1}})
+    assert sink.types() == {
+        "mixed": "text",
+        "n": "double precision",
+        "o": "jsonb",
+    }
+    sink.put({"n": 2, "later": True})
+    assert sink.types()["later"] == "boolean"
+    assert sink.rows("n, mixed, o, later") == [
+        (1.0, None, None, None),
+        (1.5, "1", None, None),
+        (2.0, None, None, True),
+        (None, "text", None, None),
+        (None, None, {"a": 1}, None),
+    ]
+
+
+def test_a_field_without_a_column_is_refused_unless_it_is_null(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.postgres.query("CREATE TABLE t (id text PRIMARY KEY, a int)")
+    sink.put({"id": "1", "a": 1, "b": None}, {"id": "2", "a": 2, "b": 5}, {"id": "3"})
+    assert sink.rows("id, a") == [("1", 1), ("3", None)]
+    assert len(sink.reasons) == 1
+    assert "no column for b: set auto.evolve" in sink.reasons[0]
+
+
+def test_a_table_of_ones_own_gets_the_fields_that_are_named(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID, fields_whitelist="lat,lon,time", timestamp_fields="time")
+    sink.postgres.query(
+        'CREATE TABLE t (id varchar(24) PRIMARY KEY, lat numeric(8,4), lon real, "time" timestamp'
+        " with time zone, note text DEFAULT 'mine',"
+        " twice real GENERATED ALWAYS AS (lon * 2) STORED)"
+    )
+    sink.put(fix(0, battery=5))
+    sink.postgres.query("UPDATE t SET note = 'changed'")
+    sink.put(fix(0, twice=3))
+    assert sink.rows("id, lat, lon, time, note, twice") == [
+        (
+            *(fix(0)["id"], Decimal("47.1412"), 9.5215),
+            *(datetime(2025, 11, 1, 11, 0, 5, tzinfo=UTC), "changed", 19.043),
+        )
+    ]
+
+
+def test_places_are_points_of_postgis(make_sink: MakeSink) -> None:
+    try:
+        make_sink().postgres.query("CREATE EXTENSION postgis")
+    except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile):
+        pytest.skip("needs PostGIS: apt-get install postgresql-15-postgis-3")
+    sink = make_sink(**BY_ID, geometry_field="place")
+    sink.put(fix(0), {"id": "nowhere", "x": 1})
+    assert sink.types()["place"] == "geography(Point,4326)"
+    assert sink.rows("id, ST_AsText(place)") == [
+        (fix(0)["id"], "POINT(9.5215 47.1412)"),
+        ("nowhere", None),
+    ]
+    mercator = make_sink(
+        **BY_ID, geometry_field="g", geometry_srid="3857", table_name_format="${topic}-m"
+    )
+    mercator.put(fix(0))
+    mercator.put(fix(0))
+    assert mercator.types('"t-m"')["g"] == "geometry(Point,3857)"
+    ((x, y),) = mercator.rows("ST_X(g), ST_Y(g)", "t-m")
+    assert (round(x), round(y)) == (1059929, 5965152)
+    sink.put(fix(1, lat="north"))
+    assert "have to be numbers" in sink.reasons[-1]
+
+
+def test_without_postgis_there_are_two_numbers(
+    make_sink: MakeSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    sink = make_sink(**BY_ID, geometry_field="place")
+    sink.put(fix(0))
+    assert "place" not in sink.types()
+    assert sink.rows("lat, lon") == [(47.1412, 9.5215)]
+    assert "there is no PostGIS" in caplog.text
+
+
+def test_a_column_that_is_no_place_cannot_be_the_place(make_sink: MakeSink) -> None:
+    sink = make_sink(geometry_field="x")
+    sink.postgres.query("CREATE TABLE t (x text)")
+    with pytest.raises(ConnectException, match="column x of table t is text"):
+        sink.put({"x": "a"})
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(fix(7, lat="north"), id="a text in a column of numbers"),
+        pytest.param(fix(7, trigger="a\0b"), id="a character that PostgreSQL does not have"),
+        pytest.param(fix(7, trigger="\ud800"), id="half a character"),
+        pytest.param(fix(7, time=2**70), id="a number of 70 bits"),
+        pytest.param(fix(7, time=[1]), id="an array in a column of numbers"),
+        pytest.param(fix(7, user=None), id="a null that the table refuses"),
+        pytest.param({"x": 1}, id="no key"),
+        pytest.param(fix(7) | {"id": [7]}, id="an array as the key"),
+        pytest.param("text", id="no object"),
+        pytest.param(fix(7, received="soon"), id="no time"),
+    ],
+)
+def test_a_bad_record_is_reported_and_all_others_are_stored(make_sink: MakeSink, bad: Any) -> None:
+    sink = make_sink(**BY_ID, timestamp_fields="received")
+    sink.put(fix(0))
+    sink.postgres.query('ALTER TABLE t ALTER COLUMN "user" SET NOT NULL')
+    values = [fix(number) for number in range(1, 100) if number != 7]
+    sink.put(*values[:40], bad, *values[40:])
+    assert sink.postgres.count("t") == 99
+    assert len(sink.reasons) == 1, sink.reasons
+    assert sink.reporter is not None
+    assert sink.reporter.reported[0][0].value == bad
+
+
+def test_many_bad_records_are_found_one_by_one(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID, batch_size="64")
+    sink.put(*(fix(number, accuracy="?" if number % 10 == 3 else 1.0) for number in range(200)))
+    assert sink.postgres.count("t") == 180
+    assert len(sink.reasons) == 20
+    assert all("double precision" in each for each in sink.reasons)
+
+
+def test_of_a_row_whose_newest_record_is_bad_the_one_before_remains(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.put(fix(1, battery=1), fix(1, battery=2), fix(1, battery="?"), fix(2))
+    assert sink.rows("battery") == [(2.0,), (None,)]
+    assert len(sink.reasons) == 1
+
+
+def test_without_dead_letters_a_bad_record_fails_the_task(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID, reports=False)
+    with pytest.raises(ConnectException, match="invalid input syntax for type double precision"):
+        sink.put(fix(1, lat="north"))
+
+
+def test_names_and_values_are_never_statements(make_sink: MakeSink) -> None:
+    evil = 't"; DROP TABLE kept; --'
+    sink = make_sink(auto_evolve="true")
+    sink.postgres.query("CREATE TABLE kept (x int)")
+    sink.put({evil: "'); DROP TABLE kept; --", "%s": "\\.", "": 1, "x" * 64: 2}, topic=evil)
+    assert "has no column for , xxx" in sink.reasons[0]
+    sink.put({evil: "'); DROP TABLE kept; --", "%s": "\\."}, topic=evil)
+    assert sink.postgres.count("kept") == 0
+    with sink.postgres.connect() as connection:
+        name = psycopg.sql.Identifier(evil)
+        rows = connection.execute(psycopg.sql.SQL("SELECT * FROM {}").format(name)).fetchall()
+    assert rows == [("\\.", "'); DROP TABLE kept; --")]
+
+
+def test_a_topic_with_a_name_that_no_table_has_fails_the_task(make_sink: MakeSink) -> None:
+    with pytest.raises(ConnectException, match=r"table.name.format.*63 bytes at most"):
+        make_sink().put({"x": 1}, topic="x" * 64)
+
+
+def test_dots_of_topics_are_no_schemas(make_sink: MakeSink) -> None:
+    sink = make_sink(table_name_format="public.${topic}")
+    sink.put({"x": 1}, topic="a.b")
+    assert sink.postgres.count("a.b") == 1
+
+
+@pytest.mark.parametrize("change", ["drop", "column", "type", "recreate"])
+def test_a_table_that_changes_while_the_task_runs(make_sink: MakeSink, change: str) -> None:
+    sink = make_sink(**BY_ID, auto_evolve="true")
+    sink.put(fix(1))
+    sink.postgres.query(
+        {
+            "drop": "DROP TABLE t",
+            "column": "ALTER TABLE t DROP COLUMN source",
+            "type": "ALTER TABLE t ALTER COLUMN source TYPE jsonb USING NULL",
+            "recreate": "DROP TABLE t; CREATE TABLE t (id text PRIMARY KEY)",
+        }[change]
+    )
+    sink.put(fix(2, source="osmand"))
+    assert sink.rows("source")[0] == ("osmand",)
+
+
+def test_a_table_that_is_missing_is_told(make_sink: MakeSink) -> None:
+    with pytest.raises(
+        ConnectException, match=r"table t does not exist, and auto\.create is false"
+    ):
+        make_sink(auto_create="false").put({"x": 1})
+
+
+def test_a_table_without_the_key_is_told(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.postgres.query("CREATE TABLE t (id text)")
+    with pytest.raises(ConnectException, match="no unique or exclusion constraint"):
+        sink.put({"id": "1"})
+
+
+def test_commits_are_durable_though_the_role_has_it_otherwise(make_sink: MakeSink) -> None:
+    postgres = make_sink().postgres
+    postgres.query("ALTER ROLE waylog SET synchronous_commit = off")
+    try:
+        sink = make_sink()
+        assert sink.task._database is not None
+        found = sink.task._database.connection().execute("SHOW synchronous_commit").fetchone()
+        assert found == ("on",)
+    finally:
+        postgres.query("ALTER ROLE waylog RESET synchronous_commit")
+
+
+def test_a_wrong_password_fails_the_task_and_shows_itself_nowhere(
+    make_sink: MakeSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    wrong = "-".join(["s3cr3t", "and", "wrong"])
+    with pytest.raises(ConnectException, match="password authentication failed") as raised:
+        make_sink(connection_password=wrong)
+    shown = "".join(traceback.format_exception(raised.value)) + caplog.text
+    assert wrong not in shown
+    assert raised.value.__cause__ is None
+
+
+def test_a_parameter_that_libpq_does_not_know_fails_the_task(
+    make_sink: MakeSink, postgres: PostgresServer
+) -> None:
+    with pytest.raises(ConnectException, match=r"connection.url: .*ssl"):
+        make_sink(connection_url=postgres.url + "?ssl=true")
+
+
+def test_connections_that_were_cut_are_made_anew_at_once(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.put(fix(1))
+    for number in range(2, 5):
+        sink.postgres.query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'waylog-connect sink'"
+        )
+        sink.put(fix(number))
+    assert sink.postgres.count("t") == 4
+
+
+def test_a_database_that_is_away_is_waited_for(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.put(fix(1))
+    sink.postgres.stop("immediate")
+    try:
+        for _ in range(3):
+            with pytest.raises(RetriableException, match=r"127\.0\.0\.1"):
+                sink.put(fix(2))
+        # A task that starts meanwhile waits as well.
+        other = make_sink(**BY_ID)
+        limited = make_sink(**BY_ID, max_retries="1")
+        with pytest.raises(RetriableException):
+            limited.put(fix(3))
+        with pytest.raises(ConnectException, match="given up after 1 retries"):
+            limited.put(fix(3))
+    finally:
+        sink.postgres.start()
+    assert sink.context.timeouts == [50, 50, 50]
+    sink.put(fix(2))
+    other.put(fix(3))
+    assert sink.postgres.count("t") == 3
+
+
+def test_a_lock_that_times_out_is_waited_for(make_sink: MakeSink, postgres: PostgresServer) -> None:
+    sink = make_sink(**BY_ID, connection_url=postgres.url + "?options=-c%20lock_timeout%3D50ms")
+    sink.put(fix(1))
+    with sink.postgres.connect() as other, other.transaction():
+        other.execute("LOCK TABLE t")
+        with pytest.raises(RetriableException, match="lock timeout"):
+            sink.put(fix(2))
+    sink.put(fix(2))
+    assert sink.postgres.count("t") == 2
