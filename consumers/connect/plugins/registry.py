@@ -27,6 +27,9 @@ ENTRY_POINTS: Final = "waylog.connect"
 _SUFFIX: Final = "Connector"
 #: Modules and classes of ours, by their names in Kafka; as text, since they stand above this.
 BUILT_IN: Final = {
+    "consumers.connect.http.http_sink.HttpSinkConnector": (
+        "consumers.connect.http.http_sink:HttpSinkConnector"
+    ),
     "org.apache.kafka.connect.file.FileStreamSourceConnector": (
         "consumers.connect.file.file_source:FileStreamSourceConnector"
     ),

@@ -1,0 +1,413 @@
+"""The properties of HttpSink."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from consumers.connect.configuration.definitions import (
+    ConfigDef,
+    ConfigKey,
+    ConfigType,
+    ConfigValue,
+    Importance,
+    Width,
+)
+from consumers.connect.configuration.exceptions import ConfigException, invalid_value
+from consumers.connect.configuration.password import Password
+from consumers.connect.configuration.validators import at_least, between, one_of
+from consumers.connect.http.signature import signing_key
+from consumers.connect.http.templates.by_name import BATCHING, OWN, TEMPLATES
+from consumers.connect.http.templates.own import BatchForm, OwnTemplate
+from consumers.connect.http.templates.positions import DeviceNames
+from consumers.connect.http.templates.template import Template
+
+URL: Final = "url"
+TEMPLATE: Final = "template"
+METHOD: Final = "method"
+BODY: Final = "body.template"
+CONTENT_TYPE: Final = "content.type"
+HEADERS: Final = "headers."
+AUTHORIZATION: Final = "authorization.type"
+USER: Final = "connection.user"
+PASSWORD: Final = "connection.password"  # noqa: S105 - the name of the property
+BEARER: Final = "bearer.token"
+SIGNATURE: Final = "signature.secret"
+BATCH: Final = "batch.max.records"
+BATCH_PREFIX: Final = "batch.prefix"
+BATCH_SEPARATOR: Final = "batch.separator"
+BATCH_SUFFIX: Final = "batch.suffix"
+NULLS: Final = "behavior.on.null.values"
+NAMES: Final = "device.names"
+CONNECTIONS: Final = "connections.max"
+TIMEOUT: Final = "request.timeout.ms"
+MAX_RETRIES: Final = "max.retries"
+BACKOFF: Final = "retry.backoff.ms"
+BACKOFF_MAX: Final = "retry.backoff.max.ms"
+
+_REQUEST, _LOGIN, _BATCHES, _DELIVERY = "Request", "Authorization", "Batches", "Delivery"
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_TEXT: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+#: Headers that the client writes itself.
+_OURS: Final = frozenset({"content-length", "transfer-encoding", "connection", "host"})
+_ESCAPES: Final = {r"\n": "\n", r"\r": "\r", r"\t": "\t"}
+
+
+def _valid_url(name: str, value: Any) -> None:
+    """Raise ConfigException; it shows nothing of the URL, which may have a token in it."""
+    if value is None:
+        return
+    try:
+        parts = urlsplit(value)
+        has_port = parts.port is None or parts.port > 0
+    except ValueError:
+        raise _hidden(name, "it is not a URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
+        raise _hidden(name, "it has to be http://HOST/... or https://HOST/...")
+    if "$" in parts.netloc:
+        raise _hidden(name, "the server cannot depend on the record")
+    if "@" in parts.netloc:
+        raise _hidden(name, f"user and password belong into {USER} and {PASSWORD}")
+    if not value.isascii() or any(each.isspace() for each in value):
+        raise _hidden(name, "spaces and characters beyond ASCII have to be percent-encoded")
+
+
+def _hidden(name: str, reason: str) -> ConfigException:
+    return ConfigException(f"Invalid value for configuration {name}: {reason}")
+
+
+def _valid_names(_: str, value: Any) -> None:
+    if value is not None:
+        DeviceNames(value)
+
+
+def _valid_secret(name: str, value: Any) -> None:
+    if isinstance(value, Password):
+        try:
+            signing_key(value.value)
+        except ValueError as error:
+            raise _hidden(name, str(error)) from None
+
+
+def _key(
+    name: str, type_: ConfigType, group: str, order: int, documentation: str, **more: Any
+) -> ConfigKey:
+    return ConfigKey(
+        name=name,
+        type=type_,
+        group=group,
+        order=order,
+        documentation=documentation,
+        width=Width.MEDIUM,
+        **more,
+    )
+
+
+CONFIG: Final = ConfigDef(
+    [
+        _key(
+            *(URL, ConfigType.STRING, _REQUEST, 1),
+            "Where requests go. With a template of a server its address, to which a path is added "
+            "where it has none; without one, ${field} is filled in.",
+            importance=Importance.HIGH,
+            validator=_valid_url,
+        ),
+        _key(
+            *(TEMPLATE, ConfigType.STRING, _REQUEST, 2),
+            "What the server is; none for requests as method and body.template describe them.",
+            importance=Importance.HIGH,
+            default=OWN,
+            validator=one_of(OWN, *TEMPLATES),
+        ),
+        _key(
+            *(METHOD, ConfigType.STRING, _REQUEST, 3),
+            "The method, without a template of a server.",
+            importance=Importance.MEDIUM,
+            default="POST",
+            validator=one_of("POST", "PUT", "PATCH", "GET", "DELETE"),
+        ),
+        _key(
+            *(BODY, ConfigType.STRING, _REQUEST, 4),
+            "The body for a record, in which ${field} is filled in; without it the value as JSON, "
+            "or as it is if it is a text or bytes.",
+            importance=Importance.MEDIUM,
+            default=None,
+        ),
+        _key(
+            *(CONTENT_TYPE, ConfigType.STRING, _REQUEST, 5),
+            "The type of the body, by which values are written into body.template.",
+            importance=Importance.MEDIUM,
+            default="application/json",
+        ),
+        _key(
+            *(NAMES, ConfigType.LIST, _REQUEST, 6),
+            "What a server calls devices: USER/DEVICE=NAME, separated by commas.",
+            importance=Importance.MEDIUM,
+            default=[],
+            validator=_valid_names,
+        ),
+        _key(
+            *(NULLS, ConfigType.STRING, _REQUEST, 7),
+            "What becomes of a record without a value: ignore leaves it out, fail reports it, "
+            "delete sends a DELETE to the URL with ${@key} filled in.",
+            importance=Importance.LOW,
+            default="ignore",
+            validator=one_of("ignore", "fail", "delete"),
+        ),
+        _key(
+            *(AUTHORIZATION, ConfigType.STRING, _LOGIN, 1),
+            "How requests are authorized: none, basic or bearer.",
+            importance=Importance.HIGH,
+            default="none",
+            validator=one_of("none", "basic", "bearer"),
+        ),
+        _key(
+            *(USER, ConfigType.STRING, _LOGIN, 2),
+            "The user for basic.",
+            importance=Importance.MEDIUM,
+            default="",
+        ),
+        _key(
+            *(PASSWORD, ConfigType.PASSWORD, _LOGIN, 3),
+            "The password for basic.",
+            importance=Importance.MEDIUM,
+            default=None,
+        ),
+        _key(
+            *(BEARER, ConfigType.PASSWORD, _LOGIN, 4),
+            "The token for bearer.",
+            importance=Importance.MEDIUM,
+            default=None,
+        ),
+        _key(
+            *(SIGNATURE, ConfigType.PASSWORD, _LOGIN, 5),
+            "Signs each request as Standard Webhooks has it (HMAC-SHA256); a text, or whsec_ and "
+            "Base64.",
+            importance=Importance.MEDIUM,
+            default=None,
+            validator=_valid_secret,
+        ),
+        _key(
+            *(BATCH, ConfigType.INT, _BATCHES, 1),
+            "The most records of one request; 0: 100 where the template takes several, else 1.",
+            importance=Importance.MEDIUM,
+            default=0,
+            validator=between(0, 10_000),
+        ),
+        _key(
+            *(BATCH_PREFIX, ConfigType.STRING, _BATCHES, 2),
+            "What is before the bodies of several records.",
+            importance=Importance.LOW,
+            default="[",
+        ),
+        _key(
+            *(BATCH_SEPARATOR, ConfigType.STRING, _BATCHES, 3),
+            r"What is between them; \n is a line feed.",
+            importance=Importance.LOW,
+            default=",",
+        ),
+        _key(
+            *(BATCH_SUFFIX, ConfigType.STRING, _BATCHES, 4),
+            "What is behind them.",
+            importance=Importance.LOW,
+            default="]",
+        ),
+        _key(
+            *(CONNECTIONS, ConfigType.INT, _DELIVERY, 1),
+            "The most requests of a task at once. Those of the same key follow each other.",
+            importance=Importance.MEDIUM,
+            default=8,
+            validator=between(1, 256),
+        ),
+        _key(
+            *(TIMEOUT, ConfigType.INT, _DELIVERY, 2),
+            "Milliseconds for a request and its answer.",
+            importance=Importance.MEDIUM,
+            default=30_000,
+            validator=between(100, 120_000),
+        ),
+        _key(
+            *(MAX_RETRIES, ConfigType.INT, _DELIVERY, 3),
+            "How often a request is repeated; -1: for ever. Then a record that the server has "
+            "answered is reported, and if it cannot be reached the task fails.",
+            importance=Importance.MEDIUM,
+            default=-1,
+            validator=at_least(-1),
+        ),
+        _key(
+            *(BACKOFF, ConfigType.INT, _DELIVERY, 4),
+            "Milliseconds before the first repetition; they double each time.",
+            importance=Importance.MEDIUM,
+            default=1000,
+            validator=at_least(1),
+        ),
+        _key(
+            *(BACKOFF_MAX, ConfigType.INT, _DELIVERY, 5),
+            "The most milliseconds between repetitions, unless the server asks for more.",
+            importance=Importance.LOW,
+            default=60_000,
+            validator=at_least(1),
+        ),
+    ]
+)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The properties, parsed."""
+
+    template: Template
+    url: str
+    headers: dict[str, str]  # of all requests
+    secrets: tuple[str, ...]  # what no message may show
+    signing_key: bytes | None
+    batch_records: int
+    nulls: str
+    connections: int
+    timeout_s: float
+    retries_max: int  # -1: no limit
+    backoff_ms: int
+    backoff_max_ms: int
+
+    @staticmethod
+    def of(properties: Mapping[str, Any]) -> Settings:
+        """Return what a connector's properties say; raises ConfigException."""
+        parsed = CONFIG.parse(properties)
+        for name, reason in contradictions(parsed):
+            raise _hidden(name, reason)
+        headers: dict[str, str] = {}
+        for name, value in header_properties(properties):
+            problem = header_problem(name, value)
+            if problem is not None:
+                raise _hidden(HEADERS + name, problem)
+            headers[name] = value
+        template, batch_records = _template(parsed)
+        login = _authorization(parsed)
+        secret = parsed[SIGNATURE]
+        return Settings(
+            template=template,
+            url=parsed[URL],
+            headers=headers | login,
+            secrets=_secrets(parsed, headers | login),
+            signing_key=None if secret is None else signing_key(secret.value),
+            batch_records=batch_records,
+            nulls=parsed[NULLS],
+            connections=parsed[CONNECTIONS],
+            timeout_s=parsed[TIMEOUT] / 1000,
+            retries_max=parsed[MAX_RETRIES],
+            backoff_ms=parsed[BACKOFF],
+            backoff_max_ms=max(parsed[BACKOFF_MAX], parsed[BACKOFF]),
+        )
+
+
+def _template(parsed: Mapping[str, Any]) -> tuple[Template, int]:
+    """Return the template, and how many records a request has."""
+    name, records = parsed[TEMPLATE], parsed[BATCH]
+    if name != OWN:
+        template = TEMPLATES[name](parsed[URL], DeviceNames(parsed[NAMES]))
+        return template, records or template.batch_records
+    batch = None
+    if records > 1:
+        texts = (parsed[BATCH_PREFIX], parsed[BATCH_SEPARATOR], parsed[BATCH_SUFFIX])
+        batch = BatchForm(*(_unescaped(text) for text in texts))
+    own = OwnTemplate(parsed[METHOD], parsed[URL], parsed[BODY], parsed[CONTENT_TYPE], batch)
+    return own, records or 1
+
+
+def _unescaped(text: str) -> str:
+    for written, meant in _ESCAPES.items():
+        text = text.replace(written, meant)
+    return text
+
+
+def _authorization(parsed: Mapping[str, Any]) -> dict[str, str]:
+    kind = parsed[AUTHORIZATION]
+    if kind == "bearer":
+        return {"Authorization": f"Bearer {parsed[BEARER].value}"}
+    if kind == "basic":
+        from aiohttp import encode_basic_auth
+
+        password = "" if parsed[PASSWORD] is None else parsed[PASSWORD].value
+        return {"Authorization": encode_basic_auth(parsed[USER], password, "utf-8")}
+    return {}
+
+
+def _secrets(parsed: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return texts that an answer may repeat and no message may show, the longest first."""
+    passwords = (each.value for each in parsed.values() if isinstance(each, Password))
+    parts = urlsplit(parsed[URL])
+    found = {*passwords, *headers.values(), parts.path.strip("/"), parts.query}
+    found |= {part for part in parts.path.split("/") if len(part) >= 8}
+    return tuple(sorted((text for text in found if len(text) >= 3), key=len, reverse=True))
+
+
+def header_properties(properties: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return names and values of `headers.*`."""
+    return [
+        (name.removeprefix(HEADERS), str(value))
+        for name, value in properties.items()
+        if name.startswith(HEADERS)
+    ]
+
+
+def header_problem(name: str, value: str) -> str | None:
+    """Return what is wrong with a header, None if it is right (RFC 9110, section 5)."""
+    if not _TOKEN.fullmatch(name):
+        return "it is no name of a header"
+    if name.lower() in _OURS:
+        return "the client writes this header itself"
+    return None if _HEADER_TEXT.fullmatch(value) else "control characters are not allowed"
+
+
+def contradictions(parsed: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return properties that do not go with others, each with the reason."""
+    found: list[tuple[str, str]] = []
+    template, kind = parsed[TEMPLATE], parsed[AUTHORIZATION]
+    own = template == OWN
+    if kind == "basic" and not parsed[USER]:
+        found.append((USER, f"{AUTHORIZATION}=basic needs it"))
+    if kind == "basic" and parsed[USER] and ":" in parsed[USER]:
+        found.append((USER, "a user with a colon cannot be sent"))
+    if kind == "bearer" and (parsed[BEARER] is None or not parsed[BEARER].value):
+        found.append((BEARER, f"{AUTHORIZATION}=bearer needs it"))
+    if kind == "bearer" and parsed[BEARER] is not None:
+        problem = header_problem("Authorization", parsed[BEARER].value)
+        if problem:
+            found.append((BEARER, problem))
+    if not own and parsed[BODY] is not None:
+        found.append((BODY, f"{TEMPLATE}={template} makes the body itself"))
+    if not own and parsed[NULLS] == "delete":
+        found.append((NULLS, f"{TEMPLATE}={template} deletes nothing"))
+    if (parsed[BATCH] or 0) > 1 and not own and template not in BATCHING:
+        found.append((BATCH, f"{TEMPLATE}={template} takes one record a request"))
+    if (parsed[BATCH] or 0) > 1 and own and parsed[METHOD] in ("GET", "DELETE"):
+        found.append((BATCH, f"{METHOD}={parsed[METHOD]} takes one record a request"))
+    if own and parsed[URL] is not None and not found:
+        try:
+            _template({**parsed, BATCH: parsed[BATCH] or 0})
+        except ConfigException as error:
+            name = BODY if str(error).startswith(BODY) else URL
+            found.append((name, str(error)))
+    content_type = parsed[CONTENT_TYPE]
+    if content_type is not None and not _HEADER_TEXT.fullmatch(content_type):
+        found.append((CONTENT_TYPE, "control characters are not allowed"))
+    return found
+
+
+def validated(properties: Mapping[str, Any]) -> dict[str, ConfigValue]:
+    """Return what there is to say about each property, and about those that contradict."""
+    found = CONFIG.validate(properties)
+    parsed = {name: each.value for name, each in found.items()}
+    if not any(each.errors for each in found.values()):
+        for name, reason in contradictions(parsed):
+            value = None if name == URL else parsed[name]
+            found[name].errors.append(str(invalid_value(name, value, reason)))
+    for name, value in header_properties(properties):
+        problem = header_problem(name, value)
+        if problem is not None:
+            full = HEADERS + name
+            found[full] = ConfigValue(name=full, errors=[str(_hidden(full, problem))])
+    return found

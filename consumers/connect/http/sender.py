@@ -1,0 +1,136 @@
+"""Sends requests over connections that are kept, and says what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import aiohttp
+from yarl import URL
+
+from consumers.connect.http.answers import Meaning, meaning_of, retry_after_s, status_text
+from consumers.connect.http.properties import Settings
+from consumers.connect.http.request import Request
+from consumers.connect.http.signature import signature_headers
+
+_CONNECT_S: Final = 10.0
+_KEEP_ALIVE_S: Final = 30.0
+#: Of an answer so much is read, and so much of it is in a message.
+_ANSWER_BYTES_MAX: Final = 64 * 1024
+_SHOWN_CHARACTERS: Final = 200
+_IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+
+
+class Outcome(NamedTuple):
+    """What became of a request."""
+
+    meaning: Meaning
+    reason: str = ""
+    retry_after_s: float | None = None
+    is_answered: bool = True  # False: the server could not be reached
+
+
+DELIVERED: Final = Outcome(Meaning.DELIVERED)
+
+
+class Sender:
+    """The connections of one task. It is used on one event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings: Final = settings
+        self._session: aiohttp.ClientSession | None = None
+        parts = urlsplit(settings.url)
+        #: The server, for messages; path and query may have tokens in them.
+        self.server: Final = f"{parts.scheme}://{parts.netloc}"
+
+    async def open(self) -> None:
+        """Make what connections are made with."""
+        settings = self._settings
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=settings.connections, keepalive_timeout=_KEEP_ALIVE_S
+            ),
+            timeout=aiohttp.ClientTimeout(total=settings.timeout_s, sock_connect=_CONNECT_S),
+            headers={"User-Agent": "waylog-connect", **settings.headers},
+            # What one server sets must not be sent with the next record.
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=("Accept-Encoding",),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def send(self, request: Request, key: str) -> Outcome:
+        """Send a request with its idempotency key; what goes wrong is in the outcome."""
+        try:
+            try:
+                return await self._send(request, key)
+            except (aiohttp.ServerDisconnectedError, ConnectionResetError):
+                # The server has closed an idle connection. The key tells it of a repetition.
+                return await self._send(request, key)
+        except TimeoutError:
+            return self._unreachable(f"no answer within {self._settings.timeout_s:g} s")
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+            return self._unreachable(str(error) or type(error).__name__)
+
+    async def _send(self, request: Request, key: str) -> Outcome:
+        assert self._session is not None
+        settings = self._settings
+        headers = {**request.headers, _IDEMPOTENCY_KEY: key}
+        if settings.signing_key is not None:
+            headers |= signature_headers(settings.signing_key, key, int(time.time()), request.body)
+        async with self._session.request(
+            request.method,
+            URL(request.url, encoded=True),
+            data=request.body or None,
+            headers=headers,
+            allow_redirects=False,
+        ) as response:
+            body = await response.content.read(_ANSWER_BYTES_MAX)
+            if not response.content.at_eof():
+                response.close()
+            return self._outcome(response, body)
+
+    def _outcome(self, response: aiohttp.ClientResponse, body: bytes) -> Outcome:
+        meaning = meaning_of(response.status)
+        if meaning is Meaning.DELIVERED:
+            refusal = self._settings.template.refusal(body)
+            if refusal is None:
+                return DELIVERED
+            return Outcome(Meaning.REFUSED, f"{self.server}: {refusal}")
+        reason = f"{self.server} answered {status_text(response.status)}"
+        text = self._shown(body)
+        if text:
+            reason += f": {text}"
+        after_s = None
+        if meaning is Meaning.LATER:
+            after_s = retry_after_s(response.headers.get("Retry-After"), datetime.now(UTC))
+        return Outcome(meaning, reason, after_s)
+
+    def _unreachable(self, text: str) -> Outcome:
+        reason = f"{self.server}: {self._without_secrets(text)}"
+        return Outcome(Meaning.LATER, reason, is_answered=False)
+
+    def _shown(self, body: bytes) -> str:
+        text = self._without_secrets(body.decode("utf-8", "replace"))
+        printable = "".join(each if each.isprintable() else " " for each in text)
+        return " ".join(printable.split())[:_SHOWN_CHARACTERS]
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self._settings.secrets:
+            text = text.replace(secret, "[hidden]")
+        return text
+
+
+async def notice_closed_connections() -> None:
+    """Let the event loop, which stood still, see which connections have ended meanwhile."""
+    for _ in range(3):
+        await asyncio.sleep(0)

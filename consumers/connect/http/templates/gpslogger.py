@@ -1,0 +1,51 @@
+"""Home Assistant's GPSLogger webhook: a form.
+
+Source: the integration's schema. It calls a device by its name without dashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+from consumers.connect.data.records import SinkRecord
+from consumers.connect.http.request import Request
+from consumers.connect.http.templates.positions import DeviceNames, known, position_of
+
+_FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+class HomeAssistantGpsLogger:
+    """One position as a form."""
+
+    batch_records = 1
+
+    def __init__(self, url: str, names: DeviceNames) -> None:
+        self._url: Final = url
+        self._names: Final = names
+
+    def target(self, record: SinkRecord) -> None:
+        """See Template."""
+
+    def request(self, records: Sequence[SinkRecord]) -> Request:
+        """See Template."""
+        fix = position_of(records[0])
+        form = urlencode(
+            known(
+                device=self._names.get(fix.device, fix.device.replace("/", "_")),
+                latitude=repr(fix.lat),
+                longitude=repr(fix.lon),
+                accuracy=fix.accuracy,
+                battery=fix.battery,
+                speed=fix.speed,
+                direction=fix.course,
+                altitude=fix.altitude,
+                provider="waylog",
+            )
+        )
+        return Request("POST", self._url, form.encode(), _FORM)
+
+    def refusal(self, body: bytes) -> str | None:
+        """See Template."""
+        return None
