@@ -22,8 +22,8 @@ from consumers.connect.configuration.password import Password
 from consumers.connect.configuration.validators import at_least, between, one_of
 from consumers.connect.http.signature import signing_key
 from consumers.connect.http.templates.by_name import BATCHING, OWN, TEMPLATES
+from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.own import BatchForm, OwnTemplate
-from consumers.connect.http.templates.positions import DeviceNames
 from consumers.connect.http.templates.template import Template
 
 URL: Final = "url"

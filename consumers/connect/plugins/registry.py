@@ -27,6 +27,9 @@ ENTRY_POINTS: Final = "waylog.connect"
 _SUFFIX: Final = "Connector"
 #: Modules and classes of ours, by their names in Kafka; as text, since they stand above this.
 BUILT_IN: Final = {
+    "consumers.connect.formats.track_file_sink.TrackFileSinkConnector": (
+        "consumers.connect.formats.track_file_sink:TrackFileSinkConnector"
+    ),
     "consumers.connect.http.http_sink.HttpSinkConnector": (
         "consumers.connect.http.http_sink:HttpSinkConnector"
     ),
@@ -35,6 +38,12 @@ BUILT_IN: Final = {
     ),
     "org.apache.kafka.connect.file.FileStreamSinkConnector": (
         "consumers.connect.file.file_sink:FileStreamSinkConnector"
+    ),
+    "consumers.connect.mqtt.mqtt_source.MqttSourceConnector": (
+        "consumers.connect.mqtt.mqtt_source:MqttSourceConnector"
+    ),
+    "consumers.connect.mqtt.mqtt_sink.MqttSinkConnector": (
+        "consumers.connect.mqtt.mqtt_sink:MqttSinkConnector"
     ),
     "consumers.connect.postgresql.postgresql_sink.PostgreSqlSinkConnector": (
         "consumers.connect.postgresql.postgresql_sink:PostgreSqlSinkConnector"

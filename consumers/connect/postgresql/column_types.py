@@ -19,9 +19,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-import msgspec
-
 from consumers.connect.data.exceptions import DataException
+from consumers.connect.data.json_text import json_bytes
 from consumers.connect.data.logical_types import logical_type_of
 from consumers.connect.data.schemas import (
     DATE_NAME,
@@ -133,18 +132,7 @@ def converter_of(kind: ColumnKind) -> tuple[type | None, Convert] | None:
 
 
 def _json(value: Any) -> str:
-    try:
-        return _json_encoder.encode(value).decode()
-    except (ValueError, TypeError, RecursionError) as error:
-        raise DataException(f"there is no JSON of it: {type(error).__name__}") from error
-
-
-def _plain(value: Any) -> Any:
-    """Return what msgspec does not know as what it knows; raises TypeError."""
-    if isinstance(value, Struct):
-        names = (field.name for field in value.schema.fields)
-        return dict(zip(names, value.values_with_defaults(), strict=True))
-    raise TypeError(type(value).__name__)
+    return json_bytes(value).decode()
 
 
 def _text(value: Any) -> Any:
@@ -167,7 +155,6 @@ def _timestamp(value: Any) -> Any:
     return value
 
 
-_json_encoder: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=_plain)
 _CONVERTERS: Final[dict[ColumnKind, tuple[type | None, Convert]]] = {
     ColumnKind.JSON: (None, _json),
     ColumnKind.TEXT: (str, _text),

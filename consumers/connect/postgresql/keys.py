@@ -12,6 +12,7 @@ from consumers.connect.postgresql.column_types import type_of_schema, type_of_va
 from consumers.connect.postgresql.properties import Settings
 
 Key = tuple[Any, ...]
+_TEXT: Final = {str}
 _KAFKA_TYPES: Final = ("text", "integer", "bigint")
 
 
@@ -27,7 +28,7 @@ class KeyReader:
             "none": _no_key,
             "kafka": _place_in_log,
             "record_key": lambda record: self._fields(record.key, "key"),
-            "record_value": lambda record: self._fields(record.value, "value"),
+            "record_value": self._of_value,
         }
         self.read: Final = readers[settings.pk_mode]
 
@@ -47,6 +48,15 @@ class KeyReader:
             type_ = type_of_value(value) if field is None else type_of_schema(field)
             found[name] = type_ or "text"
         return found
+
+    def _of_value(self, record: SinkRecord) -> Key:
+        value = record.value
+        if value.__class__ is dict:
+            # The ordinary case: texts of an object.
+            key = tuple([value.get(name) for name in self.columns])
+            if set(map(type, key)) == _TEXT:
+                return key
+        return self._fields(value, "value")
 
     def _fields(self, source: Any, what: str) -> Key:
         names = self.columns

@@ -131,9 +131,11 @@ class Layouts:
             schema=schema,
             place=place,
         )
-        if len(self._layouts) >= _LAYOUTS_MAX:
-            del self._layouts[next(iter(self._layouts))]
-        self._layouts[form] = layout
+        if columns and not (missing and settings.auto_evolve):
+            # A member that is null in this batch gets its column with the first value.
+            if len(self._layouts) >= _LAYOUTS_MAX:
+                del self._layouts[next(iter(self._layouts))]
+            self._layouts[form] = layout
         return layout
 
     def _ensure(self, types: Mapping[str, str], record: SinkRecord) -> Mapping[str, Column]:
@@ -154,6 +156,8 @@ class Layouts:
         place = self._place_type()
         if place is not None and settings.geometry_field not in columns:
             definitions[settings.geometry_field] = place
+        if not columns and not definitions:
+            return columns  # records without any field say nothing of a table
         if not columns:
             structure.create(definitions, self._keys.columns)
             columns = structure.columns()

@@ -48,7 +48,7 @@ class RowLayout:
         )
 
     def row(self, key: Key, value: Any) -> Row:
-        """Return the values of the columns; raises DataException."""
+        """Return the values of the columns, at least one; raises DataException."""
         row = [*key, *self._read(value)] if self._with_key else self._read(value)
         for index, name, class_, convert in self._conversions:
             found = row[index]
@@ -61,6 +61,8 @@ class RowLayout:
             row.append(point(*self._place(value)))
         if self._missing is not None:
             self._refuse_missing(value)
+        if not row:
+            raise DataException("the record has no field that is a column")
         return row
 
     def _refuse_missing(self, value: Any) -> None:

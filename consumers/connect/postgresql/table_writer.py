@@ -48,9 +48,7 @@ class _Item(NamedTuple):
     form: Schema | bool  # True: an object without a schema; False: deleted
 
 
-class _Line(NamedTuple):
-    item: _Item
-    row: Row
+_Store = Callable[[Sequence[Row]], None]
 
 
 class StructureChanged(Exception):
@@ -77,9 +75,12 @@ class TableWriter:
         try:
             try:
                 return self._write(records)
-            except StructureChanged:
-                self._layouts.forget()
-                self._database.forget()
+            except (StructureChanged, psycopg.Error) as error:
+                is_changed = isinstance(error, StructureChanged)
+                if not is_changed and cause_of(error) is not Cause.STRUCTURE:
+                    raise
+            self._layouts.forget()
+            self._database.forget()
             return self._write(records)
         except StructureChanged as error:
             raise ConnectException(f"{self._text()}: {error}") from error
@@ -95,13 +96,17 @@ class TableWriter:
             return refused
         # A row is written once in a batch. Should the record that counts be refused, the next one
         # of its key does.
-        versions: dict[Key, list[_Item]] = {}
+        newest: dict[Key, _Item] = {}
+        older: dict[Key, list[_Item]] = {}
         for item in items if self._settings.is_upsert else reversed(items):
-            versions.setdefault(item.key, []).append(item)
-        counting = [each.pop() for each in versions.values()]
+            before = newest.get(item.key)
+            if before is not None:
+                older.setdefault(item.key, []).append(before)
+            newest[item.key] = item
+        counting = list(newest.values())
         while counting:
             failed = self._store(counting, refused)
-            counting = [versions[key].pop() for key in failed if versions[key]]
+            counting = [older[key].pop() for key in failed if older.get(key)]
         return refused
 
     def _items(self, records: Sequence[SinkRecord], refused: list[Refusal]) -> list[_Item]:
@@ -136,30 +141,33 @@ class TableWriter:
 
         for form, group in _by_form(items):
             if form is False:
-                lines = [_Line(item, list(item.key)) for item in group]
-                store: Callable[[Sequence[_Line]], None] = self._delete
+                owners, rows = group, [list(item.key) for item in group]
+                store: _Store = self._delete
             else:
+                owners, rows = [], []
                 records = [item.record for item in group]
                 layout = (
                     self._layouts.of_structs(form, records)
                     if isinstance(form, Schema)
                     else self._layouts.of_objects(records)
                 )
-                lines = []
+                row_of = layout.row
                 for item in group:
                     try:
-                        lines.append(_Line(item, layout.row(item.key, item.record.value)))
+                        rows.append(row_of(item.key, item.record.value))
+                        owners.append(item)
                     except DataException as error:
                         refuse(item, error)
+                if not rows:
+                    continue
                 store = self._merge(layout)
             size = self._settings.batch_records
-            for start in range(0, len(lines), size):
-                part = lines[start : start + size]
-                for each in store_all_but_refused(part, store):
-                    refuse(part[each.position].item, each.error)
+            for start in range(0, len(rows), size):
+                for each in store_all_but_refused(rows[start : start + size], store):
+                    refuse(owners[start + each.position], each.error)
         return failed
 
-    def _merge(self, layout: RowLayout) -> Callable[[Sequence[_Line]], None]:
+    def _merge(self, layout: RowLayout) -> _Store:
         """Return what stores rows in one transaction."""
         columns, settings = layout.columns, self._settings
         name = settings.geometry_field
@@ -175,9 +183,9 @@ class TableWriter:
             *(staging, self._table.identifier, columns, self._keys.columns, place),
             is_upsert=settings.is_upsert,
         )
-        return lambda lines: self._transaction(copy, merge, lines)
+        return lambda rows: self._transaction(copy, merge, rows)
 
-    def _delete(self, lines: Sequence[_Line]) -> None:
+    def _delete(self, rows: Sequence[Row]) -> None:
         if not self._structure.columns():
             return  # there is no table yet
         key = self._keys.columns
@@ -185,10 +193,10 @@ class TableWriter:
         self._transaction(
             statements.copy_into(staging, key),
             statements.delete(staging, self._table.identifier, key),
-            lines,
+            rows,
         )
 
-    def _transaction(self, copy_into: Any, then: Any, lines: Sequence[_Line]) -> None:
+    def _transaction(self, copy_into: Any, then: Any, rows: Sequence[Row]) -> None:
         """Copy rows and do what is to be done with them.
 
         Raises Refused if a row cannot be stored, and then none is.
@@ -200,8 +208,8 @@ class TableWriter:
             with connection.cursor() as cursor:
                 with cursor.copy(copy_into) as copy:
                     write_row = copy.write_row
-                    for position, line in enumerate(lines):  # noqa: B007 - told by the error
-                        write_row(line.row)
+                    for position, row in enumerate(rows):  # noqa: B007 - told by the error
+                        write_row(row)
                     position = -1
                 cursor.execute(then)
             connection.commit()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from consumers.connect.http.templates.dawarich import Dawarich
+from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.gpslogger import HomeAssistantGpsLogger
 from consumers.connect.http.templates.owntracks import (
     DawarichOwnTracks,
@@ -13,7 +14,6 @@ from consumers.connect.http.templates.owntracks import (
     OwnTracksRecorder,
 )
 from consumers.connect.http.templates.phonetrack import PhoneTrack
-from consumers.connect.http.templates.positions import DeviceNames
 from consumers.connect.http.templates.template import Template
 from consumers.connect.http.templates.traccar import TraccarJson, TraccarQuery
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
+from consumers.connect.data.json_text import json_bytes
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.http.request import Request
 from consumers.connect.http.templates.placeholders import (
     TextTemplate,
     Write,
     fields_of,
-    json_bytes,
     percent_encoded,
     plain_text,
 )

@@ -12,15 +12,11 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from consumers.connect.data.positions import Position
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.http.request import Request
-from consumers.connect.http.templates.positions import (
-    DeviceNames,
-    Position,
-    known,
-    position_of,
-    rounded,
-)
+from consumers.connect.http.templates.device_names import DeviceNames
+from consumers.connect.http.templates.positions import known, position_of, rounded
 from consumers.connect.http.templates.template import with_path, with_query
 
 _JSON: Final = {"Content-Type": "application/json"}

@@ -13,9 +13,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from consumers.connect.data.positions import Position
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.http.request import Request
-from consumers.connect.http.templates.positions import DeviceNames, Position, position_of
+from consumers.connect.http.templates.device_names import DeviceNames
+from consumers.connect.http.templates.positions import position_of
 from waylog.malformed import MALFORMED
 
 _JSON: Final = {"Content-Type": "application/json"}

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from consumers.connect.configuration.exceptions import ConfigException
-from consumers.connect.data.exceptions import DataException
+from consumers.connect.data.json_text import json_bytes
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.data.structs import Struct
 from consumers.connect.data.value_text import java_text
@@ -30,24 +30,6 @@ _OWN: Final[dict[str, Callable[[SinkRecord], Any]]] = {
 }
 
 Write = Callable[[Any], str]
-
-
-def json_bytes(value: Any) -> bytes:
-    """Return a value as JSON; raises DataException."""
-    try:
-        return _encoder.encode(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DataException(f"there is no JSON of the value: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Struct):
-        names = (field.name for field in value.schema.fields)
-        return dict(zip(names, value.values_with_defaults(), strict=True))
-    raise TypeError(type(value).__name__)
-
-
-_encoder: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=_plain)
 
 
 def percent_encoded(value: Any) -> str:

@@ -257,6 +257,15 @@ def test_a_field_without_a_column_is_refused_unless_it_is_null(make_sink: MakeSi
     assert "no column for b: set auto.evolve" in sink.reasons[0]
 
 
+def test_a_record_without_fields_is_refused(make_sink: MakeSink) -> None:
+    sink = make_sink(auto_evolve="true")
+    sink.put({})
+    sink.put({"a": None})
+    sink.put({"a": 1}, {})
+    assert sink.rows("a") == [(None,), (1,)] or sink.rows("a") == [(1,), (None,)]
+    assert sink.reasons == ["the record has no field that is a column"] * 2
+
+
 def test_a_table_of_ones_own_gets_the_fields_that_are_named(make_sink: MakeSink) -> None:
     sink = make_sink(**BY_ID, fields_whitelist="lat,lon,time", timestamp_fields="time")
     sink.postgres.query(

@@ -1,0 +1,169 @@
+"""The task of MqttSink: `put` returns once the server has acknowledged the messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from consumers.connect.data.exceptions import ConnectException, DataException, RetriableException
+from consumers.connect.data.json_text import json_bytes
+from consumers.connect.data.records import SinkRecord
+from consumers.connect.mqtt.properties import (
+    RETAINED,
+    SINK_CONFIG,
+    TOPIC_FORMAT,
+    Connection,
+    checked,
+)
+from consumers.connect.mqtt.topics import topic_of
+from consumers.connect.plugins.sink_task import SinkTask, TopicPartition
+from waylog.extras import install_command, is_installed
+
+if TYPE_CHECKING:
+    from consumers.connect.mqtt.client import MqttClient
+
+#: `put` waits so long for acknowledgements, so that the task stays in its group.
+_PUT_S: Final = 10.0
+_WAIT_S: Final = 0.2
+_RETRY_MS: Final = 1000
+
+_Place = tuple[str, int | None, int]
+
+
+class MqttSinkTask(SinkTask):
+    """Publishes records."""
+
+    def __init__(self) -> None:
+        self._client: MqttClient | None = None
+        #: Messages of a batch that comes again, by their ids: paho goes on sending them by itself.
+        self._sent: dict[_Place, int] = {}
+        #: Of those: what was acknowledged already.
+        self._done: set[_Place] = set()
+
+    def start(self, properties: Mapping[str, str]) -> None:
+        """Connect in the background; raises ConfigException."""
+        if not is_installed("bridge"):
+            raise ConnectException(f"MQTT needs a library: {install_command('bridge')}")
+        from consumers.connect.mqtt.client import MqttClient
+
+        parsed = checked(SINK_CONFIG, properties)
+        self._connection = Connection.of(parsed, properties.get("name", "sink"))
+        self._format = parsed[TOPIC_FORMAT]
+        self._retained = parsed[RETAINED]
+        self._client = MqttClient(self._connection)
+        self._client.start()
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        """Publish records, and report those that cannot be.
+
+        Raises RetriableException if the server has not acknowledged all in time, ConnectException
+        if it refuses the client.
+        """
+        if not records:
+            return
+        deadline = time.monotonic() + _PUT_S
+        self._await_connection(deadline)
+        refused: list[tuple[SinkRecord, ConnectException]] = []
+        published: list[tuple[SinkRecord, _Place]] = []
+        for record in records:
+            place = (record.original_topic, record.original_partition, record.original_offset)
+            if place in self._done:
+                continue
+            try:
+                self._publish(record, place)
+                published.append((record, place))
+            except DataException as error:
+                refused.append((record, error))
+        for record, place in published:
+            reason = self._await(place, deadline)
+            if reason is not None:
+                text = f"MQTT server {self._connection.address} refuses the message: {reason}"
+                refused.append((record, ConnectException(text)))
+        self._sent.clear()
+        self._done.clear()
+        self._report(refused)
+
+    def open(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget what was sent: offsets may have been set back."""
+        self._forget(partitions)
+
+    def close(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget what was sent: others send it now."""
+        self._forget(partitions)
+
+    def stop(self) -> None:
+        """Disconnect."""
+        if self._client is not None:
+            self._client.close()
+
+    def _await_connection(self, deadline: float) -> None:
+        client = self._client
+        assert client is not None
+        while not client.connected.wait(_WAIT_S):
+            self._check(deadline, "cannot be reached")
+
+    def _await(self, place: _Place, deadline: float) -> str | None:
+        """Wait until a message is acknowledged; return why it was refused, None if it was not."""
+        client = self._client
+        assert client is not None
+        while True:
+            has_come, reason = client.outcome(self._sent[place], _WAIT_S)
+            if has_come:
+                self._done.add(place)
+                return reason
+            self._check(deadline, "has not acknowledged all messages")
+
+    def _check(self, deadline: float, trouble: str) -> None:
+        """Raise ConnectException for a server that refuses the client, RetriableException after
+        the deadline.
+        """
+        client = self._client
+        assert client is not None
+        if client.refusal is not None:
+            raise ConnectException(client.refusal)
+        if time.monotonic() > deadline:
+            self._postpone(trouble)
+
+    def _postpone(self, trouble: str) -> NoReturn:
+        self.context.timeout(_RETRY_MS)
+        raise RetriableException(f"MQTT server {self._connection.address} {trouble}")
+
+    def _publish(self, record: SinkRecord, place: _Place) -> None:
+        """Publish a record unless that was done before; raises DataException."""
+        if place in self._sent:
+            return
+        client = self._client
+        assert client is not None
+        topic = topic_of(record, self._format)
+        try:
+            found = client.publish(topic, _payload(record.value), retain=self._retained)
+        except ValueError as error:
+            raise DataException(f"the message cannot be published: {error}") from error
+        if found is None:
+            self._postpone("takes no more messages")
+        self._sent[place] = found
+
+    def _forget(self, partitions: Collection[TopicPartition]) -> None:
+        gone = {tuple(each) for each in partitions}
+        self._sent = {place: name for place, name in self._sent.items() if place[:2] not in gone}
+        self._done = {place for place in self._done if place[:2] not in gone}
+
+    def _report(self, refused: Sequence[tuple[SinkRecord, ConnectException]]) -> None:
+        if not refused:
+            return
+        reporter = self.context.errant_record_reporter()
+        if reporter is None:
+            raise refused[0][1]
+        for record, error in refused:
+            reporter.report(record, error)
+
+
+def _payload(value: Any) -> bytes:
+    if value is None:
+        return b""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace")
+    return json_bytes(value)
