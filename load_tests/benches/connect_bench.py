@@ -49,17 +49,18 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="waylog-bench-") as name:
         folder = Path(name)
-        with _broker(folder) as servers:
+        with broker_process(folder) as servers:
             ensure_topics(servers, [_FROM, _TO])
             _load(servers, arguments.records)
-            with _worker(folder, servers) as worker:
+            with worker_process(folder, servers) as worker:
                 print(json.dumps(_sink(worker, folder, arguments.records)), flush=True)
                 print(json.dumps(_source(worker, folder, servers, arguments.records)), flush=True)
     return 0
 
 
 @contextmanager
-def _broker(folder: Path) -> Iterator[str]:
+def broker_process(folder: Path) -> Iterator[str]:
+    """Run a broker with its files in a folder; give its bootstrap servers."""
     (port,) = free_ports(1)
     address = f"127.0.0.1:{port}"
     config = folder / "server.properties"
@@ -115,7 +116,8 @@ class _Worker:
 
 
 @contextmanager
-def _worker(folder: Path, servers: str) -> Iterator[_Worker]:
+def worker_process(folder: Path, servers: str) -> Iterator[_Worker]:
+    """Run a worker with its files in a folder."""
     config = folder / "worker.properties"
     save_properties(
         config,
@@ -147,9 +149,10 @@ def _worker(folder: Path, servers: str) -> Iterator[_Worker]:
         process.wait()
 
 
-def _measured(
+def measured(
     worker: _Worker, kind: str, config: dict[str, str], records: int, done: Any
 ) -> dict[str, Any]:
+    """Run a connector until `done()`; return what it has used."""
     name = f"bench-{kind}"
     cpu_s, began = worker.cpu_s(), time.monotonic()
     worker.ask("POST", "/connectors", {"name": name, "config": config})
@@ -178,7 +181,7 @@ def _sink(worker: _Worker, folder: Path, records: int) -> dict[str, Any]:
     def done() -> bool:
         return path.exists() and path.stat().st_size >= records * _LINE_BYTES
 
-    return _measured(worker, "sink", config, records, done)
+    return measured(worker, "sink", config, records, done)
 
 
 def _source(worker: _Worker, folder: Path, servers: str, records: int) -> dict[str, Any]:
@@ -194,7 +197,7 @@ def _source(worker: _Worker, folder: Path, servers: str, records: int) -> dict[s
         return sum(ends) >= records
 
     try:
-        return _measured(worker, "source", config, records, done)
+        return measured(worker, "source", config, records, done)
     finally:
         consumer.close()
 
