@@ -3,7 +3,7 @@
     python -m load_tests.benches.sinks_bench --kind postgresql --records 300000
     python -m load_tests.benches.sinks_bench --kind http --records 60000
 
-Fixes of topic `location`, as JSON without a schema, go into a table of a PostgreSQL that is started
+Fixes of topic `location` go into a table of a PostgreSQL that is started
 for it (upsert by id), or one by one to an HTTP server in a process of its own. CPU is that of the
 worker's process, librdkafka's threads included, from the connector's creation until the last
 record; that of PostgreSQL and of the HTTP server is not in it.
@@ -52,6 +52,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--poll", type=int, default=3000, help="records that a task gets at once: %(default)s"
     )
+    parser.add_argument(
+        "--converter",
+        choices=("JsonConverter", "StringConverter"),
+        default="StringConverter",
+        help="of values; a text is read by the sink: %(default)s",
+    )
     parser.add_argument("--postgis", action="store_true", help="with a column for places")
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="waylog-bench-") as name:
@@ -63,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
             with worker_process(folder, servers) as worker, target(arguments) as (config, done):
                 common = {
                     "topics": _TOPIC.name,
-                    "value.converter": "JsonConverter",
+                    "value.converter": arguments.converter,
                     "value.converter.schemas.enable": "false",
                     "consumer.override.max.poll.records": str(arguments.poll),
                 }

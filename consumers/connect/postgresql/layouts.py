@@ -13,7 +13,6 @@ from typing import Final
 from psycopg.sql import Composed
 
 from consumers.connect.data.exceptions import ConnectException
-from consumers.connect.data.records import SinkRecord
 from consumers.connect.data.schemas import Schema
 from consumers.connect.postgresql import statements
 from consumers.connect.postgresql.column_types import (
@@ -24,6 +23,7 @@ from consumers.connect.postgresql.column_types import (
     wider,
 )
 from consumers.connect.postgresql.database import Database
+from consumers.connect.postgresql.items import Item
 from consumers.connect.postgresql.keys import KeyReader
 from consumers.connect.postgresql.known_messages import known_columns
 from consumers.connect.postgresql.properties import Settings
@@ -56,7 +56,7 @@ class Layouts:
         self._layouts.clear()
         self._structure.forget()
 
-    def of_structs(self, schema: Schema, records: Sequence[SinkRecord]) -> RowLayout:
+    def of_structs(self, schema: Schema, items: Sequence[Item]) -> RowLayout:
         """Return the layout of records with a schema.
 
         Raises psycopg.Error, and ConnectException for a table that is missing.
@@ -64,12 +64,12 @@ class Layouts:
         found = self._layouts.get(schema)
         if found is None:
             types = {field.name: type_of_schema(field.schema) for field in schema.fields}
-            found = self._make(schema, types, types, schema, records)
+            found = self._make(schema, types, types, schema, items)
         return found
 
-    def of_objects(self, records: Sequence[SinkRecord]) -> RowLayout:
+    def of_objects(self, items: Sequence[Item]) -> RowLayout:
         """Return the layout of records without a schema; raises as `of_structs`."""
-        forms = {tuple(record.value) for record in records}
+        forms = {tuple(item.value) for item in items}
         names = {name for form in forms for name in form if type(name) is str}
         form = frozenset(names)
         found = self._layouts.get(form)
@@ -77,8 +77,8 @@ class Layouts:
             types: dict[str, str] = {}
             for each in forms:
                 types |= known_columns([name for name in each if type(name) is str])
-            types |= _types_of_values(names - types.keys(), records)
-            found = self._make(form, types, names, None, records)
+            types |= _types_of_values(names - types.keys(), items)
+            found = self._make(form, types, names, None, items)
         return found
 
     def _make(
@@ -87,7 +87,7 @@ class Layouts:
         types: Mapping[str, str],
         given: Iterable[str],
         schema: Schema | None,
-        records: Sequence[SinkRecord],
+        items: Sequence[Item],
     ) -> RowLayout:
         """`types` are the columns that there should be, `given` the fields that records have."""
         settings, keys = self._settings, self._keys
@@ -97,7 +97,7 @@ class Layouts:
             for name, type_ in types.items()
             if not whitelist or name in whitelist
         }
-        columns = self._ensure(wanted, records[0])
+        columns = self._ensure(wanted, items[0])
         for name in keys.columns:
             if name not in columns:
                 raise ConnectException(f"{self._text()} has no column {name} for the key")
@@ -138,14 +138,14 @@ class Layouts:
             self._layouts[form] = layout
         return layout
 
-    def _ensure(self, types: Mapping[str, str], record: SinkRecord) -> Mapping[str, Column]:
+    def _ensure(self, types: Mapping[str, str], item: Item) -> Mapping[str, Column]:
         structure, settings = self._structure, self._settings
         columns = structure.columns()
         if columns and not settings.auto_evolve:
             return columns
         if not columns and not settings.auto_create:
             raise structure.missing_table()
-        key = self._keys.types(record)
+        key = self._keys.types(item)
         if self._keys.is_in_value:
             key = {name: types.get(name, type_) for name, type_ in key.items()}
         definitions = {
@@ -192,13 +192,13 @@ class Layouts:
         return f"table {self._structure.name}"
 
 
-def _types_of_values(names: Iterable[str], records: Sequence[SinkRecord]) -> dict[str, str]:
+def _types_of_values(names: Iterable[str], items: Sequence[Item]) -> dict[str, str]:
     """Return the types of members; one that is null in all records has none."""
     found: dict[str, str] = {}
     for name in sorted(names):
         type_: str | None = None
-        for record in records:
-            type_ = wider(type_, type_of_value(record.value.get(name)))
+        for item in items:
+            type_ = wider(type_, type_of_value(item.value.get(name)))
         if type_ is not None:
             found[name] = type_
     return found

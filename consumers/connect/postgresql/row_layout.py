@@ -9,7 +9,7 @@ from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.schemas import Schema
 from consumers.connect.postgresql.column_types import Convert, converter_of
 from consumers.connect.postgresql.geometry import point
-from consumers.connect.postgresql.keys import Key
+from consumers.connect.postgresql.items import Key
 from consumers.connect.postgresql.table_structure import Column
 
 Row = list[Any]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import psycopg
 
 from consumers.connect.data.exceptions import ConnectException, DataException
@@ -21,12 +22,14 @@ from consumers.connect.postgresql.bisection import Refused, store_all_but_refuse
 from consumers.connect.postgresql.database import Database
 from consumers.connect.postgresql.failures import Cause, cause_of, error_text
 from consumers.connect.postgresql.geometry import WGS84
-from consumers.connect.postgresql.keys import Key, KeyReader
+from consumers.connect.postgresql.items import Item, Key
+from consumers.connect.postgresql.keys import KeyReader
 from consumers.connect.postgresql.layouts import Layouts
 from consumers.connect.postgresql.properties import Settings
 from consumers.connect.postgresql.row_layout import Row, RowLayout
 from consumers.connect.postgresql.table_name import TableName
 from consumers.connect.postgresql.table_structure import TableStructure
+from waylog.malformed import MALFORMED
 
 #: What psycopg raises for a value that it cannot write at all, without asking the server.
 _UNWRITABLE: Final = (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError,
@@ -40,14 +43,7 @@ class Refusal(NamedTuple):
     error: ConnectException
 
 
-class _Item(NamedTuple):
-    """What is to be done for a record; without a form its row is deleted."""
-
-    record: SinkRecord
-    key: Key
-    form: Schema | bool  # True: an object without a schema; False: deleted
-
-
+_json_decoder: Final = msgspec.json.Decoder()
 _Store = Callable[[Sequence[Row]], None]
 
 
@@ -96,8 +92,8 @@ class TableWriter:
             return refused
         # A row is written once in a batch. Should the record that counts be refused, the next one
         # of its key does.
-        newest: dict[Key, _Item] = {}
-        older: dict[Key, list[_Item]] = {}
+        newest: dict[Key, Item] = {}
+        older: dict[Key, list[Item]] = {}
         for item in items if self._settings.is_upsert else reversed(items):
             before = newest.get(item.key)
             if before is not None:
@@ -109,18 +105,22 @@ class TableWriter:
             counting = [older[key].pop() for key in failed if older.get(key)]
         return refused
 
-    def _items(self, records: Sequence[SinkRecord], refused: list[Refusal]) -> list[_Item]:
+    def _items(self, records: Sequence[SinkRecord], refused: list[Refusal]) -> list[Item]:
         read_key = self._keys.read
-        items: list[_Item] = []
+        items: list[Item] = []
         for record in records:
-            value = record.value
+            value: Any = record.value
             try:
-                if value.__class__ is dict:
-                    items.append(_Item(record, read_key(record), True))
-                elif isinstance(value, Struct):
-                    items.append(_Item(record, read_key(record), value.schema))
+                class_ = value.__class__
+                if class_ is str or class_ is bytes:
+                    value = _object_of(value)
+                    class_ = value.__class__
+                if class_ is dict:
+                    items.append(Item(record, read_key(record, value), value, True))
+                elif class_ is Struct:
+                    items.append(Item(record, read_key(record, value), value, value.schema))
                 elif value is None and self._settings.deletes:
-                    items.append(_Item(record, read_key(record), False))
+                    items.append(Item(record, read_key(record, value), value, False))
                 elif value is None:
                     raise DataException("the record has no value, and delete.enabled is false")
                 else:
@@ -131,11 +131,11 @@ class TableWriter:
                 refused.append(Refusal(record, error))
         return items
 
-    def _store(self, items: Sequence[_Item], refused: list[Refusal]) -> list[Key]:
+    def _store(self, items: Sequence[Item], refused: list[Refusal]) -> list[Key]:
         """Store items of different keys; return the keys of those that are refused."""
         failed: list[Key] = []
 
-        def refuse(item: _Item, error: BaseException) -> None:
+        def refuse(item: Item, error: BaseException) -> None:
             failed.append(item.key)
             refused.append(Refusal(item.record, _refusal(error)))
 
@@ -145,16 +145,15 @@ class TableWriter:
                 store: _Store = self._delete
             else:
                 owners, rows = [], []
-                records = [item.record for item in group]
                 layout = (
-                    self._layouts.of_structs(form, records)
+                    self._layouts.of_structs(form, group)
                     if isinstance(form, Schema)
-                    else self._layouts.of_objects(records)
+                    else self._layouts.of_objects(group)
                 )
                 row_of = layout.row
                 for item in group:
                     try:
-                        rows.append(row_of(item.key, item.record.value))
+                        rows.append(row_of(item.key, item.value))
                         owners.append(item)
                     except DataException as error:
                         refuse(item, error)
@@ -236,12 +235,20 @@ class TableWriter:
         return f"table {self._table}"
 
 
-def _by_form(items: Sequence[_Item]) -> Iterator[tuple[Schema | bool, list[_Item]]]:
+def _by_form(items: Sequence[Item]) -> Iterator[tuple[Schema | bool, list[Item]]]:
     """Yield the items with the same form; their order is of no matter, their keys differ."""
-    groups: dict[Schema | bool, list[_Item]] = {}
+    groups: dict[Schema | bool, list[Item]] = {}
     for item in items:
         groups.setdefault(item.form, []).append(item)
     yield from groups.items()
+
+
+def _object_of(text: str | bytes) -> Any:
+    """Return what a JSON text says; raises DataException."""
+    try:
+        return _json_decoder.decode(text)
+    except MALFORMED as error:
+        raise DataException(f"the value is no JSON: {error}") from error
 
 
 def _refusal(error: BaseException) -> ConnectException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 from collections.abc import Callable, Iterator
@@ -105,6 +106,16 @@ def test_a_fix_has_all_columns_of_a_fix_though_it_knows_few(make_sink: MakeSink)
     assert types["time"] == "bigint"
     assert types["attributes"] == "jsonb"
     assert types["speed"] == "double precision"
+
+
+def test_a_fix_may_be_text(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.put(json.dumps(fix(1, accuracy=14)), json.dumps(fix(2)).encode(), fix(3))
+    assert sink.rows("id, accuracy") == [
+        (fix(1)["id"], 14.0),
+        (fix(2)["id"], None),
+        (fix(3)["id"], None),
+    ]
 
 
 def test_an_address_is_one_row_for_each_device(make_sink: MakeSink) -> None:
@@ -337,7 +348,9 @@ def test_a_column_that_is_no_place_cannot_be_the_place(make_sink: MakeSink) -> N
         pytest.param(fix(7, user=None), id="a null that the table refuses"),
         pytest.param({"x": 1}, id="no key"),
         pytest.param(fix(7) | {"id": [7]}, id="an array as the key"),
-        pytest.param("text", id="no object"),
+        pytest.param("text", id="no JSON"),
+        pytest.param("[1]", id="no object"),
+        pytest.param(5, id="a number"),
         pytest.param(fix(7, received="soon"), id="no time"),
     ],
 )
