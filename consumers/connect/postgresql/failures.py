@@ -35,6 +35,8 @@ _REFUSED: Final = re.compile(
     r"|(?:role|database) \"[^\"]*\" does not exist|server does not support SSL",
     re.IGNORECASE,
 )
+#: Where COPY has failed, as a server says it that speaks English.
+_COPIED_COLUMN: Final = re.compile(r"^COPY [^\n]*?, line \d+, column ([^:\n]+):")
 
 
 def cause_of(error: BaseException) -> Cause:
@@ -63,17 +65,17 @@ def login_is_refused(error: psycopg.Error) -> bool:
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error in one line, without the statement and without the parameters."""
+    """Return an error in one line, with its column and code.
+
+    Detail and context are left out: they have the whole row, and errors are logged.
+    """
     diagnostics = getattr(error, "diag", None)
     primary = getattr(diagnostics, "message_primary", None)
     if not primary:
         return " ".join(str(error).split()) or type(error).__name__
-    detail = getattr(diagnostics, "message_detail", None)
     column = getattr(diagnostics, "column_name", None)
-    code = getattr(error, "sqlstate", None)
-    text = str(primary)
-    if column:
-        text += f" (column {column})"
-    if detail:
-        text += f"; {' '.join(str(detail).split())}"
-    return f"{text} [{code}]" if code else text
+    if not column:
+        found = _COPIED_COLUMN.search(str(getattr(diagnostics, "context", None) or ""))
+        column = found[1] if found is not None else None
+    where = f" (column {column})" if column else ""
+    return f"{primary}{where} [{getattr(error, 'sqlstate', None)}]"

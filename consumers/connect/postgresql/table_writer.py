@@ -79,10 +79,10 @@ class TableWriter:
             self._database.forget()
             return self._write(records)
         except StructureChanged as error:
-            raise ConnectException(f"{self._text()}: {error}") from error
+            raise ConnectException(f"{self._text()}: {error}") from None
         except psycopg.Error as error:
             self._database.rollback()
-            raise self._database.failed(error, self._text()) from error
+            raise self._database.failed(error, self._text()) from None
 
     def _write(self, records: Sequence[SinkRecord]) -> list[Refusal]:
         refused: list[Refusal] = []
@@ -254,6 +254,5 @@ def _object_of(text: str | bytes) -> Any:
 def _refusal(error: BaseException) -> ConnectException:
     if isinstance(error, ConnectException):
         return error
-    refusal = DataException(error_text(error))
-    refusal.__cause__ = error
-    return refusal
+    # Without its cause, which would show the row in a traceback.
+    return DataException(error_text(error))

@@ -381,10 +381,26 @@ def test_of_a_row_whose_newest_record_is_bad_the_one_before_remains(make_sink: M
     assert len(sink.reasons) == 1
 
 
-def test_without_dead_letters_a_bad_record_fails_the_task(make_sink: MakeSink) -> None:
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"lat": "north"}, 'invalid input syntax .* "north" \\(column lat\\) \\[22P02\\]'),
+        ({"user": None}, "violates not-null constraint \\(column user\\) \\[23502\\]"),
+        ({"trigger": "a\0"}, "NUL"),
+    ],
+)
+def test_without_dead_letters_a_bad_record_fails_the_task_which_shows_no_row(
+    make_sink: MakeSink, caplog: pytest.LogCaptureFixture, bad: dict[str, Any], reason: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
     sink = make_sink(**BY_ID, reports=False)
-    with pytest.raises(ConnectException, match="invalid input syntax for type double precision"):
-        sink.put(fix(1, lat="north"))
+    sink.put(fix(0))
+    sink.postgres.query('ALTER TABLE t ALTER COLUMN "user" SET NOT NULL')
+    with pytest.raises(ConnectException, match=reason) as raised:
+        sink.put(fix(1) | {"accuracy": 123.456} | bad)
+    shown = "".join(traceback.format_exception(raised.value)) + caplog.text
+    assert "9.521499" not in shown
+    assert str(fix(1)["time"]) not in shown
 
 
 def test_names_and_values_are_never_statements(make_sink: MakeSink) -> None:
