@@ -82,6 +82,15 @@ def watch_thread_of(
     a callback ends such a thread, and the library goes on without it. Raises RuntimeError if
     `start` starts none.
     """
+    started = thread_of(start, prefix)
+    return start_thread(started.join, f"watch of {started.name}", may_end=may_end)
+
+
+def thread_of(start: Callable[[], object], prefix: str) -> threading.Thread:
+    """Call `start`, and return the thread that it starts, whose name begins with `prefix`.
+
+    For a caller that asks itself whether the thread is alive. Raises RuntimeError if there is none.
+    """
     former = set(threading.enumerate())
     start()
     # Other threads may begin meanwhile.
@@ -92,7 +101,7 @@ def watch_thread_of(
     ]
     if not started:
         raise RuntimeError(f"no thread {prefix}... has been started, or it has ended at once")
-    return start_thread(started[0].join, f"watch of {started[0].name}", may_end=may_end)
+    return started[0]
 
 
 class Rounds:

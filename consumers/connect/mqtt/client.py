@@ -14,6 +14,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from consumers.connect.mqtt.properties import Connection
+from waylog.process.threads import thread_of
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +53,12 @@ class MqttClient:
         self._filters: Final = filters
         self._on_arrival: Final = on_arrival
         self.connected: Final = threading.Event()
-        #: Why the server will never take this client; None while there is hope.
-        self.refusal: str | None = None
+        self._refusal: str | None = None
+        self._thread: threading.Thread | None = None
         #: By message id: None for a message that was acknowledged, why for one that was refused.
         self._outcomes: Final[dict[int, str | None]] = {}
+        #: Ids whose outcome nobody will ask for.
+        self._forgotten: Final[set[int]] = set()
         self._has_outcome: Final = threading.Condition()
         self._connection = 0
         self._has_subscribed = False
@@ -94,7 +97,14 @@ class MqttClient:
             properties.ReceiveMaximum = settings.in_flight_max
             options = {"clean_start": settings.clean_session, "properties": properties}
         self._client.connect_async(settings.host, settings.port, settings.keep_alive_s, **options)
-        self._client.loop_start()
+        self._thread = thread_of(self._client.loop_start, "paho-mqtt-client")
+
+    @property
+    def refusal(self) -> str | None:
+        """Why waiting is of no use: what the server refuses for good; None while there is hope."""
+        if self._thread is not None and not self._thread.is_alive() and not self._is_closing:
+            return f"MQTT server {self._settings.address}: the client's thread has failed"
+        return self._refusal
 
     def close(self) -> None:
         """Disconnect; the server keeps what is not acknowledged."""
@@ -127,6 +137,14 @@ class MqttClient:
             has_come = self._has_outcome.wait_for(lambda: message_id in self._outcomes, timeout_s)
             return has_come, self._outcomes.pop(message_id, None)
 
+    def forget(self, message_id: int) -> None:
+        """Have nobody ask for the outcome of a message: its id will be that of another one."""
+        with self._has_outcome:
+            if message_id in self._outcomes:
+                del self._outcomes[message_id]
+            else:
+                self._forgotten.add(message_id)
+
     # ---- in paho's thread, which an exception would end ----
 
     def _connected(
@@ -135,7 +153,7 @@ class MqttClient:
         address = self._settings.address
         if code.is_failure:
             if code.value in _REFUSED:
-                self.refusal = f"MQTT server {address} refuses the connection: {code}"
+                self._refusal = f"MQTT server {address} refuses the connection: {code}"
             logger.warning("MQTT server %s refuses the connection: %s", address, code)
             return
         self._connection += 1
@@ -163,7 +181,7 @@ class MqttClient:
             if code.is_failure
         ]
         if refused:
-            self.refusal = (
+            self._refusal = (
                 f"MQTT server {self._settings.address} refuses to subscribe to {', '.join(refused)}"
             )
             return
@@ -201,5 +219,8 @@ class MqttClient:
         self, _client: paho.Client, _data: Any, mid: int, code: Any, _properties: Any
     ) -> None:
         with self._has_outcome:
+            if mid in self._forgotten:
+                self._forgotten.remove(mid)
+                return
             self._outcomes[mid] = str(code) if code.value >= _FAILURE else None
             self._has_outcome.notify_all()

@@ -146,8 +146,12 @@ class MqttSinkTask(SinkTask):
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
         gone = {tuple(each) for each in partitions}
-        self._sent = {place: name for place, name in self._sent.items() if place[:2] not in gone}
-        self._done = {place for place in self._done if place[:2] not in gone}
+        for place in [place for place in self._sent if place[:2] in gone]:
+            message_id = self._sent.pop(place)
+            if place in self._done:
+                self._done.remove(place)
+            elif self._client is not None:
+                self._client.forget(message_id)
 
     def _report(self, refused: Sequence[tuple[SinkRecord, ConnectException]]) -> None:
         if not refused:
