@@ -341,12 +341,11 @@ class SinkTaskThread(TaskThread):
             confluent_kafka.TopicPartition(*each, offset) for each, offset in accepted.items()
         ]
         try:
-            if closing and not self._is_closed:
-                # In a callback of the consumer, where it cannot be polled.
-                self._on_commit(None, self._consumer.commit(offsets=offsets, asynchronous=False))
-            else:
-                self._consumer.commit(offsets=offsets, asynchronous=True)
-                self._committing_since = time.monotonic()
+            # Not even partitions that are revoked are waited for here: a coordinator that does not
+            # answer would hold the task for ever. librdkafka gives them back, and joins again, only
+            # when their commit is answered (`rd_kafka_assignment_serve_removals`).
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+            self._committing_since = time.monotonic()
         except KafkaException as error:
             # Their records come again: delivery is at least once.
             logger.warning(

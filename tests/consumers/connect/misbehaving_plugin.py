@@ -36,6 +36,11 @@ class _Base:
         if kind == "hang":
             self.note("hangs")
             time.sleep(3600)
+        if kind == "wait":
+            self.note("waits")
+            while Path(self.properties["broken"]).exists():
+                time.sleep(0.02)
+            return
         raise ValueError(f"{where} is broken")
 
 

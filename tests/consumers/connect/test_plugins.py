@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 
 from tests.consumers.connect import misbehaving_plugin
 from tests.consumers.connect.connect_process import (
@@ -19,6 +22,8 @@ from tests.consumers.connect.connect_process import (
     wait_until,
 )
 from tests.consumers.connect.test_standalone import unique
+from tests.contract.broker_process import BrokerProcess
+from waylog.kafka.clients import consumer_config
 
 pytestmark = pytest.mark.early
 
@@ -284,3 +289,34 @@ def test_the_example_of_the_documentation_works(
     wait_until(lambda: lines_of(out) == ["a 1", "b 2"], "the counts", worker)
     _, plugins = worker.ask("GET", "/connector-plugins")
     assert "counting.CountingSink" in [each["class"] for each in plugins]
+
+
+def test_a_task_whose_partitions_are_revoked_does_not_wait_for_a_silent_log(
+    make_worker: MakeWorker, tmp_path: Path
+) -> None:
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    broker = BrokerProcess(folder, auto_create_topics_enable="true")
+    servers = broker.start()
+    worker = make_worker(servers, **{"offset.flush.interval.ms": "600000"})
+    bad = Misbehaving(worker, servers, tmp_path)
+    two = unique("two")
+    create_topic(servers, two, 2)
+    for partition in (0, 1):
+        produce(servers, two, [b"a"], partition=partition)
+    bad.create("Bad", fails="pre_commit", kind="wait", topics=two)
+    wait_until(lambda: bad.notes() == ["a", "a"], "both records", worker)
+    other = Consumer(consumer_config(servers, "other", bad.topic))
+    other.subscribe([two])
+    wait_until(lambda: other.poll(0.1) or "waits" in bad.notes(), "the revocation", worker)
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        bad.broken.unlink()
+        assert worker.ask("PUT", "/connectors/bad/pause")[0] == 202
+        worker.await_states("bad", "PAUSED", "PAUSED")
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+        other.close()
+    wait_until(lambda: committed(bad) == [1, 1], "both offsets", worker)
+    assert worker.stop() == 0
+    broker.stop()
