@@ -17,6 +17,11 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
+FIND_COORDINATOR: Final = 10
+JOIN_GROUP: Final = 11
+HEARTBEAT: Final = 12
+LEAVE_GROUP: Final = 13
+SYNC_GROUP: Final = 14
 LIST_GROUPS: Final = 16
 SASL_HANDSHAKE: Final = 17
 INIT_PRODUCER_ID: Final = 22
@@ -31,6 +36,8 @@ _VERSIONS: Final = {
     PRODUCE: 7, FETCH: 4, LIST_OFFSETS: 2, METADATA: 7, SASL_HANDSHAKE: 1, INIT_PRODUCER_ID: 1,
     SASL_AUTHENTICATE: 1,
     DESCRIBE_CONFIGS: 1,  # waylog.kafka.protocol.config_requests
+    # For members of groups (waylog.kafka.protocol.group_requests).
+    FIND_COORDINATOR: 2, JOIN_GROUP: 5, HEARTBEAT: 3, LEAVE_GROUP: 2, SYNC_GROUP: 3,
     # For commands that show and change a cluster (waylog.kafka.protocol.cluster_requests).
     LIST_GROUPS: 5, ELECT_LEADERS: 1, ALTER_PARTITION_REASSIGNMENTS: 0,
     LIST_PARTITION_REASSIGNMENTS: 0, DESCRIBE_QUORUM: 1, DESCRIBE_CLUSTER: 0,
