@@ -54,6 +54,9 @@ class OffsetFile:
         with contextlib.suppress(FileNotFoundError):
             self._table = _table_of(path, path.read_bytes())
 
+    def refresh(self) -> None:
+        """See OffsetStore; nobody else writes the file."""
+
     def get(self, connector: str, partition: Partition) -> dict[str, Any] | None:
         """See OffsetStore."""
         with self._lock:

@@ -83,6 +83,9 @@ class OffsetTable:
 class OffsetStore(Protocol):
     """Keeps offsets. Methods may be called in any thread, and may block."""
 
+    def refresh(self) -> None:
+        """Read what other workers have stored; raises ConnectException."""
+
     def get(self, connector: str, partition: Partition) -> dict[str, Any] | None:
         """Return the offset of a partition, None if there is none."""
 
@@ -105,10 +108,12 @@ class StoredOffsetReader:
 
     def offset(self, partition: Partition) -> dict[str, Any] | None:
         """Return the offset of a source partition, None if there is none."""
+        self._store.refresh()
         return self._store.get(self._connector, partition)
 
     def offsets(
         self, partitions: Sequence[Partition]
     ) -> list[tuple[Partition, dict[str, Any] | None]]:
         """Return the partitions, each with its offset."""
-        return [(each, self.offset(each)) for each in partitions]
+        self._store.refresh()
+        return [(each, self._store.get(self._connector, each)) for each in partitions]

@@ -41,3 +41,4 @@ class Status(NamedTuple):
     state: State
     worker_id: str  # HOST:PORT of its REST interface
     trace: str = ""
+    generation: int = 0  # of the workers' group

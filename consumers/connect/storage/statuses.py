@@ -22,6 +22,9 @@ class StatusStore(Protocol):
     def remove_connector(self, connector: str) -> None:
         """Forget a connector with its tasks and topics."""
 
+    def connectors(self) -> list[str]:
+        """Return the connectors that have a state, or a task that has one."""
+
     def connector(self, connector: str) -> Status | None:
         """Return the state of a connector, None if it has none."""
 
@@ -31,8 +34,8 @@ class StatusStore(Protocol):
     def tasks(self, connector: str) -> list[tuple[TaskId, Status]]:
         """Return the states of a connector's tasks, in their order."""
 
-    def put_topic(self, connector: str, topic: str) -> None:
-        """Take note that a connector uses a topic."""
+    def put_topic(self, connector: str, topic: str, task: int = 0) -> None:
+        """Take note that a task of a connector uses a topic."""
 
     def topics(self, connector: str) -> list[str]:
         """Return the topics that a connector has used."""
@@ -63,10 +66,18 @@ class MemoryStatusStore:
 
     def remove_connector(self, connector: str) -> None:
         """See StatusStore."""
+        self.remove_states(connector)
+        self._topics.pop(connector, None)
+
+    def remove_states(self, connector: str) -> None:
+        """Forget a connector with its tasks, and not its topics."""
         for task, _ in self.tasks(connector):
             del self._tasks[task]
         self._connectors.pop(connector, None)
-        self._topics.pop(connector, None)
+
+    def connectors(self) -> list[str]:
+        """See StatusStore."""
+        return sorted({*self._connectors, *(task.connector for task in self._tasks)})
 
     def connector(self, connector: str) -> Status | None:
         """See StatusStore."""
@@ -80,9 +91,13 @@ class MemoryStatusStore:
         """See StatusStore."""
         return sorted(each for each in self._tasks.items() if each[0].connector == connector)
 
-    def put_topic(self, connector: str, topic: str) -> None:
+    def put_topic(self, connector: str, topic: str, task: int = 0) -> None:
         """See StatusStore."""
         self._topics.setdefault(connector, {})[topic] = None
+
+    def remove_topic(self, connector: str, topic: str) -> None:
+        """Forget that a connector has used a topic."""
+        self._topics.get(connector, {}).pop(topic, None)
 
     def topics(self, connector: str) -> list[str]:
         """See StatusStore."""
