@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,12 +17,18 @@ from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import ConfigError, Endpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from typing import TypeVar
+
     from consumers.connect.configuration.variables import Variables
+    from consumers.connect.distributed.distributed_settings import DistributedSettings
+    from consumers.connect.distributed.distributed_worker import DistributedWorker
     from consumers.connect.herder.requests import CreateRequest
     from consumers.connect.rest.server import Listener
-    from consumers.connect.storage.offset_file import OffsetFile
     from consumers.connect.worker.standalone import StandaloneWorker
     from consumers.connect.worker.worker_settings import WorkerSettings
+
+    _W = TypeVar("_W", StandaloneWorker, DistributedWorker)
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +42,16 @@ _EXAMPLES: Final = """examples:
   curl http://127.0.0.1:8083/connectors -H 'Content-Type: application/json' -d '{"name":
       "out","config":{"connector.class":"FileStreamSink","topics":"a","file":"/tmp/a.txt"}}'
 
+  waylog connect distributed worker.properties
+                                     one of several workers that share connectors
+
 worker.properties has at least:
   bootstrap.servers=127.0.0.1:9092
   key.converter=org.apache.kafka.connect.storage.StringConverter
   value.converter=org.apache.kafka.connect.storage.StringConverter
-  offset.storage.file.filename=/var/lib/connect/offsets.json
+  offset.storage.file.filename=/var/lib/connect/offsets.json    (standalone)
+  group.id=connect  config.storage.topic=connect-configs  offset.storage.topic=connect-offsets
+  status.storage.topic=connect-status                           (distributed; a line each)
 """
 _CONNECTOR_HELP: Final = (
     "a connector's configuration: JSON, as the REST interface takes it or the properties alone, "
@@ -58,7 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     distributed = actions.add_parser(
-        _DISTRIBUTED, help="several workers that share connectors (not there yet)"
+        _DISTRIBUTED,
+        help="one of several workers that share connectors, and keep all in topics",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for each in (standalone, distributed):
         each.add_argument(
@@ -72,10 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(arguments: argparse.Namespace) -> None:
     """Check the worker's properties and the connectors' files; see waylog.cli.CommandModule."""
     if arguments.action == _DISTRIBUTED:
-        raise CommandError(
-            "workers that share connectors are not there yet; `waylog connect standalone` runs "
-            "one worker"
-        )
+        _read_distributed(arguments.worker)
+        return
     _read_settings(arguments.worker)
     _read_connectors(arguments.connectors)
 
@@ -88,10 +101,18 @@ def run(arguments: argparse.Namespace) -> int:
     check(arguments)
     tune_memory_allocator()
     configure_logging()
+    if arguments.action == _DISTRIBUTED:
+        shared, variables, unknown = _read_distributed(arguments.worker)
+        _tell_unknown(arguments.worker, unknown)
+        return _run_distributed(shared, variables)
     settings, variables, unknown = _read_settings(arguments.worker)
-    for sentence in unknown:
-        logger.warning("%s: %s", arguments.worker, sentence)
+    _tell_unknown(arguments.worker, unknown)
     return _run_standalone(settings, variables, _read_connectors(arguments.connectors))
+
+
+def _tell_unknown(path: Path, sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        logger.warning("%s: %s", path, sentence)
 
 
 def _read_text(path: Path) -> str:
@@ -104,28 +125,69 @@ def _read_text(path: Path) -> str:
 
 
 def _read_settings(path: Path) -> tuple[WorkerSettings, Variables, list[str]]:
-    """Return what the worker's file says, and sentences about unknown properties."""
-    from consumers.connect.configuration.exceptions import ConfigException
-    from consumers.connect.java.properties_file import PropertiesError, parse_properties
-    from consumers.connect.tasks.client_properties import ClientProperties
-    from consumers.connect.tasks.converters import make_pipeline
+    """Return what the file of a worker on its own says, and sentences about unknown properties."""
     from consumers.connect.worker.worker_settings import (
-        make_variables,
+        STANDALONE_CONFIG,
         unknown_properties,
         worker_settings,
     )
 
+    with _properties_of(path) as (properties, variables):
+        settings = worker_settings(properties, variables)
+        _check_clients(settings)
+    return settings, variables, unknown_properties(properties, STANDALONE_CONFIG)
+
+
+def _read_distributed(path: Path) -> tuple[DistributedSettings, Variables, list[str]]:
+    """Return what the file of one of several workers says, and sentences about the rest."""
+    from consumers.connect.distributed.distributed_settings import (
+        DISTRIBUTED_CONFIG,
+        distributed_settings,
+        group_security,
+    )
+    from consumers.connect.worker.worker_settings import unknown_properties
+
+    with _properties_of(path) as (properties, variables):
+        settings = distributed_settings(properties, variables)
+        _check_clients(settings.worker)
+        try:
+            group_security(settings.worker)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: the workers' group: {error}") from None
+    names = {
+        name: text
+        for name, text in properties.items()
+        if not name.startswith(("config.storage.", "offset.storage.", "status.storage."))
+    }
+    return settings, variables, unknown_properties(names, DISTRIBUTED_CONFIG)
+
+
+@contextlib.contextmanager
+def _properties_of(path: Path) -> Iterator[tuple[dict[str, str], Variables]]:
+    """Give a file's properties; what is wrong with them is a ConfigError that names the file."""
+    from consumers.connect.configuration.exceptions import ConfigException
+    from consumers.connect.java.properties_file import PropertiesError, parse_properties
+    from consumers.connect.worker.worker_settings import make_variables
+
     try:
         properties = parse_properties(_read_text(path))
-        variables = make_variables(
-            properties, lambda name: Path(name).read_text(encoding="utf-8"), os.environ
+        yield (
+            properties,
+            make_variables(
+                properties, lambda name: Path(name).read_text(encoding="utf-8"), os.environ
+            ),
         )
-        settings = worker_settings(properties, variables)
-        make_pipeline(settings.properties, {})
-        ClientProperties(settings.bootstrap_servers, settings.properties, {}).admin("check")
     except (ConfigException, PropertiesError) as error:
         raise ConfigError(f"{path}: {error}") from None
-    return settings, variables, unknown_properties(properties)
+
+
+def _check_clients(settings: WorkerSettings) -> None:
+    """Raise ConfigException for properties of converters and clients that are not valid."""
+    from consumers.connect.tasks.client_properties import ClientProperties
+    from consumers.connect.tasks.converters import make_pipeline
+
+    make_pipeline(settings.properties, {})
+    ClientProperties(settings.bootstrap_servers, settings.properties, {}).admin("check")
 
 
 def _read_connectors(paths: Sequence[Path]) -> list[CreateRequest]:
@@ -144,10 +206,9 @@ def _read_connectors(paths: Sequence[Path]) -> list[CreateRequest]:
 def _run_standalone(
     settings: WorkerSettings, variables: Variables, connectors: Sequence[CreateRequest]
 ) -> int:
-    import uvloop
-
     from consumers.connect.data.exceptions import ConnectException
     from consumers.connect.storage.offset_file import OffsetFile
+    from consumers.connect.worker.standalone import StandaloneWorker
     from consumers.connect.worker.worker_settings import OFFSET_FILE
     from waylog.folders import check_folder
 
@@ -156,15 +217,100 @@ def _run_standalone(
         offsets = OffsetFile(settings.offset_file)
     except ConnectException as error:
         raise CommandError(str(error)) from None
+
+    def make(worker_id: Endpoint, cluster: str) -> StandaloneWorker:
+        return StandaloneWorker(
+            settings, variables, offsets, worker_id=str(worker_id), cluster_id=cluster
+        )
+
+    async def begin(worker: StandaloneWorker, stopping: asyncio.Event) -> bool:
+        return await _create(worker, connectors, stopping)
+
+    return _run_worker(settings, make, begin)
+
+
+def _run_distributed(settings: DistributedSettings, variables: Variables) -> int:
+    from consumers.connect.distributed.distributed_worker import DistributedWorker
+
+    def make(worker_id: Endpoint, cluster: str) -> DistributedWorker:
+        return DistributedWorker(
+            settings,
+            variables,
+            worker_id=str(worker_id),
+            url=f"http://{worker_id}/",
+            cluster_id=cluster,
+        )
+
+    return _run_worker(settings.worker, make, _take_place, lambda: _ensure_topics(settings))
+
+
+async def _take_place(worker: DistributedWorker, stopping: asyncio.Event) -> bool:
+    """Join the group; return False if the worker is to stop meanwhile."""
+    from waylog.kafka.clients import LogUnreachable
+
+    try:
+        if not await _unless_stopped(worker.start(), stopping):
+            return False
+    except LogUnreachable as error:
+        raise CommandError(str(error)) from None
+    return await _unless_stopped(worker.settled(), stopping)
+
+
+async def _unless_stopped(work: Awaitable[None], stopping: asyncio.Event) -> bool:
+    """Wait for work; return False if the worker is to stop before it is done."""
+    done = asyncio.ensure_future(work)
+    stopped = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait((done, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            return False
+        await done
+        return not stopping.is_set()
+    finally:
+        done.cancel()
+        stopped.cancel()
+
+
+def _ensure_topics(settings: DistributedSettings) -> None:
+    """Create or check the topics of the workers; raises CommandError."""
+    from confluent_kafka import KafkaException
+
+    from consumers.connect.configuration.exceptions import ConfigException
+    from consumers.connect.tasks.client_properties import ClientProperties
+    from consumers.connect.topics.internal_topics import ensure_internal_topics
+    from waylog.kafka.errors import error_text
+
+    worker = settings.worker
+    clients = ClientProperties(worker.bootstrap_servers, worker.properties, {})
+    try:
+        ensure_internal_topics(clients.admin("connect-topics"), settings.topics)
+    except ConfigException as error:
+        raise CommandError(str(error)) from None
+    except KafkaException as error:
+        raise CommandError(f"topics of the workers: {error_text(error)}") from None
+
+
+def _run_worker(
+    settings: WorkerSettings,
+    make: Callable[[Endpoint, str], _W],
+    begin: Callable[[_W, asyncio.Event], Awaitable[bool]],
+    prepare: Callable[[], None] = lambda: None,
+) -> int:
+    """Run a worker.
+
+    `prepare` is called when the cluster answers, and may block. `make` makes the worker; `begin`
+    has it begin, and tells whether it is to go on.
+    """
+    import uvloop
+
     listeners = _bind(settings)
     stopping = threading.Event()
     cluster = _wait_for_cluster(settings, stopping)
     if cluster is None:
         return EXIT_DONE
+    prepare()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(
-            _serve(settings, variables, offsets, listeners, cluster, connectors, stopping)
-        )
+        return runner.run(_serve(settings, listeners, cluster, make, begin, stopping))
 
 
 def _bind(settings: WorkerSettings) -> list[Listener]:
@@ -198,19 +344,17 @@ def _wait_for_cluster(settings: WorkerSettings, stopping: threading.Event) -> st
 
 async def _serve(
     settings: WorkerSettings,
-    variables: Variables,
-    offsets: OffsetFile,
     listeners: Sequence[Listener],
     cluster: str,
-    connectors: Sequence[CreateRequest],
+    make: Callable[[Endpoint, str], _W],
+    begin: Callable[[_W, asyncio.Event], Awaitable[bool]],
     stopped_early: threading.Event,
 ) -> int:
     """Serve until a signal (return 0), or until background work fails (return 1).
 
-    Raises CommandError for a connector of the command line that cannot be created.
+    Raises CommandError for what keeps the worker from beginning.
     """
     from consumers.connect.rest.server import RestServer
-    from consumers.connect.worker.standalone import StandaloneWorker
     from waylog.process.background import end_on_failure
     from waylog.process.stop_limit import FAILED_STOP_MAX_S, StopLimit
     from waylog.process.watchdog import EventLoopWatchdog
@@ -237,14 +381,12 @@ async def _serve(
         settings.advertised_host or endpoint.host or "127.0.0.1",
         settings.advertised_port or endpoint.port,
     )
-    worker = StandaloneWorker(
-        settings, variables, offsets, worker_id=str(worker_id), cluster_id=cluster
-    )
+    worker = make(worker_id, cluster)
     server = RestServer()
     watchdog = None
     try:
         await server.start(worker, listeners)
-        if await _create(worker, connectors, stopping):
+        if await begin(worker, stopping):
             _ready(worker, worker_id)
             watchdog = EventLoopWatchdog(loop)
             await stopping.wait()
@@ -279,7 +421,7 @@ async def _create(
     return not stopping.is_set()
 
 
-def _ready(worker: StandaloneWorker, worker_id: Endpoint) -> None:
+def _ready(worker: StandaloneWorker | DistributedWorker, worker_id: Endpoint) -> None:
     from waylog.process.garbage_collection import tune_garbage_collector
     from waylog.process.notify import notify_ready
 

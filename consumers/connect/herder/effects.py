@@ -72,6 +72,7 @@ class StopTasks(msgspec.Struct, frozen=True):
     """End tasks and wait for that, up to a limit."""
 
     tasks: Sequence[TaskId]
+    within_s: float | None = None  # None: as the worker's properties say
 
 
 class MoveTasks(msgspec.Struct, frozen=True):
@@ -107,6 +108,25 @@ class AlterSinkOffsets(msgspec.Struct, frozen=True):
     offsets: Mapping[TopicPartition, int | None] | None
 
 
+class PublishTasks(msgspec.Struct, frozen=True):
+    """Store a connector's tasks, or have the leader of the workers store them."""
+
+    connector: str
+    tasks: Sequence[Properties]
+
+
+class RequestRestart(msgspec.Struct, frozen=True):
+    """Have all workers restart parts of a connector."""
+
+    connector: str
+    only_failed: bool
+    include_tasks: bool
+
+
+class Refresh(msgspec.Struct, frozen=True):
+    """Read what other workers have configured."""
+
+
 Effect = (
     Validate
     | Write
@@ -120,6 +140,9 @@ Effect = (
     | ReadOffsets
     | AlterSourceOffsets
     | AlterSinkOffsets
+    | PublishTasks
+    | RequestRestart
+    | Refresh
 )
 T = TypeVar("T")
 Operation = Generator[Effect, Any, T]

@@ -47,7 +47,7 @@ from consumers.connect.herder.offset_requests import (
     source_offsets,
 )
 from consumers.connect.herder.refusals import AlreadyExists, BadRequest, NotFound
-from consumers.connect.herder.restart_plan import RestartRequest, restart_plan
+from consumers.connect.herder.restart_plan import RestartPlan, RestartRequest, restart_plan
 from consumers.connect.herder.task_configs import with_variables
 from consumers.connect.storage.configurations import (
     ClusterConfig,
@@ -83,6 +83,8 @@ class Herder:
         self._statuses: Final = statuses
         self._worker_id: Final = worker_id
         self._type_of: Final = type_of
+        #: That of the workers' group; a worker on its own has none.
+        self.generation = 0
 
     @property
     def config(self) -> ClusterConfig:
@@ -142,12 +144,12 @@ class Herder:
     def connector_is(self, connector: str, state: State, trace: str = "") -> None:
         """Take note of a connector's state; of one that was deleted none is kept."""
         if connector in self.config:
-            self._statuses.put_connector(connector, Status(state, self._worker_id, trace))
+            self._statuses.put_connector(connector, self._status(connector, state, trace))
 
     def task_is(self, task: TaskId, state: State, trace: str = "") -> None:
         """Take note of a task's state; of one that was removed none is kept."""
         if self.config.task_properties(task) is not None:
-            self._statuses.put_task(task, Status(state, self._worker_id, trace))
+            self._statuses.put_task(task, self._status(task, state, trace))
 
     def topic_is_used(self, connector: str, topic: str) -> None:
         """Take note of a topic that a connector uses."""
@@ -169,9 +171,7 @@ class Herder:
         Raises BadRequest for a configuration that is not valid, AlreadyExists, and ConnectException
         if the connector does not start; then it exists, and is FAILED.
         """
-        infos: ConfigInfos = yield Validate(properties)
-        _raise_errors(infos)
-        valid = {name: text for name, text in properties.items() if text is not None}
+        valid = yield from self._validated(properties)
         exists = connector in self.config
         if exists and not may_replace:
             raise AlreadyExists(f"Connector {connector} already exists")
@@ -180,6 +180,12 @@ class Herder:
         yield Write(PutConnector(connector, valid, target))
         yield from self._start(connector)
         return Created(not exists, self.info(connector))
+
+    def _validated(self, properties: Mapping[str, str | None]) -> Operation[dict[str, str]]:
+        """Return properties that are valid; raises BadRequest."""
+        infos: ConfigInfos = yield Validate(properties)
+        _raise_errors(infos)
+        return {name: text for name, text in properties.items() if text is not None}
 
     def patch(self, connector: str, patch: Mapping[str, str | None]) -> Operation[Created]:
         """Change some properties of a connector, None removes one (KIP-477); raises as `put`."""
@@ -236,10 +242,7 @@ class Herder:
         connector = request.connector
         if connector not in self.config:
             raise NotFound(f"Unknown connector: {connector}")
-        status = self._statuses.connector(connector)
-        if status is None:
-            raise NotFound(f"Status for connector {connector} not found")
-        plan = restart_plan(request, status, self._statuses.tasks(connector))
+        plan = self._plan(request)
         if plan.restarts_connector:
             yield StopConnector(connector)
             self.connector_is(connector, State.RESTARTING)
@@ -314,6 +317,10 @@ class Herder:
 
     # ---- steps ----
 
+    def _status(self, of: str | TaskId, state: State, trace: str) -> Status:
+        """Return the status of a connector or a task that has a state here."""
+        return Status(state, self._worker_id, trace, self.generation)
+
     def _start(self, connector: str) -> Operation[None]:
         yield StartConnector(
             connector, self.config.properties(connector), self.config.target(connector)
@@ -337,6 +344,13 @@ class Herder:
         yield Write(RemoveTasks(connector))
         for task in tasks:
             self._statuses.remove_task(task)
+
+    def _plan(self, request: RestartRequest) -> RestartPlan:
+        """Return what a request restarts; raises NotFound."""
+        status = self._statuses.connector(request.connector)
+        if status is None:
+            raise NotFound(f"Status for connector {request.connector} not found")
+        return restart_plan(request, status, self._statuses.tasks(request.connector))
 
     def _require(self, connector: str) -> None:
         if connector not in self.config:

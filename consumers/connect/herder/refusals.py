@@ -37,3 +37,27 @@ class Forbidden(Refused):
     """The worker does not serve this."""
 
     status = 403
+
+
+class Conflict(Refused):
+    """The workers are in between: the same request may succeed in a moment."""
+
+    status = 409
+
+
+class RebalanceNeeded(Conflict):
+    """Work is going to be divided anew."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Cannot complete request momentarily due to stale configuration (typically caused by a "
+            "concurrent config change)"
+        )
+
+
+class WrongWorker(Conflict):
+    """Another worker has to do it; `url` is that of its REST interface, None if nobody knows."""
+
+    def __init__(self, message: str, url: str | None) -> None:
+        super().__init__(message)
+        self.url = url

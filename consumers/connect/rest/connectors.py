@@ -14,11 +14,11 @@ from consumers.connect.herder.requests import create_request, named, offsets_req
 from consumers.connect.herder.restart_plan import RestartRequest
 from consumers.connect.rest.bodies import answer, empty, flag, json_body
 from consumers.connect.storage.states import TaskId
-from consumers.connect.worker.standalone import StandaloneWorker
+from consumers.connect.worker.connect_worker import ConnectWorker
 
 logger = logging.getLogger(__name__)
 
-WORKER: Final = web.AppKey("worker", StandaloneWorker)
+WORKER: Final[web.AppKey[ConnectWorker]] = web.AppKey("worker")
 
 
 def routes() -> list[web.RouteDef]:
@@ -163,14 +163,14 @@ async def _restart(request: web.Request) -> web.Response:
 async def _pause(request: web.Request) -> web.Response:
     worker, connector = request.app[WORKER], _connector(request)
     worker.herder.check_known(connector)
-    worker.run_later(connector, worker.herder.pause(connector))
+    await worker.accept(connector, worker.herder.pause(connector))
     return empty(202)
 
 
 async def _resume(request: web.Request) -> web.Response:
     worker, connector = request.app[WORKER], _connector(request)
     worker.herder.check_known(connector)
-    worker.run_later(connector, worker.herder.resume(connector))
+    await worker.accept(connector, worker.herder.resume(connector))
     return empty(202)
 
 
@@ -195,7 +195,7 @@ async def _reset_topics(request: web.Request) -> web.Response:
     return empty(202)
 
 
-def _check_tracking(worker: StandaloneWorker) -> None:
+def _check_tracking(worker: ConnectWorker) -> None:
     if not worker.settings.tracks_topics:
         raise Forbidden("Topic tracking is disabled.")
 

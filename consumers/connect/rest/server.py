@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from consumers.connect.rest import connectors, worker_paths
+from consumers.connect.distributed.distributed_worker import DistributedWorker
+from consumers.connect.rest import connectors, internal, worker_paths
 from consumers.connect.rest.bodies import BODY_BYTES_MAX, errors
+from consumers.connect.rest.forwarding import forward, session
 from consumers.connect.rest.origins import Origins
-from consumers.connect.worker.log_levels import LogLevels
-from consumers.connect.worker.standalone import StandaloneWorker
+from consumers.connect.worker.connect_worker import ConnectWorker
 from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
 from waylog.network.chunked_requests import end_connections_after_chunks
@@ -49,19 +50,23 @@ def bind(endpoint: Endpoint) -> Listener:
     return Listener(Endpoint(endpoint.host, port), sockets)
 
 
-def make_application(worker: StandaloneWorker, listening: str) -> web.Application:
+def make_application(worker: ConnectWorker, listening: str) -> web.Application:
     """Return the application for a listener on a host; the caller runs it."""
     settings = worker.settings
     more = [settings.advertised_host] if settings.advertised_host else []
     hosts = ServedHosts(listening, more)
     origins = Origins(hosts, settings.allowed_origin, settings.allowed_methods)
     application = web.Application(
-        middlewares=[errors, origins.check], client_max_size=BODY_BYTES_MAX
+        middlewares=[errors, origins.check, forward], client_max_size=BODY_BYTES_MAX
     )
     end_connections_after_chunks(application)
     application[connectors.WORKER] = worker
-    application[worker_paths.LEVELS] = LogLevels()
-    for route in (*connectors.routes(), *worker_paths.routes()):
+    routes = [*connectors.routes(), *worker_paths.routes()]
+    if isinstance(worker, DistributedWorker):
+        application[internal.WORKER] = worker
+        application.cleanup_ctx.append(session)
+        routes += internal.routes()
+    for route in routes:
         # Kafka's server takes a slash at the end of any path.
         for path in {route.path, route.path.rstrip("/") + "/"}:
             same = web.RouteDef(route.method, path, route.handler, route.kwargs)
@@ -75,7 +80,7 @@ class RestServer:
     def __init__(self) -> None:
         self._runners: Final[list[web.AppRunner]] = []
 
-    async def start(self, worker: StandaloneWorker, listeners: Sequence[Listener]) -> None:
+    async def start(self, worker: ConnectWorker, listeners: Sequence[Listener]) -> None:
         """Serve."""
         for listener in listeners:
             application = make_application(worker, listener.endpoint.host)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
 
 from aiohttp import web
 
@@ -12,12 +11,10 @@ from consumers.connect.herder.refusals import BadRequest, NotFound
 from consumers.connect.herder.requests import texts
 from consumers.connect.rest.bodies import answer, empty, flag, json_body
 from consumers.connect.rest.connectors import WORKER
-from consumers.connect.worker.log_levels import LogLevels, is_level
+from consumers.connect.worker.log_levels import is_level
 from consumers.connect.worker.plugin_table import same_plugin, waylog_version
 
 logger = logging.getLogger(__name__)
-
-LEVELS: Final = web.AppKey("levels", LogLevels)
 
 
 def routes() -> list[web.RouteDef]:
@@ -76,12 +73,12 @@ async def _validate(request: web.Request) -> web.Response:
 
 
 async def _loggers(request: web.Request) -> web.Response:
-    return answer(request.app[LEVELS].all())
+    return answer(request.app[WORKER].levels.all())
 
 
 async def _logger(request: web.Request) -> web.Response:
     name = request.match_info["logger"]
-    found = request.app[LEVELS].get(name)
+    found = request.app[WORKER].levels.get(name)
     if found is None:
         raise NotFound(f"Logger {name} not found.")
     return answer(found)
@@ -93,6 +90,8 @@ async def _set_level(request: web.Request) -> web.Response:
         raise BadRequest("Desired 'level' parameter was not specified in request.")
     if not is_level(level):
         raise NotFound(f"invalid log level '{level}'.")
-    changed = request.app[LEVELS].set(request.match_info["logger"], level)
-    # One worker is the whole cluster.
-    return empty() if request.query.get("scope", "").lower() == "cluster" else answer(changed)
+    name = request.match_info["logger"]
+    if request.query.get("scope", "").lower() == "cluster":
+        await request.app[WORKER].set_levels(name, level)
+        return empty()
+    return answer(request.app[WORKER].levels.set(name, level))

@@ -164,10 +164,19 @@ class ClientProperties:
 
         Properties of security of the worker count here without a prefix, as in Kafka.
         """
-        security = {
+        given = librdkafka_properties({**self._security(), **self._given("admin")})
+        return client_config(self._bootstrap_servers, client_id) | given
+
+    def security(self) -> dict[str, str]:
+        """Return the worker's own properties of security, for its group and its topics.
+
+        Raises ConfigException.
+        """
+        return librdkafka_properties(self._security())
+
+    def _security(self) -> dict[str, str]:
+        return {
             name: value
             for name, value in self._worker.items()
             if name.startswith(("security.", "sasl.", "ssl."))
         }
-        given = librdkafka_properties({**security, **self._given("admin")})
-        return client_config(self._bootstrap_servers, client_id) | given

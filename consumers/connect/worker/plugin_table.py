@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from consumers.connect.configuration.connector_properties import SINK_CONFIG, SOURCE_CONFIG
+from consumers.connect.configuration.connector_properties import (
+    CONNECTOR_CLASS,
+    SINK_CONFIG,
+    SOURCE_CONFIG,
+)
 from consumers.connect.configuration.connector_validation import KeyInfo, key_info
 from consumers.connect.configuration.plugins import (
     ConnectorPlugin,
@@ -45,6 +50,14 @@ class WorkerPlugins:
     def __init__(self) -> None:
         self.connectors: Final = ConnectorRegistry()
         self.table: Final = PluginTable({**converter_plugins(), **transform_plugins()})
+        self._types: Final[dict[str | None, str]] = {}
+
+    def type_of_configuration(self, properties: Mapping[str, str]) -> str:
+        """Return the type of a configuration's connector; asked for often, so it is kept."""
+        name = properties.get(CONNECTOR_CLASS)
+        if name not in self._types:
+            self._types[name] = self.type_of(name)
+        return self._types[name]
 
     def type_of(self, class_name: str | None) -> str:
         """Return the type of a connector's class: source, sink or unknown."""

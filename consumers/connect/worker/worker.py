@@ -27,7 +27,10 @@ from consumers.connect.herder.effects import (
     Effect,
     MoveConnector,
     MoveTasks,
+    PublishTasks,
     ReadOffsets,
+    Refresh,
+    RequestRestart,
     StartConnector,
     StartTask,
     StopConnector,
@@ -107,7 +110,7 @@ class Worker:
             case StartTask():
                 return await self._start_task(effect)
             case StopTasks():
-                return await self._stop_tasks(effect.tasks)
+                return await self._stop_tasks(effect.tasks, effect.within_s)
             case MoveTasks():
                 for task, thread in self._tasks.items():
                     if task.connector == effect.connector:
@@ -119,6 +122,8 @@ class Worker:
                 return await in_thread(lambda: self._alter_source(effect), "alter-offsets")
             case AlterSinkOffsets():
                 return await in_thread(lambda: self._alter_sink(effect), "alter-offsets")
+            case PublishTasks() | RequestRestart() | Refresh():
+                raise AssertionError("only one of several workers has others")
 
     def forget_topics(self, connector: str) -> None:
         """Have tasks report the topics of their records again."""
@@ -288,13 +293,14 @@ class Worker:
             timing=settings.timing,
         )
 
-    async def _stop_tasks(self, tasks: Sequence[TaskId]) -> None:
+    async def _stop_tasks(self, tasks: Sequence[TaskId], within_s: float | None = None) -> None:
         threads = [thread for each in tasks if (thread := self._tasks.pop(each, None)) is not None]
         if not threads:
             return
         for thread in threads:
             thread.stop()
-        deadline = time.monotonic() + self._settings.stop_timeout_s
+        timeout_s = self._settings.stop_timeout_s if within_s is None else within_s
+        deadline = time.monotonic() + timeout_s
 
         def wait() -> list[TaskThread]:
             return [
@@ -318,6 +324,7 @@ class Worker:
     def _read_offsets(self, effect: ReadOffsets) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         properties, found = self._resolved_class(effect.properties)
         if found.is_source:
+            self._offsets.refresh()
             return self._offsets.all(effect.connector)
         committed = self._group(effect.connector, properties).read()
         return [sink_offset(*each) for each in sorted(committed.items())]
@@ -329,6 +336,7 @@ class Worker:
         assert isinstance(connector, SourceConnector), "the herder has asked for its type"
         offsets = effect.offsets
         if offsets is None:
+            self._offsets.refresh()
             offsets = [(partition, None) for partition, _ in self._offsets.all(name)]
         for partition, offset in offsets:
             check_offset(partition)

@@ -1,4 +1,4 @@
-"""The properties of a standalone worker, by the names of Kafka Connect's documentation."""
+"""The properties of a worker, by the names of Kafka Connect's documentation."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _servers(name: str, value: Any) -> None:
         raise invalid_value(name, value, "HOST:PORT,HOST:PORT... is expected") from error
 
 
-def _key(
+def worker_key(
     name: str,
     type_: ConfigType,
     documentation: str,
@@ -86,6 +86,7 @@ def _key(
     validator: Callable[[str, Any], None] | None = None,
     importance: Importance = Importance.LOW,
 ) -> ConfigKey:
+    """Return the definition of a property of workers."""
     return ConfigKey(
         name=name,
         type=type_,
@@ -96,9 +97,10 @@ def _key(
     )
 
 
+#: Of any worker.
 WORKER_CONFIG: Final = ConfigDef(
     [
-        _key(
+        worker_key(
             "bootstrap.servers",
             ConfigType.LIST,
             "Brokers of the Kafka cluster.",
@@ -106,107 +108,114 @@ WORKER_CONFIG: Final = ConfigDef(
             _servers,
             Importance.HIGH,
         ),
-        _key(
+        worker_key(
             "key.converter",
             ConfigType.CLASS,
             "The converter of keys, for connectors that name none.",
             importance=Importance.HIGH,
         ),
-        _key(
+        worker_key(
             "value.converter",
             ConfigType.CLASS,
             "The converter of values, for connectors that name none.",
             importance=Importance.HIGH,
         ),
-        _key(
+        worker_key(
             "header.converter",
             ConfigType.CLASS,
             "The converter of headers, for connectors that name none.",
             "org.apache.kafka.connect.storage.SimpleHeaderConverter",
         ),
-        _key(
-            OFFSET_FILE,
-            ConfigType.STRING,
-            "The file that keeps the offsets of source connectors.",
-            importance=Importance.HIGH,
-        ),
-        _key(
+        worker_key(
             "listeners",
             ConfigType.LIST,
             "Where the REST interface listens, http://HOST:PORT.",
             [_DEFAULT_LISTENER],
             _listeners,
         ),
-        _key("rest.advertised.host.name", ConfigType.STRING, "The host of this worker's id.", None),
-        _key("rest.advertised.port", ConfigType.INT, "The port of this worker's id.", None),
-        _key(
+        worker_key(
+            "rest.advertised.host.name", ConfigType.STRING, "The host of this worker's id.", None
+        ),
+        worker_key("rest.advertised.port", ConfigType.INT, "The port of this worker's id.", None),
+        worker_key(
             "access.control.allow.origin",
             ConfigType.STRING,
             "The origin of pages that may use the REST interface; * for any.",
             "",
         ),
-        _key(
+        worker_key(
             "access.control.allow.methods",
             ConfigType.STRING,
             "The methods that such pages may use.",
             "",
         ),
-        _key(
+        worker_key(
             "offset.flush.interval.ms",
             ConfigType.LONG,
             "Milliseconds between two commits of offsets.",
             60_000,
         ),
-        _key(
+        worker_key(
             "offset.flush.timeout.ms",
             ConfigType.LONG,
             "The longest commit, in milliseconds.",
             5_000,
         ),
-        _key(
+        worker_key(
             "task.shutdown.graceful.timeout.ms",
             ConfigType.LONG,
             "Milliseconds that all tasks together have to stop.",
             5_000,
         ),
-        _key(
+        worker_key(
             "config.providers",
             ConfigType.LIST,
             "Names of what replaces variables of configurations.",
             [],
         ),
-        _key(
+        worker_key(
             "connector.client.config.override.policy",
             ConfigType.STRING,
             "Which properties of Kafka clients connectors may set.",
             "All",
             one_of(*OVERRIDE_POLICIES),
         ),
-        _key(
+        worker_key(
             "topic.creation.enable",
             ConfigType.BOOLEAN,
             "Whether topics are created as source connectors say.",
             True,
         ),
-        _key(
+        worker_key(
             "topic.tracking.enable",
             ConfigType.BOOLEAN,
             "Whether the topics of connectors are noted.",
             True,
         ),
-        _key(
+        worker_key(
             "topic.tracking.allow.reset",
             ConfigType.BOOLEAN,
             "Whether the noted topics may be forgotten.",
             True,
         ),
-        _key("plugin.path", ConfigType.LIST, "Ignored: plugins are Python packages.", None),
-        _key(
+        worker_key("plugin.path", ConfigType.LIST, "Ignored: plugins are Python packages.", None),
+        worker_key(
             "plugin.discovery",
             ConfigType.STRING,
             "Ignored: plugins are found by entry points.",
             "hybrid_warn",
             one_of_ignoring_case("only_scan", "hybrid_warn", "hybrid_fail", "service_load"),
+        ),
+    ]
+)
+STANDALONE_CONFIG: Final = ConfigDef(
+    [
+        *WORKER_CONFIG.keys.values(),
+        worker_key(
+            OFFSET_FILE,
+            ConfigType.STRING,
+            "The file that keeps the offsets of source connectors.",
+            importance=Importance.HIGH,
         ),
     ]
 )
@@ -230,11 +239,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     bootstrap_servers: str
     listeners: tuple[Endpoint, ...]
-    offset_file: Path
     timing: Timing
     stop_timeout_s: float
     #: All properties, with variables replaced: for clients and converters.
     properties: dict[str, str]
+    offset_file: Path = Path()  # of a worker on its own
     advertised_host: str | None = None
     advertised_port: int | None = None
     allowed_origin: str = ""
@@ -246,20 +255,32 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worker_settings(properties: Mapping[str, str], variables: Variables) -> WorkerSettings:
-    """Return what the properties say; raises ConfigException."""
-    resolved = {
+    """Return what the properties of a worker on its own say; raises ConfigException."""
+    resolved = resolved_properties(properties, variables)
+    parsed = STANDALONE_CONFIG.parse(resolved)
+    name = parsed[OFFSET_FILE]
+    if not name:
+        raise invalid_value(OFFSET_FILE, name, "String must be non-empty")
+    return settings_of(parsed, resolved, Path(name))
+
+
+def resolved_properties(properties: Mapping[str, str], variables: Variables) -> dict[str, str]:
+    """Return properties with variables replaced; raises ConfigException."""
+    return {
         name: text
         for name, text in variables.resolve(properties).properties.items()
         if text is not None
     }
-    parsed = WORKER_CONFIG.parse(resolved)
-    name = parsed[OFFSET_FILE]
-    if not name:
-        raise invalid_value(OFFSET_FILE, name, "String must be non-empty")
+
+
+def settings_of(
+    parsed: Mapping[str, Any], resolved: dict[str, str], offset_file: Path
+) -> WorkerSettings:
+    """Return what properties say that any worker has; raises ConfigException."""
     return WorkerSettings(
         bootstrap_servers=",".join(parsed["bootstrap.servers"]),
         listeners=tuple(parse_listener(each) for each in parsed["listeners"]),
-        offset_file=Path(name),
+        offset_file=offset_file,
         timing=Timing(
             flush_interval_s=parsed["offset.flush.interval.ms"] / 1000,
             flush_timeout_s=parsed["offset.flush.timeout.ms"] / 1000,
@@ -277,9 +298,11 @@ def worker_settings(properties: Mapping[str, str], variables: Variables) -> Work
     )
 
 
-def unknown_properties(properties: Mapping[str, str]) -> list[str]:
+def unknown_properties(
+    properties: Mapping[str, str], config: ConfigDef = STANDALONE_CONFIG
+) -> list[str]:
     """Return a sentence about each property that nothing reads."""
-    known = WORKER_CONFIG.keys
+    known = config.keys
     sentences = []
     for name in properties:
         if name in known or name.startswith(_PREFIXES):

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.consumers.connect.connect_process import ConnectProcess
+from tests.consumers.connect.connect_process import (
+    ConnectProcess,
+    DistributedProcess,
+    group_properties,
+)
 from tests.contract.broker_process import BrokerProcess
 
 
@@ -38,4 +42,24 @@ def make_worker(tmp_path: Path) -> Iterator[Callable[..., ConnectProcess]]:
     yield make
     for each in made:
         # In order, so that the group of a later test need not wait for its members.
+        each.stop()
+
+
+@pytest.fixture
+def make_group(tmp_path: Path, servers: str) -> Iterator[Callable[..., list[DistributedProcess]]]:
+    """Give a function that makes workers of one group, which are not started yet."""
+    made: list[DistributedProcess] = []
+
+    def make(count: int, group: str, **properties: str) -> list[DistributedProcess]:
+        workers = []
+        for _ in range(count):
+            folder = tmp_path / f"worker-{len(made)}"
+            folder.mkdir()
+            worker = DistributedProcess(folder, servers, **group_properties(group), **properties)
+            made.append(worker)
+            workers.append(worker)
+        return workers
+
+    yield make
+    for each in made:
         each.stop()

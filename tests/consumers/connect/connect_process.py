@@ -1,4 +1,4 @@
-"""`waylog connect standalone` in a process of its own, and topics to look into."""
+"""`waylog connect` in a process of its own, and topics to look into."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ WAIT_S = 60
 class ConnectProcess:
     """A worker; `start` and `kill` may be called in turn, it keeps its files."""
 
+    action = "standalone"
+
     def __init__(self, folder: Path, bootstrap_servers: str, **properties: str) -> None:
         self.folder = folder
         self.properties = {
@@ -37,7 +39,7 @@ class ConnectProcess:
             "listeners": "http://127.0.0.1:0",
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "offset.storage.file.filename": str(folder / "offsets.json"),
+            **self.storage(folder),
             "offset.flush.interval.ms": "200",
             "task.shutdown.graceful.timeout.ms": "20000",
             # A worker that was killed leaves its group by this.
@@ -48,6 +50,11 @@ class ConnectProcess:
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self.url = ""
+
+    @staticmethod
+    def storage(folder: Path) -> dict[str, str]:
+        """Return the properties of where the worker keeps its state."""
+        return {"offset.storage.file.filename": str(folder / "offsets.json")}
 
     @property
     def output(self) -> str:
@@ -74,7 +81,7 @@ class ConnectProcess:
         if python_path is not None:
             environment["PYTHONPATH"] = f"{python_path}:{Path.cwd()}"
         self._process = subprocess.Popen(
-            [*WAYLOG, "connect", "standalone", str(worker), *map(str, connectors)],
+            [*WAYLOG, "connect", self.action, str(worker), *map(str, connectors)],
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -171,6 +178,49 @@ class ConnectProcess:
         _, found = self.ask("GET", f"/connectors/{quote(name)}/tasks/{task}/status")
         trace: str = found["trace"]
         return trace
+
+
+class DistributedProcess(ConnectProcess):
+    """One of several workers, in a group that its properties name."""
+
+    action = "distributed"
+
+    @staticmethod
+    def storage(folder: Path) -> dict[str, str]:
+        """See ConnectProcess; short times, so that a test need not wait."""
+        return {
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": "300",
+            "rebalance.timeout.ms": "20000",
+            "scheduled.rebalance.max.delay.ms": "1000",
+            "worker.unsync.backoff.ms": "1000",
+            "offset.storage.partitions": "3",
+            "status.storage.partitions": "2",
+        }
+
+    @property
+    def worker_id(self) -> str:
+        """The id in states."""
+        return self.url.removeprefix("http://")
+
+
+def group_properties(group: str) -> dict[str, str]:
+    """Return the properties that all workers of a group have."""
+    properties = {"group.id": group}
+    for kind in ("config", "offset", "status"):
+        properties[f"{kind}.storage.topic"] = f"{group}-{kind}"
+        properties[f"{kind}.storage.replication.factor"] = "1"
+    return properties
+
+
+def places(worker: ConnectProcess, name: str) -> dict[str, str]:
+    """Return where a connector (key "connector") and its tasks run; only those that are RUNNING."""
+    status, found = worker.ask("GET", f"/connectors/{quote(name, safe='')}/status")
+    if status != 200:
+        return {}
+    parts = {"connector": found["connector"]}
+    parts |= {str(each["id"]): each for each in found["tasks"]}
+    return {part: each["worker_id"] for part, each in parts.items() if each["state"] == "RUNNING"}
 
 
 def wait_until(

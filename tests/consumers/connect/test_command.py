@@ -92,10 +92,37 @@ def test_damaged_offsets_are_refused(tmp_path: Path) -> None:
     assert "in Java's own form" in done.stderr
 
 
-def test_workers_that_share_connectors_are_not_there_yet(tmp_path: Path) -> None:
-    done = run("distributed", worker_file(tmp_path))
-    assert done.returncode == 1
-    assert "not there yet" in done.stderr
+SHARED = {
+    "group.id": "g",
+    "config.storage.topic": "c",
+    "offset.storage.topic": "o",
+    "status.storage.topic": "s",
+    "offset.storage.file.filename": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"group.id": None}, 'Missing required configuration "group.id"'),
+        ({"status.storage.topic": ""}, "Invalid value  for configuration status.storage.topic"),
+        ({"status.storage.topic": "c"}, "have to differ"),
+        ({"connect.protocol": "eager"}, "is not spoken here; compatible is"),
+        ({"connect.protocol": "x"}, "Invalid Connect protocol compatibility"),
+        ({"exactly.once.source.support": "enabled"}, "are not there yet"),
+        ({"heartbeat.interval.ms": "9000"}, "less than half of session.timeout.ms"),
+        ({"offset.storage.partitions": "0"}, "at least 1, or -1"),
+        ({"inter.worker.signature.algorithm": "HmacSHA512"}, "must be present in inter.worker"),
+        ({"inter.worker.key.generation.algorithm": "rot13"}, "one of HmacSHA1"),
+    ],
+)
+def test_properties_of_several_workers_are_checked(
+    tmp_path: Path, properties: dict[str, str | None], message: str
+) -> None:
+    done = run("distributed", worker_file(tmp_path, **{**SHARED, **properties}))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_connector_of_the_command_line_that_is_not_valid_ends_the_worker(

@@ -1,0 +1,55 @@
+"""Sends the tasks that a connector has made to the leader of the workers, signed (KIP-507)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from consumers.connect.data.exceptions import ConnectException
+from consumers.connect.group.session_keys import signature_headers
+from consumers.connect.storage.config_records import SessionKey
+from consumers.connect.storage.configurations import Properties
+
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=30.0)
+
+
+class LeaderClient:
+    """Requests of one worker to others."""
+
+    def __init__(self, algorithm: str) -> None:
+        """`algorithm` is `inter.worker.signature.algorithm`."""
+        self._algorithm: Final = algorithm
+        self._session: aiohttp.ClientSession | None = None
+
+    async def put_tasks(
+        self, url: str, connector: str, tasks: Sequence[Properties], key: SessionKey | None
+    ) -> None:
+        """Have the leader store a connector's tasks; raises ConnectException."""
+        body = msgspec.json.encode([dict(each) for each in tasks])
+        headers = {"Content-Type": "application/json"}
+        if key is not None:
+            headers |= signature_headers(key, self._algorithm, body)
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=_TIMEOUT)
+        where = f"{url.rstrip('/')}/connectors/{quote(connector, safe='')}/tasks"
+        try:
+            async with self._session.post(
+                where, data=body, headers=headers, allow_redirects=False
+            ) as response:
+                text = await response.text(errors="replace")
+                status = response.status
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise ConnectException(
+                f"IO Error trying to forward REST request: {error or 'no answer in time'}"
+            ) from error
+        if status >= 300:
+            raise ConnectException(f"the leader at {url} answers {status}: {text[:500]}")
+
+    async def close(self) -> None:
+        """End connections."""
+        if self._session is not None:
+            await self._session.close()
