@@ -59,6 +59,22 @@ class Worker:
             return None
         return json.loads(text) if text else {}
 
+    def answer(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Return status and JSON of an answer; None for an empty one."""
+        request = urllib.request.Request(
+            self._url + path,
+            None if body is None else json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                status, text = answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                status, text = error.code, error.read()
+        return status, json.loads(text) if text else None
+
     def runs(self, connector: str) -> bool:
         """Return whether a connector and its task run."""
         status = self.call("GET", f"/connectors/{connector}/status")
@@ -79,8 +95,11 @@ def eventually(check: Callable[[], Any], what: str) -> Any:
 
 
 @contextmanager
-def worker(folder: Path, bootstrap_servers: str, group: str) -> Iterator[Worker]:
-    """Run a worker until the block ends, when it is killed with SIGKILL."""
+def worker(folder: Path, bootstrap_servers: str, group: str, **properties: str) -> Iterator[Worker]:
+    """Run a worker until the block ends, when it is killed with SIGKILL.
+
+    `properties` are changed ones, given by `**` since they have dots.
+    """
     port = reserved_ports(1)[0]
     config = folder / f"worker-{port}.properties"
     settings = {
@@ -100,6 +119,7 @@ def worker(folder: Path, bootstrap_servers: str, group: str) -> Iterator[Worker]
     for kind in ("offset", "config", "status"):
         settings[f"{kind}.storage.topic"] = f"{group}-{kind}"
         settings[f"{kind}.storage.replication.factor"] = 1
+    settings |= properties
     config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     with (folder / f"worker-{port}.log").open("wb") as log:
         process = subprocess.Popen(

@@ -1,0 +1,207 @@
+"""Apache Kafka's distributed worker beside ours: they take over from one another, answer alike."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.consumers.connect.connect_process import DistributedProcess, group_properties
+from tests.foreign.test_connect import _lines, connect_jars, eventually, worker
+
+pytestmark = [pytest.mark.kafka]
+
+#: Where the answers differ, and what each says; anything else that differs fails the test.
+DIFFERENCES = {
+    "POST /connectors without config": ("500", "400"),
+}
+
+
+@contextmanager
+def our_worker(folder: Path, bootstrap_servers: str, group: str) -> Iterator[DistributedProcess]:
+    """Run a worker of ours until the block ends, when it is killed with SIGKILL."""
+    folder = folder / f"ours-{uuid.uuid4().hex[:8]}"
+    folder.mkdir()
+    process = DistributedProcess(folder, bootstrap_servers, **group_properties(group))
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def runs(ours: DistributedProcess, name: str) -> bool:
+    status, found = ours.ask("GET", f"/connectors/{name}/status")
+    if status != 200:
+        return False
+    states = [found["connector"]["state"], *(each["state"] for each in found["tasks"])]
+    assert "FAILED" not in states, found
+    return states == ["RUNNING", "RUNNING"]
+
+
+def test_a_worker_of_kafka_and_ours_take_over_from_one_another(
+    bootstrap_servers: str, tmp_path: Path
+) -> None:
+    connect_jars()
+    group = f"connect-{uuid.uuid4().hex[:8]}"
+    source, target = tmp_path / "source", tmp_path / "target"
+    connectors = {
+        "source": {"connector.class": "FileStreamSource", "file": str(source), "topic": group},
+        "sink": {"connector.class": "FileStreamSink", "file": str(target), "topics": group},
+    }
+    wanted: list[str] = []
+
+    def add(word: str) -> None:
+        lines = [f"{word} {number}" for number in range(500)]
+        wanted.extend(lines)
+        with source.open("a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    add("theirs")
+    plain = {"exactly.once.source.support": "disabled"}
+    with worker(tmp_path, bootstrap_servers, group, **plain) as theirs:
+        for name, config in connectors.items():
+            path = f"/connectors/{name}/config"
+            put = {"tasks.max": "1", **config}
+            eventually(lambda: theirs.call("PUT", path, put), name)  # noqa: B023
+            eventually(lambda: theirs.runs(name), name)  # noqa: B023
+        eventually(lambda: len(_lines(target)) >= 500, "lines of Kafka's worker")
+        eventually(
+            lambda: (theirs.call("GET", "/connectors/source/offsets") or {}).get("offsets"),
+            "the source's position",
+        )
+    add("ours")
+    with our_worker(tmp_path, bootstrap_servers, group) as ours:
+        for name in connectors:
+            eventually(lambda: runs(ours, name), name)  # noqa: B023
+        eventually(lambda: wanted[-1] in _lines(target), "lines of our worker")
+        position = [
+            {"partition": {"filename": str(source)}, "offset": {"position": source.stat().st_size}}
+        ]
+        eventually(
+            lambda: ours.ask("GET", "/connectors/source/offsets")[1]["offsets"] == position,
+            "our position",
+        )
+        assert ours.ask("GET", "/connectors/source/config")[1]["file"] == str(source)
+    add("theirs again")
+    with worker(tmp_path, bootstrap_servers, group, **plain) as theirs:
+        for name in connectors:
+            eventually(lambda: theirs.runs(name), name)  # noqa: B023
+        eventually(lambda: wanted[-1] in _lines(target), "lines of Kafka's worker again")
+    assert set(_lines(target)) == set(wanted)
+
+
+def test_workers_of_both_kinds_share_a_group(bootstrap_servers: str, tmp_path: Path) -> None:
+    connect_jars()
+    group = f"connect-{uuid.uuid4().hex[:8]}"
+    plain = {"exactly.once.source.support": "disabled", "scheduled.rebalance.max.delay.ms": "1000"}
+    names = [f"s{number}" for number in range(4)]
+    with (
+        worker(tmp_path, bootstrap_servers, group, **plain) as theirs,
+        our_worker(tmp_path, bootstrap_servers, group) as ours,
+    ):
+        eventually(lambda: theirs.call("GET", "/connectors") is not None, "Kafka's worker")
+        for number, name in enumerate(names):
+            put = {
+                "connector.class": "FileStreamSource", "tasks.max": "1", "topic": group,
+                "file": str(tmp_path / name),
+            }  # fmt: skip
+            (tmp_path / name).touch()
+            path = f"/connectors/{name}/config"
+            if number % 2:
+                eventually(lambda: theirs.call("PUT", path, put), name)  # noqa: B023
+            else:
+                eventually(
+                    lambda: ours.ask("PUT", path, put)[0] in (200, 201),  # noqa: B023
+                    name,
+                )
+
+        def places() -> set[str]:
+            found = [ours.ask("GET", f"/connectors/{each}/status")[1] for each in names]
+            return {
+                task["worker_id"]
+                for each in found
+                for task in each.get("tasks", ())
+                if task["state"] == "RUNNING"
+            }
+
+        eventually(lambda: len(places()) == 2, "tasks on both")
+        for name in names:
+            eventually(lambda: runs(ours, name), name)  # noqa: B023
+            eventually(lambda: theirs.runs(name), name)  # noqa: B023
+
+
+#: Calls of the documentation of Kafka's REST interface, and a body.
+CALLS: list[tuple[str, str, Any]] = [
+    ("GET", "/connectors", None),
+    ("GET", "/connectors?expand=info", None),
+    ("GET", "/connectors/c", None),
+    ("GET", "/connectors/c/config", None),
+    ("GET", "/connectors/c/status", None),
+    ("GET", "/connectors/c/tasks", None),
+    ("GET", "/connectors/c/tasks/0/status", None),
+    ("GET", "/connectors/c/tasks/7/status", None),
+    ("GET", "/connectors/c/topics", None),
+    ("GET", "/connectors/c/offsets", None),
+    ("GET", "/connectors/nobody", None),
+    ("GET", "/connectors/nobody/config", None),
+    ("GET", "/connectors/nobody/status", None),
+    ("GET", "/connectors/nobody/offsets", None),
+    ("DELETE", "/connectors/nobody", None),
+    ("PUT", "/connectors/nobody/pause", None),
+    ("PUT", "/connectors/nobody/stop", None),
+    ("POST", "/connectors/nobody/restart", None),
+    ("POST", "/connectors/nobody/restart?includeTasks=true", None),
+    ("POST", "/connectors/c/tasks/7/restart", None),
+    ("POST", "/connectors", {"name": "c", "config": {"connector.class": "FileStreamSource",
+                                                     "topic": "t"}}),
+    ("POST", "/connectors", {"name": "d", "config": {"connector.class": "NoSuch"}}),
+    ("PATCH", "/connectors/c/offsets", {"offsets": []}),
+    ("DELETE", "/connectors/c/offsets", None),
+    ("POST", "/connectors/c/tasks", []),
+    ("PUT", "/connectors/c/fence", None),
+]  # fmt: skip
+
+
+def test_both_workers_answer_alike(bootstrap_servers: str, tmp_path: Path) -> None:
+    connect_jars()
+    config = {
+        "connector.class": "FileStreamSource", "tasks.max": "1", "topic": "t",
+        "file": str(tmp_path / "in"),
+    }  # fmt: skip
+    (tmp_path / "in").touch()
+    answers: list[dict[str, tuple[int, Any]]] = []
+    plain = {"exactly.once.source.support": "disabled"}
+    groups = [f"connect-{uuid.uuid4().hex[:8]}" for _ in range(2)]
+    with worker(tmp_path, bootstrap_servers, groups[0], **plain) as theirs:
+        eventually(lambda: theirs.call("PUT", "/connectors/c/config", config), "c")
+        eventually(lambda: theirs.runs("c"), "c")
+        answers.append({f"{each[0]} {each[1]}": theirs.answer(*each) for each in CALLS})
+    with our_worker(tmp_path, bootstrap_servers, groups[1]) as ours:
+        eventually(lambda: ours.ask("PUT", "/connectors/c/config", config)[0] == 201, "c")
+        eventually(lambda: runs(ours, "c"), "c")
+        answers.append({f"{each[0]} {each[1]}": ours.ask(*each) for each in CALLS})
+    differing = {
+        call: (normal(answers[0][call]), normal(answers[1][call]))
+        for call in answers[0]
+        if normal(answers[0][call]) != normal(answers[1][call])
+    }
+    print(json.dumps(differing, indent=1))
+    assert differing.keys() <= DIFFERENCES.keys()
+
+
+def normal(answer: Any) -> Any:
+    """Return an answer without what two workers cannot have in common."""
+    if isinstance(answer, tuple | list):
+        return [normal(each) for each in answer]
+    if isinstance(answer, dict):
+        return {
+            name: "?" if name in ("worker_id", "task.class", "version") else normal(each)
+            for name, each in answer.items()
+        }
+    return answer
