@@ -257,8 +257,9 @@ class Membership:
                 error = await self._coordinator.heartbeat(
                     generation, member.member_id, max(interval_s, 1.0)
                 )
-            except CoordinatorUnreachable as error_:
-                logger.info("heartbeat: %s", error_)
+            except CoordinatorUnreachable as unreachable:
+                if self._trouble.is_new(unreachable):
+                    logger.warning("heartbeat: %s", unreachable)
                 if not self._is_joining:
                     self._coordinator.forget()
                 continue

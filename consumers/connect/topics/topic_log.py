@@ -91,7 +91,7 @@ class TopicLog:
         """Begin to read all topics; raises LogUnreachable if one is not known after a while."""
         deadline = time.monotonic() + _START_S
         for topic in self._handlers:
-            while (reason := self._look_for(topic)) is not None:
+            while (reason := self._look_for(topic, self._consumer)) is not None:
                 # Not all brokers know at once of a topic that was created just now.
                 if time.monotonic() > deadline or self._closing.wait(_LOOK_AGAIN_S):
                     raise LogUnreachable(f"topic {topic}: {reason}")
@@ -108,15 +108,15 @@ class TopicLog:
             )
         )
 
-    def _look_for(self, topic: str) -> str | None:
-        """Learn a topic's partitions; return why that is not possible now."""
+    def _look_for(self, topic: str, client: Consumer | AdminClient) -> str | None:
+        """Learn a topic's partitions and leaders; return why that is not possible now."""
         try:
-            found = self._consumer.list_topics(topic, timeout=_REQUEST_S).topics[topic]
+            found = client.list_topics(topic, timeout=_REQUEST_S).topics[topic]
         except KafkaException as error:
             return error_text(error)
         if found.error is not None:
             return error_text(KafkaException(found.error))
-        self._places[topic] = sorted(found.partitions)
+        self._places.setdefault(topic, sorted(found.partitions))
         return None
 
     def read_to_end(self, topic: str) -> Future[None]:
@@ -242,6 +242,8 @@ class TopicLog:
         except KafkaException as error:
             if self._failure.is_new(error):
                 logger.warning("topic %s: its end is not known: %s", topic, error_text(error))
+            # librdkafka asks again as it has asked, with a leader's epoch that is over.
+            self._look_for(topic, self._admin)
             return None
 
 

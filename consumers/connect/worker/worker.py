@@ -42,7 +42,7 @@ from consumers.connect.herder.offset_requests import sink_offset
 from consumers.connect.herder.refusals import BadRequest
 from consumers.connect.herder.task_configs import complete_tasks, tasks_max
 from consumers.connect.plugins.connector import SinkConnector, SourceConnector
-from consumers.connect.plugins.registry import ConnectorClass
+from consumers.connect.plugins.registry import ConnectorClass, UnknownConnector
 from consumers.connect.storage.configurations import ConfigurationStore, Properties
 from consumers.connect.storage.offsets import OffsetStore, StoredOffsetReader, check_offset
 from consumers.connect.storage.states import State, TaskId
@@ -154,6 +154,8 @@ class Worker:
             infos = validate_connector(properties, plugin, self._plugins.table, self._variables)
         except ConfigException as error:
             raise ConnectException(str(error)) from error
+        except UnknownConnector as error:
+            raise BadRequest(str(error)) from error  # 500 before Kafka 4.3
         infos.name = class_name
         check_overrides(infos, resolved, self._settings.override_policy)
         return infos

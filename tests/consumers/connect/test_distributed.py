@@ -21,6 +21,7 @@ from tests.consumers.connect.connect_process import (
     produce,
     wait_until,
 )
+from tests.contract.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.early
 
@@ -441,3 +442,45 @@ def test_a_worker_goes_on_with_what_kafka_has_written(
 
 def compact(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+def test_a_worker_that_loses_the_cluster_waits_and_comes_back(
+    make_group: MakeGroup, tmp_path: Path
+) -> None:
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    broker = BrokerProcess(folder, auto_create_topics_enable="true")
+    servers = broker.start()
+    one, two = make_group(2, unique("lost"), **{"bootstrap.servers": servers})
+    start_all([one, two])
+    text, topic = tmp_path / "in.txt", unique("t")
+    text.write_text("a\n")
+    create(one, "in", source(text, topic))
+    create(two, "other", source(tmp_path / "other.txt", unique("t")))
+    wait_until(lambda: spread(one, ["in", "other"], [one, two]), "both", one)
+    wait_until(
+        lambda: one.ask("GET", "/connectors/in/offsets")[1].get("offsets"), "the offset", one
+    )
+    broker.stop()
+    for each in (one, two):
+        each.wait_for("the coordinator has not answered for .* this worker stops")
+    with text.open("a") as file:
+        file.write("b\n")
+    broker.start()
+    wait_until(lambda: spread(two, ["in", "other"], [one, two]), "both again", two)
+    records = Topic(servers, topic)
+    wait_until(lambda: records.values() == ["a", "b"], "the second line", one)
+    records.close()
+    for each in (one, two):
+        assert each.stop() == 0
+        assert "Traceback" not in each.output
+    broker.stop()
+
+
+def test_a_worker_that_its_group_does_not_take_ends(servers: str, make_group: MakeGroup) -> None:
+    # Brokers allow sessions of half an hour at most.
+    (worker,) = make_group(1, unique("session"), **{"session.timeout.ms": "10000000"})
+    worker.start(is_ready=False)
+    assert worker.wait() == 1
+    assert "the worker's place in its group failed; this process ends" in worker.output
+    assert "NotAMember: the group does not take this worker: " in worker.output

@@ -194,7 +194,7 @@ async def test_what_is_wrong_with_a_configuration_is_told(rest: Rest) -> None:
 
 async def test_an_unknown_class_is_told_which_there_are(rest: Rest) -> None:
     status, found = await rest.create("in", connector_class="JdbcSink", topics="t")
-    assert status == 500
+    assert status == 400
     assert found["message"].startswith(
         "Failed to find any class that implements Connector and which name matches JdbcSink, "
         "available connectors are: "
