@@ -12,8 +12,8 @@ from consumers.connect.data.records import SinkRecord
 from consumers.connect.http.answers import Meaning
 from consumers.connect.http.lanes import batches_of, lanes_of
 from consumers.connect.http.properties import Settings
-from consumers.connect.http.request import idempotency_key
 from consumers.connect.http.sender import Outcome, Sender, notice_closed_connections
+from consumers.connect.http.templates.request import idempotency_key
 
 
 class Refusal(NamedTuple):

@@ -14,8 +14,8 @@ from yarl import URL
 
 from consumers.connect.http.answers import Meaning, meaning_of, retry_after_s, status_text
 from consumers.connect.http.properties import Settings
-from consumers.connect.http.request import Request
 from consumers.connect.http.signature import signature_headers
+from consumers.connect.http.templates.request import Request
 
 _CONNECT_S: Final = 10.0
 _KEEP_ALIVE_S: Final = 30.0

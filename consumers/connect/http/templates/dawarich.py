@@ -13,9 +13,9 @@ import msgspec
 
 from consumers.connect.data.positions import Position, iso_time
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.request import Request
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.positions import known, position_of
+from consumers.connect.http.templates.request import Request
 from consumers.connect.http.templates.template import with_path
 
 _JSON: Final = {"Content-Type": "application/json"}

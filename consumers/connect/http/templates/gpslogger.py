@@ -10,9 +10,9 @@ from typing import Final
 from urllib.parse import urlencode
 
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.request import Request
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.positions import known, position_of
+from consumers.connect.http.templates.request import Request
 
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 

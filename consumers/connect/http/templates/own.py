@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 from consumers.connect.data.json_text import json_bytes
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.request import Request
 from consumers.connect.http.templates.placeholders import (
     TextTemplate,
     Write,
@@ -15,6 +14,7 @@ from consumers.connect.http.templates.placeholders import (
     percent_encoded,
     plain_text,
 )
+from consumers.connect.http.templates.request import Request
 
 _WITHOUT_BODY: Final = frozenset({"GET", "DELETE"})
 _FORM: Final = "application/x-www-form-urlencoded"

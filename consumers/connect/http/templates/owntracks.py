@@ -14,9 +14,9 @@ import msgspec
 
 from consumers.connect.data.positions import Position
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.request import Request
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.positions import known, position_of, rounded
+from consumers.connect.http.templates.request import Request
 from consumers.connect.http.templates.template import with_path, with_query
 
 _JSON: Final = {"Content-Type": "application/json"}

@@ -15,9 +15,9 @@ import msgspec
 
 from consumers.connect.data.positions import Position
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.request import Request
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.positions import position_of
+from consumers.connect.http.templates.request import Request
 from waylog.malformed import MALFORMED
 
 _JSON: Final = {"Content-Type": "application/json"}

@@ -7,7 +7,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.request import Request
+from consumers.connect.http.templates.request import Request
 
 
 class Template(Protocol):

@@ -13,10 +13,10 @@ from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.data.schemas import FLOAT64, INT64, OPTIONAL_FLOAT64, STRING, struct_of
 from consumers.connect.data.structs import Struct
-from consumers.connect.http.request import Request
 from consumers.connect.http.templates.by_name import BATCHING, TEMPLATES
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.own import BatchForm, OwnTemplate
+from consumers.connect.http.templates.request import Request
 from consumers.connect.http.templates.template import Template
 from gateway.formats import Context, Parsed
 from gateway.formats.by_name import PARSERS
