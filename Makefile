@@ -20,7 +20,7 @@ setup-test:  ## install what the tests need
 	@deploy/setup.sh test
 
 test: setup-test  ## the tests, in less than 15 minutes on two cores
-	$(PYTHON) -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not long and not kafka" $(PYTEST)
+	$(PYTHON) -m pytest -n 5 --dist loadfile --no-loadscope-reorder -m "not long and not kafka" $(PYTEST)
 
 test-long: setup-test  ## the long tests too
 	$(PYTHON) -m pytest -m "not kafka" --hypothesis-profile=explore $(PYTEST)
