@@ -18,13 +18,17 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from waylog.kafka.connection.properties import configured_properties
-from waylog.kafka.errors import forbidden_kind, forbidden_text
+from waylog.kafka.errors import error_text, forbidden_kind, forbidden_text
 from waylog.kafka.protocol.error_codes import reason_of
 from waylog.kafka.topic_settings import update_topic_settings
 from waylog.kafka.topics import TOPICS, Topic
 
 if TYPE_CHECKING:
     from waylog.kafka.record_batch import Delivery
+
+#: Seconds for which the creation of a topic waits for more brokers, and between two attempts.
+_BROKERS_COME_S: Final = 15.0
+_BROKERS_LOOK_S: Final = 0.2
 
 #: Waiting this long lets one request carry many records. The time budget of an acknowledgement
 #: allows it, and a broker's cost depends on requests more than on records.
@@ -174,10 +178,11 @@ def ensure_topics(
 
     Existing topics get the settings that an earlier version did not give them.
 
-    Waits until the log can be reached. Raises LogUnreachable after `timeout_s`, LogForbidden for
-    a missing right, KafkaException if the log refuses otherwise. `replication_factor` -1 is the
-    broker's default; `security` has the properties with which a client logs in. `result_of` waits
-    for the result of a creation, and may raise what it likes if that is late.
+    Waits until the log can be reached and, for some seconds, until it has enough brokers for the
+    broker's default of `replication_factor` (-1). Raises LogUnreachable after `timeout_s`,
+    LogForbidden for a missing right, KafkaException if the log refuses otherwise. `security` has
+    the properties with which a client logs in. `result_of` waits for the result of a creation, and
+    may raise what it likes if that is late.
     """
     admin = AdminClient(client_config(bootstrap_servers, "waylog-topics") | dict(security or {}))
     deadline = time.monotonic() + timeout_s
@@ -193,9 +198,28 @@ def ensure_topics(
                 ) from error
     update_topic_settings(admin, [topic for name, topic in wanted.items() if name in existing])
     missing = [topic for name, topic in wanted.items() if name not in existing]
-    if not missing:
-        return []
     created: list[str] = []
+    deadline = min(deadline, time.monotonic() + _BROKERS_COME_S)
+    while missing:
+        found, short = _create_topics(admin, missing, replication_factor, result_of)
+        created += found
+        if short and time.monotonic() > deadline:
+            raise LogUnreachable(f"topic {next(iter(short))}: {next(iter(short.values()))}")
+        missing = [topic for topic in missing if topic.name in short]
+        if missing:
+            time.sleep(_BROKERS_LOOK_S)
+    return created
+
+
+def _create_topics(
+    admin: AdminClient,
+    topics: Sequence[Topic],
+    replication_factor: int,
+    result_of: Callable[[Future[None]], object],
+) -> tuple[list[str], dict[str, str]]:
+    """Return the names of those that were created, and why others have to wait for brokers."""
+    created: list[str] = []
+    short: dict[str, str] = {}
     results = admin.create_topics(
         [
             NewTopic(
@@ -204,7 +228,7 @@ def ensure_topics(
                 replication_factor=replication_factor,
                 config=topic.config,
             )
-            for topic in missing
+            for topic in topics
         ],
         request_timeout=30.0,
     )
@@ -218,9 +242,13 @@ def ensure_topics(
                 raise LogForbidden(
                     forbidden_text(f"topic {name}", "DESCRIBE (CREATE if it does not exist yet)")
                 ) from error
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            code = error.args[0].code()
+            if code == KafkaError.INVALID_REPLICATION_FACTOR and replication_factor == -1:
+                # In a cluster that starts, some brokers come later than others.
+                short[name] = error_text(error)
+            elif code != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-    return created
+    return created, short
 
 
 def append_with(

@@ -67,10 +67,19 @@ class ClusterView:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    @property
-    def controller_id(self) -> int:
-        """The broker that Metadata names as the controller; -1 if there is none."""
-        return self._cluster.controller_id
+    def controller_of(self, nodes: Sequence[Node]) -> int:
+        """Return the broker that an answer with these brokers names as the controller.
+
+        It is the active controller if it is one of them, else any of them that serves: all forward
+        what only a controller can do. -1 if there is none. Of a controller that has no address, or
+        that is not named, librdkafka waits to hear more until its request has timed out.
+        """
+        active = self._cluster.controller_id
+        named = [each.node_id for each in nodes]
+        if active in named:
+            return active
+        serving = {broker.id for broker in self._cluster.brokers()}
+        return next((each for each in named if each in serving), -1)
 
     def nodes(self, request: AnyRequest) -> list[Node]:
         """Return the brokers that serve, with their addresses on the client's listener."""

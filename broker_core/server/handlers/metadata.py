@@ -95,14 +95,15 @@ def handle(broker: MetadataParts, request: Request[MetadataRequest, MetadataResp
     else:
         create = body["allow_auto_topic_creation"] and broker.config.auto_create_topics
         topics = [_answer(broker, request, each, operations, create=create) for each in asked]
+    nodes = broker.view.named(request)
     request.reply(
         {
             "brokers": [
                 {"node_id": each.node_id, "host": each.host, "port": each.port, "rack": each.rack}
-                for each in broker.view.named(request)
+                for each in nodes
             ],
             "cluster_id": broker.cluster_id,
-            "controller_id": broker.view.controller_id,
+            "controller_id": broker.view.controller_of(nodes),
             "topics": topics,
             "cluster_authorized_operations": (
                 CLUSTER_OPERATIONS if body["include_cluster_authorized_operations"] else _NOT_ASKED
@@ -184,11 +185,12 @@ def handle_describe_cluster(
             }
         )
         return
+    nodes = broker.view.nodes(request)
     request.reply(
         {
             "error_message": None,
             "cluster_id": broker.cluster_id,
-            "controller_id": broker.view.controller_id,
+            "controller_id": broker.view.controller_of(nodes),
             "brokers": [
                 {
                     "broker_id": each.node_id,
@@ -196,7 +198,7 @@ def handle_describe_cluster(
                     "port": each.port,
                     "rack": each.rack,
                 }
-                for each in broker.view.nodes(request)
+                for each in nodes
             ],
             "cluster_authorized_operations": (
                 CLUSTER_OPERATIONS

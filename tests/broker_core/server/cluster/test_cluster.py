@@ -256,6 +256,33 @@ async def test_describe_cluster_names_all_brokers(start_trio: StartTrio, connect
         assert answer["cluster_id"] == broker.cluster_id
 
 
+async def test_the_controller_that_clients_are_told_of_is_one_of_the_brokers_they_are_told_of(
+    trio: Trio, connect: Connect
+) -> None:
+    """librdkafka waits for a controller that it was not told of until its request times out."""
+    asked_id, *others = trio.brokers
+    asked = trio.brokers[asked_id]
+    assert asked.cluster is not None
+    client = await connect(asked)
+    assert await _controller(client) == trio.active
+    await trio.stop(*others)
+    # Nobody can be elected.
+    async with asyncio.timeout(TIMEOUT_S):
+        while asked.cluster.controller_id != -1:
+            await asyncio.sleep(0.02)
+    assert await _controller(client) in {asked_id, *others}
+
+
+async def _controller(client: RawClient) -> int:
+    answer = await client.call(METADATA, 12, {"topics": []})
+    controller: int = answer["controller_id"]
+    assert controller in {each["node_id"] for each in answer["brokers"]}
+    body = {"include_cluster_authorized_operations": False, "endpoint_type": 1}
+    answer = await client.call(DESCRIBE_CLUSTER, 1, body)
+    assert answer["controller_id"] in {each["broker_id"] for each in answer["brokers"]}
+    return controller
+
+
 async def test_clients_are_told_of_a_broker_until_a_moment_after_it_has_gone(
     trio: Trio, connect: Connect
 ) -> None:
