@@ -81,25 +81,23 @@ class NewestFixes:
                 # Its arrival is not known: any other fix may take its place.
                 live = 0
             if (
-                self._accept(resolved.device, live, resolved.time)
+                self.accept(resolved.device, live, resolved.time)
                 and self._standstill.distance_m > 0
             ):
                 self._points[resolved.device] = _ResolvedPoint(
                     live, resolved.lat, resolved.lon, resolved.index_version
                 )
 
-    def accept(self, fix: Fix) -> bool:
-        """Remember a fix, unless a newer one of its device is known; return whether it was.
-
-        Of two with the same time the later one wins.
-        """
-        return self._accept(fix.device, live_time(fix.time, fix.received), fix.time)
-
     def time_of(self, device: str) -> int | None:
         """Return the time of the device's newest fix, None if none is known."""
         return self._own_times.get(device, self._times.get(device))
 
-    def _accept(self, device: str, live: int, time: int) -> bool:
+    def accept(self, device: str, live: int, time: int) -> bool:
+        """Remember a fix, unless a newer one of its device is known; return whether it was.
+
+        `live` is the fix's `live_time`, `time` its own, both in ms. Of two with the same time the
+        later one wins.
+        """
         times = self._times
         if live < times.get(device, live):
             return False

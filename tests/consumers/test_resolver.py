@@ -180,8 +180,8 @@ def test_a_state_restored_from_disordered_records_has_the_newest() -> None:
     state = NewestFixes()
     times = [BEGIN + time for time in (3, 8, 5)]
     state.restore([json.dumps({"device": "d", "time": time}).encode() for time in times])
-    assert not state.accept(make_fix("d", 7))
-    assert state.accept(make_fix("d", 8))
+    assert not state.accept("d", BEGIN + 7, BEGIN + 7)
+    assert state.accept("d", BEGIN + 8, BEGIN + 8)
 
 
 def test_the_trace_of_a_fix_goes_on_with_its_address(resolver: Resolver) -> None:
@@ -219,6 +219,8 @@ def test_at_sea_the_name_is_the_coordinates(resolver: Resolver) -> None:
         (encode(make_fix())[:-1] + b',"x":' + b"[" * 3000 + b"]" * 3000 + b"}", "not a fix"),
         (encode(make_fix(time=1 << 63)), "more than 64 bits"),
         (encode(msgspec.structs.replace(make_fix(), received=-(1 << 70))), "more than 64 bits"),
+        (encode(msgspec.structs.replace(make_fix(), received=1 << 63)), "more than 64 bits"),
+        (encode(make_fix(time=-(1 << 70))), "more than 64 bits"),
     ],
 )
 def test_a_bad_record_is_kept_in_topic_error_and_stops_nobody(
