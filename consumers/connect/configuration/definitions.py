@@ -101,6 +101,21 @@ class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
         return self.default is NO_DEFAULT
 
 
+def grouped_key(
+    name: str, type_: ConfigType, group: str, order: int, documentation: str, **more: Any
+) -> ConfigKey:
+    """Return the definition of a property of medium width that has its place in a group."""
+    return ConfigKey(
+        name=name,
+        type=type_,
+        group=group,
+        order=order,
+        documentation=documentation,
+        width=Width.MEDIUM,
+        **more,
+    )
+
+
 class ConfigValue(msgspec.Struct, kw_only=True):
     """What validation has found out about one property."""
 

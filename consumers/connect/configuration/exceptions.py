@@ -17,6 +17,11 @@ def invalid_value(name: str, value: Any, reason: str | None = None) -> ConfigExc
     return ConfigException(text if reason is None else f"{text}: {reason}")
 
 
+def hidden_value(name: str, reason: str) -> ConfigException:
+    """Return the error for a value of which nothing may be shown."""
+    return ConfigException(f"Invalid value for configuration {name}: {reason}")
+
+
 def missing(name: str) -> ConfigException:
     """Return the error for a property that is not set and has no default."""
     return ConfigException(f'Missing required configuration "{name}" which has no default value.')

@@ -21,6 +21,18 @@ def json_bytes(value: Any) -> bytes:
         raise DataException(f"there is no JSON of it: {type(error).__name__}") from error
 
 
+def message_bytes(value: Any) -> bytes:
+    """Return a value as another system is sent it: bytes and texts as they are, others as JSON.
+
+    Raises DataException.
+    """
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace")
+    return json_bytes(value)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Struct):
         names = (field.name for field in value.schema.fields)

@@ -42,6 +42,10 @@ class SourceRecord(ConnectRecord, frozen=True, kw_only=True, gc=False):
     source_offset: Mapping[str, Any] | None = None  # where in that part, as JSON
 
 
+#: Topic, partition and offset.
+Place = tuple[str, int | None, int]
+
+
 class SinkRecord(ConnectRecord, frozen=True, kw_only=True, gc=False):
     """A record that a sink connector writes to another system."""
 
@@ -51,6 +55,11 @@ class SinkRecord(ConnectRecord, frozen=True, kw_only=True, gc=False):
     original_topic: str
     original_partition: int | None
     original_offset: int
+
+    @property
+    def place(self) -> Place:
+        """Where the log has the record."""
+        return (self.original_topic, self.original_partition, self.original_offset)
 
 
 Record = TypeVar("Record", bound=ConnectRecord)

@@ -18,7 +18,7 @@ from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, Co
 from consumers.connect.data.exceptions import ConnectException, RetriableException
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.data.value_text import java_text
-from consumers.connect.plugins.connector import SinkConnector
+from consumers.connect.plugins.connector import PartitionSink
 from consumers.connect.plugins.sink_task import SinkTask, TopicPartition
 from waylog.folders import sync_folder
 from waylog.process.storage_trouble import is_disk_full
@@ -135,7 +135,7 @@ def _write_all(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-class FileStreamSinkConnector(SinkConnector):
+class FileStreamSinkConnector(PartitionSink):
     """Writes topics to a file; with several tasks each appends to the same one."""
 
     kafka_name = "org.apache.kafka.connect.file.FileStreamSinkConnector"
@@ -153,24 +153,11 @@ class FileStreamSinkConnector(SinkConnector):
     )
     task_class = FileStreamSinkTask
 
-    def __init__(self) -> None:
-        self._properties: Mapping[str, str] = {}
-
     def start(self, properties: Mapping[str, str]) -> None:
         """Take the properties."""
         self._properties = properties
         name = self.config_def.parse(properties)["file"] or "standard output"
         logger.info("starting file sink connector writing to %s", name)
-
-    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """Return the same properties for each task."""
-        return [self._properties] * max_tasks
-
-    def alter_offsets(
-        self, properties: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
-    ) -> bool:
-        """Return True: all offsets are the group's."""
-        return True
 
 
 CONFIG: Final = FileStreamSinkConnector.config_def

@@ -18,8 +18,7 @@ from consumers.connect.formats.track_file_task import (
     TIMEZONE,
     TrackFileSinkTask,
 )
-from consumers.connect.plugins.connector import SinkConnector
-from consumers.connect.plugins.sink_task import TopicPartition
+from consumers.connect.plugins.connector import PartitionSink
 
 logger = logging.getLogger(__name__)
 
@@ -68,15 +67,12 @@ CONFIG: Final = ConfigDef(
 )
 
 
-class TrackFileSinkConnector(SinkConnector):
+class TrackFileSinkConnector(PartitionSink):
     """Writes positions to files; tasks share the partitions."""
 
     version = "1.0"
     config_def: ClassVar[ConfigDef] = CONFIG
     task_class = TrackFileSinkTask
-
-    def __init__(self) -> None:
-        self._properties: Mapping[str, str] = {}
 
     def start(self, properties: Mapping[str, str]) -> None:
         """Take the properties; raises ConfigException."""
@@ -88,9 +84,3 @@ class TrackFileSinkConnector(SinkConnector):
         parsed = CONFIG.parse(self._properties)
         filled = {name: str(value) for name, value in parsed.items()}
         return [{**self._properties, **filled}] * max_tasks
-
-    def alter_offsets(
-        self, properties: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
-    ) -> bool:
-        """Return True: all offsets are the group's."""
-        return True

@@ -62,13 +62,7 @@ class TrackFileSinkTask(SinkTask):
                 refused.append((record, error))
         if self._waiting > _WAITING_MAX:
             self.context.request_commit()
-        if not refused:
-            return
-        reporter = self.context.errant_record_reporter()
-        if reporter is None:
-            raise refused[0][1]
-        for bad, reason in refused:
-            reporter.report(bad, reason)
+        self.report(refused)
 
     def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Add everything to the files; raises ConnectException.

@@ -171,5 +171,5 @@ def _key(record: SinkRecord) -> Any:
     """Return what holds later records back; without a key none is."""
     key = record.key
     if key is None:
-        return (record.original_topic, record.original_partition, record.original_offset)
+        return record.place
     return key if isinstance(key, (str, bytes, int)) else repr(key)

@@ -6,43 +6,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 from consumers.connect.configuration.definitions import ConfigDef, ConfigValue
 from consumers.connect.http.http_task import HttpSinkTask
 from consumers.connect.http.properties import CONFIG, Settings, validated
-from consumers.connect.plugins.connector import SinkConnector
-from consumers.connect.plugins.sink_task import TopicPartition
+from consumers.connect.plugins.connector import PartitionSink
 
 logger = logging.getLogger(__name__)
 
 
-class HttpSinkConnector(SinkConnector):
+class HttpSinkConnector(PartitionSink):
     """Sends topics to a server; tasks share the partitions."""
 
     version = "1.0"
     config_def: ClassVar[ConfigDef] = CONFIG
     task_class = HttpSinkTask
 
-    def __init__(self) -> None:
-        self._properties: Mapping[str, str] = {}
-
     def start(self, properties: Mapping[str, str]) -> None:
         """Take the properties; raises ConfigException."""
         Settings.of(properties)
         self._properties = properties
 
-    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """Return the same properties for each task."""
-        return [self._properties] * max_tasks
-
     def validate(self, properties: Mapping[str, str]) -> Mapping[str, ConfigValue]:
         """Return what there is to say about the properties."""
         return validated(properties)
-
-    def alter_offsets(
-        self, properties: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
-    ) -> bool:
-        """Return True: all offsets are the group's."""
-        return True

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 import uvloop
 
 from consumers.connect.data.exceptions import ConnectException, RetriableException
-from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.delivery import Delivered, Refusal, deliver
+from consumers.connect.data.records import Place, SinkRecord
+from consumers.connect.http.delivery import Delivered, deliver
 from consumers.connect.http.properties import Settings
 from consumers.connect.http.sender import Sender
 from consumers.connect.plugins.sink_task import SinkTask, TopicPartition
@@ -24,8 +24,6 @@ T = TypeVar("T")
 _PUT_S: Final = 10.0
 _DOUBLINGS_MAX: Final = 30
 
-_Place = tuple[str, int | None, int]
-
 
 class HttpSinkTask(SinkTask):
     """Sends records as they are put; `put` returns once all are answered."""
@@ -34,7 +32,7 @@ class HttpSinkTask(SinkTask):
         self._clock: Final = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         #: Of a batch that comes again, what is done already.
-        self._done: set[_Place] = set()
+        self._done: set[Place] = set()
         self._failures = 0
         self._not_before = 0.0
 
@@ -58,7 +56,7 @@ class HttpSinkTask(SinkTask):
             # The worker may come sooner than it was asked to.
             self.context.timeout(round(pause_s * 1000) + 1)
             raise RetriableException(f"{self._sender.server} is asked again later")
-        rest = [each for each in records if _place(each) not in self._done]
+        rest = [each for each in records if each.place not in self._done]
         limit = self._settings.retries_max
         is_last = 0 <= limit <= self._failures
         result = self._run(
@@ -71,8 +69,8 @@ class HttpSinkTask(SinkTask):
         )
         given_up = result.postponed if is_last else []
         done = [*result.done, *(record for record, _ in given_up)]
-        self._done.update(_place(each) for each in done)
-        self._report([*result.refused, *given_up])
+        self._done.update(each.place for each in done)
+        self.report([*result.refused, *given_up])
         if result.set_up is not None:
             raise ConnectException(result.set_up.reason)
         if len(done) < len(rest):
@@ -119,19 +117,6 @@ class HttpSinkTask(SinkTask):
         self.context.timeout(round(pause_s * 1000) + 1)
         raise RetriableException(later.reason)
 
-    def _report(self, refused: Sequence[Refusal]) -> None:
-        if not refused:
-            return
-        reporter = self.context.errant_record_reporter()
-        if reporter is None:
-            raise refused[0].error
-        for record, error in refused:
-            reporter.report(record, error)
-
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
         gone = {tuple(each) for each in partitions}
         self._done = {each for each in self._done if each[:2] not in gone}
-
-
-def _place(record: SinkRecord) -> _Place:
-    return (record.original_topic, record.original_partition, record.original_offset)

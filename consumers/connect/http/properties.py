@@ -11,13 +11,12 @@ import msgspec
 
 from consumers.connect.configuration.definitions import (
     ConfigDef,
-    ConfigKey,
     ConfigType,
     ConfigValue,
     Importance,
-    Width,
+    grouped_key,
 )
-from consumers.connect.configuration.exceptions import ConfigException, invalid_value
+from consumers.connect.configuration.exceptions import ConfigException, hidden_value, invalid_value
 from consumers.connect.configuration.password import Password
 from consumers.connect.configuration.validators import at_least, between, one_of
 from consumers.connect.http.signature import signing_key
@@ -65,19 +64,15 @@ def _valid_url(name: str, value: Any) -> None:
         parts = urlsplit(value)
         has_port = parts.port is None or parts.port > 0
     except ValueError:
-        raise _hidden(name, "it is not a URL") from None
+        raise hidden_value(name, "it is not a URL") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
-        raise _hidden(name, "it has to be http://HOST/... or https://HOST/...")
+        raise hidden_value(name, "it has to be http://HOST/... or https://HOST/...")
     if "$" in parts.netloc:
-        raise _hidden(name, "the server cannot depend on the record")
+        raise hidden_value(name, "the server cannot depend on the record")
     if "@" in parts.netloc:
-        raise _hidden(name, f"user and password belong into {USER} and {PASSWORD}")
+        raise hidden_value(name, f"user and password belong into {USER} and {PASSWORD}")
     if not value.isascii() or any(each.isspace() for each in value):
-        raise _hidden(name, "spaces and characters beyond ASCII have to be percent-encoded")
-
-
-def _hidden(name: str, reason: str) -> ConfigException:
-    return ConfigException(f"Invalid value for configuration {name}: {reason}")
+        raise hidden_value(name, "spaces and characters beyond ASCII have to be percent-encoded")
 
 
 def _valid_names(_: str, value: Any) -> None:
@@ -90,67 +85,53 @@ def _valid_secret(name: str, value: Any) -> None:
         try:
             signing_key(value.value)
         except ValueError as error:
-            raise _hidden(name, str(error)) from None
-
-
-def _key(
-    name: str, type_: ConfigType, group: str, order: int, documentation: str, **more: Any
-) -> ConfigKey:
-    return ConfigKey(
-        name=name,
-        type=type_,
-        group=group,
-        order=order,
-        documentation=documentation,
-        width=Width.MEDIUM,
-        **more,
-    )
+            raise hidden_value(name, str(error)) from None
 
 
 CONFIG: Final = ConfigDef(
     [
-        _key(
+        grouped_key(
             *(URL, ConfigType.STRING, _REQUEST, 1),
             "Where requests go. With a template of a server its address, to which a path is added "
             "where it has none; without one, ${field} is filled in.",
             importance=Importance.HIGH,
             validator=_valid_url,
         ),
-        _key(
+        grouped_key(
             *(TEMPLATE, ConfigType.STRING, _REQUEST, 2),
             "What the server is; none for requests as method and body.template describe them.",
             importance=Importance.HIGH,
             default=OWN,
             validator=one_of(OWN, *TEMPLATES),
         ),
-        _key(
+        grouped_key(
             *(METHOD, ConfigType.STRING, _REQUEST, 3),
             "The method, without a template of a server.",
             importance=Importance.MEDIUM,
             default="POST",
             validator=one_of("POST", "PUT", "PATCH", "GET", "DELETE"),
         ),
-        _key(
+        grouped_key(
             *(BODY, ConfigType.STRING, _REQUEST, 4),
             "The body for a record, in which ${field} is filled in; without it the value as JSON, "
             "or as it is if it is a text or bytes.",
             importance=Importance.MEDIUM,
             default=None,
         ),
-        _key(
+        grouped_key(
             *(CONTENT_TYPE, ConfigType.STRING, _REQUEST, 5),
             "The type of the body, by which values are written into body.template.",
             importance=Importance.MEDIUM,
             default="application/json",
         ),
-        _key(
+        grouped_key(
             *(NAMES, ConfigType.LIST, _REQUEST, 6),
             "What a server calls devices: USER/DEVICE=NAME, separated by commas.",
             importance=Importance.MEDIUM,
             default=[],
             validator=_valid_names,
         ),
-        _key(
+        grouped_key(
             *(NULLS, ConfigType.STRING, _REQUEST, 7),
             "What becomes of a record without a value: ignore leaves it out, fail reports it, "
             "delete sends a DELETE to the URL with ${@key} filled in.",
@@ -158,32 +139,32 @@ CONFIG: Final = ConfigDef(
             default="ignore",
             validator=one_of("ignore", "fail", "delete"),
         ),
-        _key(
+        grouped_key(
             *(AUTHORIZATION, ConfigType.STRING, _LOGIN, 1),
             "How requests are authorized: none, basic or bearer.",
             importance=Importance.HIGH,
             default="none",
             validator=one_of("none", "basic", "bearer"),
         ),
-        _key(
+        grouped_key(
             *(USER, ConfigType.STRING, _LOGIN, 2),
             "The user for basic.",
             importance=Importance.MEDIUM,
             default="",
         ),
-        _key(
+        grouped_key(
             *(PASSWORD, ConfigType.PASSWORD, _LOGIN, 3),
             "The password for basic.",
             importance=Importance.MEDIUM,
             default=None,
         ),
-        _key(
+        grouped_key(
             *(BEARER, ConfigType.PASSWORD, _LOGIN, 4),
             "The token for bearer.",
             importance=Importance.MEDIUM,
             default=None,
         ),
-        _key(
+        grouped_key(
             *(SIGNATURE, ConfigType.PASSWORD, _LOGIN, 5),
             "Signs each request as Standard Webhooks has it (HMAC-SHA256); a text, or whsec_ and "
             "Base64.",
@@ -191,46 +172,46 @@ CONFIG: Final = ConfigDef(
             default=None,
             validator=_valid_secret,
         ),
-        _key(
+        grouped_key(
             *(BATCH, ConfigType.INT, _BATCHES, 1),
             "The most records of one request; 0: 100 where the template takes several, else 1.",
             importance=Importance.MEDIUM,
             default=0,
             validator=between(0, 10_000),
         ),
-        _key(
+        grouped_key(
             *(BATCH_PREFIX, ConfigType.STRING, _BATCHES, 2),
             "What is before the bodies of several records.",
             importance=Importance.LOW,
             default="[",
         ),
-        _key(
+        grouped_key(
             *(BATCH_SEPARATOR, ConfigType.STRING, _BATCHES, 3),
             r"What is between them; \n is a line feed.",
             importance=Importance.LOW,
             default=",",
         ),
-        _key(
+        grouped_key(
             *(BATCH_SUFFIX, ConfigType.STRING, _BATCHES, 4),
             "What is behind them.",
             importance=Importance.LOW,
             default="]",
         ),
-        _key(
+        grouped_key(
             *(CONNECTIONS, ConfigType.INT, _DELIVERY, 1),
             "The most requests of a task at once. Those of the same key follow each other.",
             importance=Importance.MEDIUM,
             default=8,
             validator=between(1, 256),
         ),
-        _key(
+        grouped_key(
             *(TIMEOUT, ConfigType.INT, _DELIVERY, 2),
             "Milliseconds for a request and its answer.",
             importance=Importance.MEDIUM,
             default=30_000,
             validator=between(100, 120_000),
         ),
-        _key(
+        grouped_key(
             *(MAX_RETRIES, ConfigType.INT, _DELIVERY, 3),
             "How often a request is repeated; -1: for ever. Then a record that the server has "
             "answered is reported, and if it cannot be reached the task fails.",
@@ -238,14 +219,14 @@ CONFIG: Final = ConfigDef(
             default=-1,
             validator=at_least(-1),
         ),
-        _key(
+        grouped_key(
             *(BACKOFF, ConfigType.INT, _DELIVERY, 4),
             "Milliseconds before the first repetition; they double each time.",
             importance=Importance.MEDIUM,
             default=1000,
             validator=at_least(1),
         ),
-        _key(
+        grouped_key(
             *(BACKOFF_MAX, ConfigType.INT, _DELIVERY, 5),
             "The most milliseconds between repetitions, unless the server asks for more.",
             importance=Importance.LOW,
@@ -277,12 +258,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Return what a connector's properties say; raises ConfigException."""
         parsed = CONFIG.parse(properties)
         for name, reason in contradictions(parsed):
-            raise _hidden(name, reason)
+            raise hidden_value(name, reason)
         headers: dict[str, str] = {}
         for name, value in header_properties(properties):
             problem = header_problem(name, value)
             if problem is not None:
-                raise _hidden(HEADERS + name, problem)
+                raise hidden_value(HEADERS + name, problem)
             headers[name] = value
         template, batch_records = _template(parsed)
         login = _authorization(parsed)
@@ -409,5 +390,5 @@ def validated(properties: Mapping[str, Any]) -> dict[str, ConfigValue]:
         problem = header_problem(name, value)
         if problem is not None:
             full = HEADERS + name
-            found[full] = ConfigValue(name=full, errors=[str(_hidden(full, problem))])
+            found[full] = ConfigValue(name=full, errors=[str(hidden_value(full, problem))])
     return found

@@ -15,21 +15,17 @@ from consumers.connect.mqtt.properties import (
     checked,
     validated,
 )
-from consumers.connect.plugins.connector import SinkConnector
-from consumers.connect.plugins.sink_task import TopicPartition
+from consumers.connect.plugins.connector import PartitionSink
 
 logger = logging.getLogger(__name__)
 
 
-class MqttSinkConnector(SinkConnector):
+class MqttSinkConnector(PartitionSink):
     """Publishes topics; tasks share the partitions."""
 
     version = "1.0"
     config_def: ClassVar[ConfigDef] = SINK_CONFIG
     task_class = MqttSinkTask
-
-    def __init__(self) -> None:
-        self._properties: Mapping[str, str] = {}
 
     def start(self, properties: Mapping[str, str]) -> None:
         """Take the properties; raises ConfigException."""
@@ -49,9 +45,3 @@ class MqttSinkConnector(SinkConnector):
     def validate(self, properties: Mapping[str, str]) -> Mapping[str, ConfigValue]:
         """Return what there is to say about the properties."""
         return validated(SINK_CONFIG, properties)
-
-    def alter_offsets(
-        self, properties: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
-    ) -> bool:
-        """Return True: all offsets are the group's."""
-        return True

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from consumers.connect.data.exceptions import ConnectException, DataException, RetriableException
-from consumers.connect.data.json_text import json_bytes
-from consumers.connect.data.records import SinkRecord
+from consumers.connect.data.json_text import message_bytes
+from consumers.connect.data.records import Place, SinkRecord
 from consumers.connect.mqtt.properties import (
     RETAINED,
     SINK_CONFIG,
@@ -28,8 +28,6 @@ _PUT_S: Final = 10.0
 _WAIT_S: Final = 0.2
 _RETRY_MS: Final = 1000
 
-_Place = tuple[str, int | None, int]
-
 
 class MqttSinkTask(SinkTask):
     """Publishes records."""
@@ -37,9 +35,9 @@ class MqttSinkTask(SinkTask):
     def __init__(self) -> None:
         self._client: MqttClient | None = None
         #: Messages of a batch that comes again, by their ids: paho goes on sending them by itself.
-        self._sent: dict[_Place, int] = {}
+        self._sent: dict[Place, int] = {}
         #: Of those: what was acknowledged already.
-        self._done: set[_Place] = set()
+        self._done: set[Place] = set()
 
     def start(self, properties: Mapping[str, str]) -> None:
         """Connect in the background; raises ConfigException."""
@@ -65,9 +63,9 @@ class MqttSinkTask(SinkTask):
         deadline = time.monotonic() + _PUT_S
         self._await_connection(deadline)
         refused: list[tuple[SinkRecord, ConnectException]] = []
-        published: list[tuple[SinkRecord, _Place]] = []
+        published: list[tuple[SinkRecord, Place]] = []
         for record in records:
-            place = (record.original_topic, record.original_partition, record.original_offset)
+            place = record.place
             if place in self._done:
                 continue
             try:
@@ -82,7 +80,7 @@ class MqttSinkTask(SinkTask):
                 refused.append((record, ConnectException(text)))
         self._sent.clear()
         self._done.clear()
-        self._report(refused)
+        self.report(refused)
 
     def open(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what was sent: offsets may have been set back."""
@@ -103,7 +101,7 @@ class MqttSinkTask(SinkTask):
         while not client.connected.wait(_WAIT_S):
             self._check(deadline, "cannot be reached")
 
-    def _await(self, place: _Place, deadline: float) -> str | None:
+    def _await(self, place: Place, deadline: float) -> str | None:
         """Wait until a message is acknowledged; return why it was refused, None if it was not."""
         client = self._client
         assert client is not None
@@ -129,15 +127,16 @@ class MqttSinkTask(SinkTask):
         self.context.timeout(_RETRY_MS)
         raise RetriableException(f"MQTT server {self._connection.address} {trouble}")
 
-    def _publish(self, record: SinkRecord, place: _Place) -> None:
+    def _publish(self, record: SinkRecord, place: Place) -> None:
         """Publish a record unless that was done before; raises DataException."""
         if place in self._sent:
             return
         client = self._client
         assert client is not None
         topic = topic_of(record, self._format)
+        payload = b"" if record.value is None else message_bytes(record.value)
         try:
-            found = client.publish(topic, _payload(record.value), retain=self._retained)
+            found = client.publish(topic, payload, retain=self._retained)
         except ValueError as error:
             raise DataException(f"the message cannot be published: {error}") from error
         if found is None:
@@ -152,22 +151,3 @@ class MqttSinkTask(SinkTask):
                 self._done.remove(place)
             elif self._client is not None:
                 self._client.forget(message_id)
-
-    def _report(self, refused: Sequence[tuple[SinkRecord, ConnectException]]) -> None:
-        if not refused:
-            return
-        reporter = self.context.errant_record_reporter()
-        if reporter is None:
-            raise refused[0][1]
-        for record, error in refused:
-            reporter.report(record, error)
-
-
-def _payload(value: Any) -> bytes:
-    if value is None:
-        return b""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace")
-    return json_bytes(value)

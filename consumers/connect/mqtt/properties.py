@@ -11,13 +11,12 @@ import msgspec
 
 from consumers.connect.configuration.definitions import (
     ConfigDef,
-    ConfigKey,
     ConfigType,
     ConfigValue,
     Importance,
-    Width,
+    grouped_key,
 )
-from consumers.connect.configuration.exceptions import ConfigException, invalid_value
+from consumers.connect.configuration.exceptions import hidden_value, invalid_value
 from consumers.connect.configuration.password import HIDDEN, Password
 from consumers.connect.configuration.validators import (
     all_of,
@@ -72,17 +71,13 @@ def _server(name: str, uri: str) -> _Server:
         parts = urlsplit(uri)
         port = parts.port
     except ValueError:
-        raise _refused(name, "it is not a URI") from None
+        raise hidden_value(name, "it is not a URI") from None
     usual = _SCHEMES.get(parts.scheme)
     if usual is None or not parts.hostname:
-        raise _refused(name, "it has to be tcp://HOST:PORT, or ssl://HOST:PORT for TLS")
+        raise hidden_value(name, "it has to be tcp://HOST:PORT, or ssl://HOST:PORT for TLS")
     if parts.username is not None:
-        raise _refused(name, f"user and password belong into {USERNAME} and {PASSWORD}")
+        raise hidden_value(name, f"user and password belong into {USERNAME} and {PASSWORD}")
     return _Server(parts.hostname, port or usual[0], usual[1])
-
-
-def _refused(name: str, reason: str) -> ConfigException:
-    return ConfigException(f"Invalid value for configuration {name}: {reason}")
 
 
 def _valid_uri(name: str, value: Any) -> None:
@@ -108,86 +103,72 @@ def _valid_share(name: str, value: Any) -> None:
         raise invalid_value(name, value, "it may have no /, + and #")
 
 
-def _key(
-    name: str, type_: ConfigType, group: str, order: int, documentation: str, **more: Any
-) -> ConfigKey:
-    return ConfigKey(
-        name=name,
-        type=type_,
-        group=group,
-        order=order,
-        documentation=documentation,
-        width=Width.MEDIUM,
-        **more,
-    )
-
-
 _COMMON: Final = (
-    _key(
+    grouped_key(
         *(URI, ConfigType.STRING, _CONNECTION, 1),
         "The server: tcp://HOST:1883, or ssl://HOST:8883 for TLS.",
         importance=Importance.HIGH,
         validator=_valid_uri,
     ),
-    _key(
+    grouped_key(
         *(USERNAME, ConfigType.STRING, _CONNECTION, 2),
         "The user.",
         importance=Importance.HIGH,
         default=None,
     ),
-    _key(
+    grouped_key(
         *(PASSWORD, ConfigType.PASSWORD, _CONNECTION, 3),
         "The user's password.",
         importance=Importance.HIGH,
         default=None,
     ),
-    _key(
+    grouped_key(
         *(VERSION, ConfigType.STRING, _CONNECTION, 4),
         "The version of MQTT: 5, or 3.1.1.",
         importance=Importance.MEDIUM,
         default="5",
         validator=one_of(*_PROTOCOLS),
     ),
-    _key(
+    grouped_key(
         *(KEEP_ALIVE, ConfigType.INT, _CONNECTION, 5),
         "Seconds after which a silent connection is asked whether it lives.",
         importance=Importance.LOW,
         default=30,
         validator=between(1, 65_535),
     ),
-    _key(
+    grouped_key(
         *(CA, ConfigType.STRING, _CONNECTION, 6),
         "A file with the certificates that are trusted; without it those of the machine.",
         importance=Importance.LOW,
         default=None,
     ),
-    _key(
+    grouped_key(
         *(CERTIFICATE, ConfigType.STRING, _CONNECTION, 7),
         "A file with the client's certificate.",
         importance=Importance.LOW,
         default=None,
     ),
-    _key(
+    grouped_key(
         *(KEY, ConfigType.STRING, _CONNECTION, 8),
         "A file with the certificate's key; it has no password.",
         importance=Importance.LOW,
         default=None,
     ),
-    _key(
+    grouped_key(
         *(CLIENT_ID, ConfigType.STRING, _SESSION, 1),
         "The client identifier, by which the server knows the session; waylog-NAME by default, "
         "with the number of the task behind it if there are several.",
         importance=Importance.MEDIUM,
         default="",
     ),
-    _key(
+    grouped_key(
         *(QOS, ConfigType.INT, _SESSION, 2),
         "The quality of service: 0 may lose messages, 1 and 2 lose none.",
         importance=Importance.MEDIUM,
         default=1,
         validator=between(0, 2),
     ),
-    _key(
+    grouped_key(
         *(IN_FLIGHT, ConfigType.INT, _SESSION, 3),
         "The most messages that are not acknowledged yet.",
         importance=Importance.LOW,
@@ -199,34 +180,34 @@ _COMMON: Final = (
 SOURCE_CONFIG: Final = ConfigDef(
     [
         *_COMMON,
-        _key(
+        grouped_key(
             *(TOPICS, ConfigType.LIST, _MAPPING, 1),
             "The topic filters that are subscribed to.",
             importance=Importance.HIGH,
             validator=all_of(non_empty_list, _valid_filters),
         ),
-        _key(
+        grouped_key(
             *(KAFKA_TOPIC, ConfigType.STRING, _MAPPING, 2),
             "The topic that gets the messages; their MQTT topics are the keys.",
             importance=Importance.HIGH,
             default="mqtt",
             validator=non_empty,
         ),
-        _key(
+        grouped_key(
             *(CLEAN_SESSION, ConfigType.BOOLEAN, _SESSION, 4),
             "Whether the server forgets the session with the connection: what comes meanwhile is "
             "lost then.",
             importance=Importance.MEDIUM,
             default=False,
         ),
-        _key(
+        grouped_key(
             *(SESSION_EXPIRY, ConfigType.LONG, _SESSION, 5),
             "Seconds for which a server of MQTT 5 keeps the session while the worker is away.",
             importance=Importance.MEDIUM,
             default=7 * 86_400,
             validator=between(0, 2**32 - 1),
         ),
-        _key(
+        grouped_key(
             *(SHARE, ConfigType.STRING, _SESSION, 6),
             "A shared subscription ($share/NAME/...), which several tasks divide among each other.",
             importance=Importance.LOW,
@@ -238,14 +219,14 @@ SOURCE_CONFIG: Final = ConfigDef(
 SINK_CONFIG: Final = ConfigDef(
     [
         *_COMMON,
-        _key(
+        grouped_key(
             *(TOPIC_FORMAT, ConfigType.STRING, _MAPPING, 1),
             "The MQTT topic of a record, in which ${topic} and ${key} are filled in.",
             importance=Importance.HIGH,
             default="${topic}",
             validator=_valid_format,
         ),
-        _key(
+        grouped_key(
             *(RETAINED, ConfigType.BOOLEAN, _MAPPING, 2),
             "Whether the server retains messages. A record without a value then ends what it "
             "retains.",
@@ -286,7 +267,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
         server = _server(URI, parsed[URI])
         client_id = parsed[CLIENT_ID] or f"waylog-{name}"
         if len(client_id.encode()) > _CLIENT_ID_BYTES_MAX:
-            raise _refused(CLIENT_ID, f"at most {_CLIENT_ID_BYTES_MAX} bytes")
+            raise hidden_value(CLIENT_ID, f"at most {_CLIENT_ID_BYTES_MAX} bytes")
         return Connection(
             host=server.host,
             port=server.port,

@@ -102,3 +102,24 @@ class SinkConnector(Connector):
         Return and errors are as for source connectors.
         """
         return False
+
+
+class PartitionSink(SinkConnector):
+    """A sink whose tasks have the same properties and share the partitions; it keeps no offsets."""
+
+    def __init__(self) -> None:
+        self._properties: Mapping[str, str] = {}
+
+    def start(self, properties: Mapping[str, str]) -> None:
+        """Take the properties."""
+        self._properties = properties
+
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """Return the same properties for each task."""
+        return [self._properties] * max_tasks
+
+    def alter_offsets(
+        self, properties: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
+    ) -> bool:
+        """Return True: all offsets are the group's."""
+        return True

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 
+from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.data.records import SinkRecord
 
 
@@ -67,6 +68,16 @@ class SinkTask(ABC):
     @abstractmethod
     def start(self, properties: Mapping[str, str]) -> None:
         """Begin; the properties are those of `task_configs`."""
+
+    def report(self, refused: Sequence[tuple[SinkRecord, ConnectException]]) -> None:
+        """Report bad records; raises the first one's error if there is nobody to report to."""
+        if not refused:
+            return
+        reporter = self.context.errant_record_reporter()
+        if reporter is None:
+            raise refused[0][1]
+        for record, error in refused:
+            reporter.report(record, error)
 
     @abstractmethod
     def put(self, records: Sequence[SinkRecord]) -> None:

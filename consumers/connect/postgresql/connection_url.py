@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from consumers.connect.configuration.exceptions import ConfigException
+from consumers.connect.configuration.exceptions import hidden_value
 
 _SCHEMES: Final = ("postgresql", "postgres")
 _JDBC: Final = "jdbc:"
@@ -39,13 +39,15 @@ def parse_url(name: str, url: str) -> dict[str, str]:
         parts = urlsplit(text)
         query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
-        raise _refused(name, "it is not a URL") from None
+        raise hidden_value(name, "it is not a URL") from None
     if parts.scheme.lower() not in _SCHEMES:
-        raise _refused(name, "it has to begin with postgresql://, or with jdbc:postgresql://")
+        raise hidden_value(name, "it has to begin with postgresql://, or with jdbc:postgresql://")
     user, colon, _ = parts.netloc.rpartition("@")[0].partition(":")
     parameters = dict(query)
     if colon or _SECRETS & {each.lower() for each in parameters}:
-        raise _refused(name, "a password belongs into connection.password, where it is not shown")
+        raise hidden_value(
+            name, "a password belongs into connection.password, where it is not shown"
+        )
     hosts = parts.netloc.rpartition("@")[2]
     found = _hosts(name, hosts)
     if user:
@@ -73,11 +75,7 @@ def _hosts(name: str, text: str) -> dict[str, str]:
         else:
             host, _, port = each.partition(":")
         if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-            raise _refused(name, "the port is not a number from 1 to 65535")
+            raise hidden_value(name, "the port is not a number from 1 to 65535")
         hosts.append(unquote(host))
         ports.append(port or str(_DEFAULT_PORT))
     return {"host": ",".join(hosts), "port": ",".join(ports)} if any(hosts) else {}
-
-
-def _refused(name: str, reason: str) -> ConfigException:
-    return ConfigException(f"Invalid value for configuration {name}: {reason}")

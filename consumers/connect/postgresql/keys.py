@@ -92,4 +92,4 @@ def _no_key(_: SinkRecord, _value: Any) -> Key:
 
 
 def _place_in_log(record: SinkRecord, _: Any) -> Key:
-    return (record.original_topic, record.original_partition, record.original_offset)
+    return record.place

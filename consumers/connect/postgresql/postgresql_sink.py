@@ -7,12 +7,11 @@ Delivery is at least once, and a row is identified by its key: what comes again 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 from consumers.connect.configuration.definitions import ConfigDef, ConfigValue
-from consumers.connect.plugins.connector import SinkConnector
-from consumers.connect.plugins.sink_task import TopicPartition
+from consumers.connect.plugins.connector import PartitionSink
 from consumers.connect.postgresql.connection_url import shown_address
 from consumers.connect.postgresql.postgresql_task import PostgreSqlSinkTask
 from consumers.connect.postgresql.properties import CONFIG, Settings, validated
@@ -20,15 +19,12 @@ from consumers.connect.postgresql.properties import CONFIG, Settings, validated
 logger = logging.getLogger(__name__)
 
 
-class PostgreSqlSinkConnector(SinkConnector):
+class PostgreSqlSinkConnector(PartitionSink):
     """Writes topics to tables; tasks share the partitions."""
 
     version = "1.0"
     config_def: ClassVar[ConfigDef] = CONFIG
     task_class = PostgreSqlSinkTask
-
-    def __init__(self) -> None:
-        self._properties: Mapping[str, str] = {}
 
     def start(self, properties: Mapping[str, str]) -> None:
         """Take the properties; raises ConfigException."""
@@ -36,16 +32,6 @@ class PostgreSqlSinkConnector(SinkConnector):
         settings = Settings.of(properties)
         logger.info("starting PostgreSQL sink to %s", shown_address(settings.parameters))
 
-    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """Return the same properties for each task."""
-        return [self._properties] * max_tasks
-
     def validate(self, properties: Mapping[str, str]) -> Mapping[str, ConfigValue]:
         """Return what there is to say about the properties."""
         return validated(properties)
-
-    def alter_offsets(
-        self, properties: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]
-    ) -> bool:
-        """Return True: all offsets are the group's."""
-        return True

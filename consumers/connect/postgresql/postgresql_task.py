@@ -76,8 +76,7 @@ class PostgreSqlSinkTask(SinkTask):
             self.context.timeout(self._settings.retry_backoff_ms)
             raise RetriableException(str(error)) from error
         self._failures = 0
-        if refused:
-            self._report(refused)
+        self.report(refused)
 
     def stop(self) -> None:
         """Close the connection."""
@@ -116,10 +115,3 @@ class PostgreSqlSinkTask(SinkTask):
                 del self._writers[next(iter(self._writers))]
             self._writers[text] = writer
         return writer
-
-    def _report(self, refused: Sequence[Refusal]) -> None:
-        reporter = self.context.errant_record_reporter()
-        if reporter is None:
-            raise refused[0].error
-        for record, error in refused:
-            reporter.report(record, error)

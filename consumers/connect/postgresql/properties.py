@@ -9,11 +9,10 @@ import msgspec
 
 from consumers.connect.configuration.definitions import (
     ConfigDef,
-    ConfigKey,
     ConfigType,
     ConfigValue,
     Importance,
-    Width,
+    grouped_key,
 )
 from consumers.connect.configuration.exceptions import ConfigException, invalid_value
 from consumers.connect.configuration.password import HIDDEN, Password
@@ -57,42 +56,28 @@ def _valid_table(name: str, value: Any) -> None:
         raise invalid_value(name, value, "expected TABLE or SCHEMA.TABLE, such as " + TOPIC)
 
 
-def _key(
-    name: str, type_: ConfigType, group: str, order: int, documentation: str, **more: Any
-) -> ConfigKey:
-    return ConfigKey(
-        name=name,
-        type=type_,
-        group=group,
-        order=order,
-        documentation=documentation,
-        width=Width.MEDIUM,
-        **more,
-    )
-
-
 CONFIG: Final = ConfigDef(
     [
-        _key(
+        grouped_key(
             *(URL, ConfigType.STRING, _CONNECTION, 1),
             "Where the database is: postgresql://HOST:PORT/DATABASE, with libpq's parameters "
             "behind a question mark. It has no password.",
             importance=Importance.HIGH,
             validator=_valid_url,
         ),
-        _key(
+        grouped_key(
             *(USER, ConfigType.STRING, _CONNECTION, 2),
             "The role that writes; without it that of the URL.",
             importance=Importance.HIGH,
             default=None,
         ),
-        _key(
+        grouped_key(
             *(PASSWORD, ConfigType.PASSWORD, _CONNECTION, 3),
             "The role's password. It is in no log, no status and no error.",
             importance=Importance.HIGH,
             default=None,
         ),
-        _key(
+        grouped_key(
             *(INSERT_MODE, ConfigType.STRING, _WRITES, 1),
             "insert leaves a row alone that has the key already; upsert makes it what the newest "
             "record says.",
@@ -100,7 +85,7 @@ CONFIG: Final = ConfigDef(
             default="insert",
             validator=one_of("insert", "upsert"),
         ),
-        _key(
+        grouped_key(
             *(BATCH_SIZE, ConfigType.INT, _WRITES, 2),
             "The most records of one transaction. A task gets 500 at once unless "
             "consumer.override.max.poll.records says otherwise.",
@@ -108,21 +93,21 @@ CONFIG: Final = ConfigDef(
             default=3000,
             validator=between(1, 100_000),
         ),
-        _key(
+        grouped_key(
             *(DELETE_ENABLED, ConfigType.BOOLEAN, _WRITES, 3),
             "Whether a record without a value (a tombstone) deletes the row of its key. Needs "
             "pk.mode=record_key and insert.mode=upsert.",
             importance=Importance.MEDIUM,
             default=False,
         ),
-        _key(
+        grouped_key(
             *(TABLE, ConfigType.STRING, _MAPPING, 1),
             f"The table, or SCHEMA.TABLE; {TOPIC} stands for the topic.",
             importance=Importance.MEDIUM,
             default=TOPIC,
             validator=_valid_table,
         ),
-        _key(
+        grouped_key(
             *(PK_MODE, ConfigType.STRING, _MAPPING, 2),
             "What identifies a row: record_value and record_key, fields of value or key that "
             "pk.fields names; kafka, topic, partition and offset; none, nothing: then a record "
@@ -131,45 +116,45 @@ CONFIG: Final = ConfigDef(
             default="none",
             validator=one_of("none", "kafka", "record_key", "record_value"),
         ),
-        _key(
+        grouped_key(
             *(PK_FIELDS, ConfigType.LIST, _MAPPING, 3),
             "The columns of the key. For a key that is no struct, the one column that it goes to; "
             "for pk.mode=kafka three, " + ", ".join(KAFKA_FIELDS) + " by default.",
             importance=Importance.MEDIUM,
             default=[],
         ),
-        _key(
+        grouped_key(
             *(WHITELIST, ConfigType.LIST, _MAPPING, 4),
             "The fields of values that are written; all of them if it is empty. Those of the key "
             "are always.",
             importance=Importance.MEDIUM,
             default=[],
         ),
-        _key(
+        grouped_key(
             *(TIMESTAMP_FIELDS, ConfigType.LIST, _MAPPING, 5),
             "Fields with milliseconds since 1970-01-01 UTC whose columns are timestamps.",
             importance=Importance.LOW,
             default=[],
         ),
-        _key(
+        grouped_key(
             *(AUTO_CREATE, ConfigType.BOOLEAN, _MAPPING, 6),
             "Whether a table that is missing is created.",
             importance=Importance.MEDIUM,
             default=False,
         ),
-        _key(
+        grouped_key(
             *(AUTO_EVOLVE, ConfigType.BOOLEAN, _MAPPING, 7),
             "Whether columns that are missing are added.",
             importance=Importance.MEDIUM,
             default=False,
         ),
-        _key(
+        grouped_key(
             *(GEOMETRY_FIELD, ConfigType.STRING, _MAPPING, 8),
             "A column for the place as a point of PostGIS; without PostGIS there is none.",
             importance=Importance.MEDIUM,
             default="",
         ),
-        _key(
+        grouped_key(
             *(GEOMETRY_SRID, ConfigType.INT, _MAPPING, 9),
             "The reference system of that column: with 4326 it is created as geography, with "
             "another as geometry, into which places are transformed.",
@@ -177,21 +162,21 @@ CONFIG: Final = ConfigDef(
             default=4326,
             validator=between(1, 998_999),
         ),
-        _key(
+        grouped_key(
             *(LATITUDE_FIELD, ConfigType.STRING, _MAPPING, 10),
             "The field with the latitude, in degrees WGS84.",
             importance=Importance.LOW,
             default="lat",
             validator=non_empty,
         ),
-        _key(
+        grouped_key(
             *(LONGITUDE_FIELD, ConfigType.STRING, _MAPPING, 11),
             "The field with the longitude, in degrees WGS84.",
             importance=Importance.LOW,
             default="lon",
             validator=non_empty,
         ),
-        _key(
+        grouped_key(
             *(MAX_RETRIES, ConfigType.INT, _RETRIES, 1),
             "How often a batch is tried again while the database is away, before the task fails; "
             "-1: for ever.",
@@ -199,7 +184,7 @@ CONFIG: Final = ConfigDef(
             default=-1,
             validator=at_least(-1),
         ),
-        _key(
+        grouped_key(
             *(RETRY_BACKOFF_MS, ConfigType.INT, _RETRIES, 2),
             "Milliseconds until a batch is tried again.",
             importance=Importance.MEDIUM,

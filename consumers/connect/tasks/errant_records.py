@@ -51,9 +51,8 @@ class ErrantRecords:
             raise self._error
 
     def _consumed(self, record: SinkRecord) -> ConsumedRecord:
-        place = (record.original_topic, record.original_partition, record.original_offset)
         for message in self._batch():
-            if (message.topic(), message.partition(), message.offset()) == place:
+            if (message.topic(), message.partition(), message.offset()) == record.place:
                 return consumed_record(message)
         pipeline, topic = self._pipeline, record.topic
         return ConsumedRecord(

@@ -16,33 +16,25 @@ from consumers.connect.data.records import SinkRecord
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.positions import known, position_of
 from consumers.connect.http.templates.request import Request
-from consumers.connect.http.templates.template import with_path
+from consumers.connect.http.templates.template import PositionTemplate, with_path
 
 _JSON: Final = {"Content-Type": "application/json"}
 _PATH: Final = "/api/v1/points"
 _BATCH_RECORDS: Final = 100
 
 
-class Dawarich:
+class Dawarich(PositionTemplate):
     """Positions as a list of features."""
 
     batch_records = _BATCH_RECORDS
 
     def __init__(self, url: str, names: DeviceNames) -> None:
-        self._url: Final = with_path(url, _PATH)
-        self._names: Final = names
-
-    def target(self, record: SinkRecord) -> None:
-        """See Template."""
+        super().__init__(with_path(url, _PATH), names)
 
     def request(self, records: Sequence[SinkRecord]) -> Request:
         """See Template."""
         features = [self._feature(position_of(record)) for record in records]
         return Request("POST", self._url, msgspec.json.encode({"locations": features}), _JSON)
-
-    def refusal(self, body: bytes) -> str | None:
-        """See Template."""
-        return None
 
     def _feature(self, fix: Position) -> dict[str, Any]:
         charging = None if fix.charging is None else ("unplugged", "charging")[fix.charging]

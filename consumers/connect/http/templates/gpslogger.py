@@ -10,24 +10,15 @@ from typing import Final
 from urllib.parse import urlencode
 
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.positions import known, position_of
 from consumers.connect.http.templates.request import Request
+from consumers.connect.http.templates.template import PositionTemplate
 
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
-class HomeAssistantGpsLogger:
+class HomeAssistantGpsLogger(PositionTemplate):
     """One position as a form."""
-
-    batch_records = 1
-
-    def __init__(self, url: str, names: DeviceNames) -> None:
-        self._url: Final = url
-        self._names: Final = names
-
-    def target(self, record: SinkRecord) -> None:
-        """See Template."""
 
     def request(self, records: Sequence[SinkRecord]) -> Request:
         """See Template."""
@@ -46,7 +37,3 @@ class HomeAssistantGpsLogger:
             )
         )
         return Request("POST", self._url, form.encode(), _FORM)
-
-    def refusal(self, body: bytes) -> str | None:
-        """See Template."""
-        return None

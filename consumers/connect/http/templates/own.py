@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
-from consumers.connect.data.json_text import json_bytes
+from consumers.connect.data.json_text import message_bytes
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.http.templates.placeholders import (
     TextTemplate,
@@ -74,11 +74,6 @@ class OwnTemplate:
         return None
 
     def _body_of(self, record: SinkRecord) -> bytes:
-        value = record.value
         if self._body is not None:
             return self._body.filled(record, fields_of(record)).encode("utf-8", "replace")
-        if isinstance(value, str):
-            return value.encode("utf-8", "replace")
-        if isinstance(value, bytes):
-            return value
-        return json_bytes(value)
+        return message_bytes(record.value)

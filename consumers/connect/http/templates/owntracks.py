@@ -6,6 +6,7 @@ integration, which ignores a location without an accuracy.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -17,7 +18,7 @@ from consumers.connect.data.records import SinkRecord
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.positions import known, position_of, rounded
 from consumers.connect.http.templates.request import Request
-from consumers.connect.http.templates.template import with_path, with_query
+from consumers.connect.http.templates.template import PositionTemplate, with_path, with_query
 
 _JSON: Final = {"Content-Type": "application/json"}
 _KMH: Final = 3.6
@@ -45,21 +46,8 @@ def location(fix: Position, name: str, **more: Any) -> dict[str, Any]:
     )
 
 
-class OwnTracks:
+class OwnTracks(PositionTemplate):
     """What the classes below have in common: one position a request."""
-
-    batch_records = 1
-
-    def __init__(self, url: str, names: DeviceNames) -> None:
-        self._url: Final = url
-        self._names: Final = names
-
-    def target(self, record: SinkRecord) -> None:
-        """See Template."""
-
-    def refusal(self, body: bytes) -> str | None:
-        """See Template."""
-        return None
 
     def request(self, records: Sequence[SinkRecord]) -> Request:
         """See Template."""
@@ -67,9 +55,9 @@ class OwnTracks:
         user, _, name = self._names.get(fix.device, fix.device).rpartition("/")
         return self.message(fix, user or fix.user, name)
 
+    @abstractmethod
     def message(self, fix: Position, user: str, name: str) -> Request:
         """Return the request for a position of a user's device."""
-        raise NotImplementedError
 
 
 class OwnTracksRecorder(OwnTracks):

@@ -18,6 +18,7 @@ from consumers.connect.data.records import SinkRecord
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.positions import position_of
 from consumers.connect.http.templates.request import Request
+from consumers.connect.http.templates.template import PositionTemplate
 from waylog.malformed import MALFORMED
 
 _JSON: Final = {"Content-Type": "application/json"}
@@ -28,14 +29,13 @@ class _Answer(msgspec.Struct):
     done: int
 
 
-class PhoneTrack:
+class PhoneTrack(PositionTemplate):
     """Positions of one device as rows; the device's name is the end of the path."""
 
     batch_records = _BATCH_RECORDS
 
     def __init__(self, url: str, names: DeviceNames) -> None:
-        self._url: Final = url.rstrip("/")
-        self._names: Final = names
+        super().__init__(url.rstrip("/"), names)
 
     def target(self, record: SinkRecord) -> str:
         """See Template."""

@@ -27,8 +27,7 @@ def idempotency_key(request: Request, records: Sequence[SinkRecord]) -> str:
     """
     digest = hashlib.blake2b(digest_size=_KEY_BYTES)
     for record in records:
-        place = (record.original_topic, record.original_partition, record.original_offset)
-        digest.update(repr(place).encode())
+        digest.update(repr(record.place).encode())
     digest.update(f"\0{request.method} {request.url}\0".encode())
     digest.update(request.body)
     return digest.hexdigest()

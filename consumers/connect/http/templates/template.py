@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from consumers.connect.data.records import SinkRecord
+from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.request import Request
 
 
@@ -27,6 +29,28 @@ class Template(Protocol):
 
     def refusal(self, body: bytes) -> str | None:
         """Return why an answer with success is none; None if it is one."""
+
+
+class PositionTemplate(ABC):
+    """A template for positions: one a request, to the same URL, and success is success."""
+
+    batch_records = 1
+
+    def __init__(self, url: str, names: DeviceNames) -> None:
+        self._url: Final = url
+        self._names: Final = names
+
+    def target(self, record: SinkRecord) -> Hashable:
+        """See Template."""
+        return None
+
+    @abstractmethod
+    def request(self, records: Sequence[SinkRecord]) -> Request:
+        """See Template."""
+
+    def refusal(self, body: bytes) -> str | None:
+        """See Template."""
+        return None
 
 
 def with_path(url: str, path: str) -> str:

@@ -14,10 +14,9 @@ import msgspec
 
 from consumers.connect.data.positions import iso_time
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.positions import known, position_of
 from consumers.connect.http.templates.request import Request
-from consumers.connect.http.templates.template import with_query
+from consumers.connect.http.templates.template import PositionTemplate, with_query
 
 _KNOT: Final = 1852 / 3600  # m/s
 #: Traccar takes a smaller number for seconds.
@@ -25,17 +24,8 @@ _SECONDS_BELOW: Final = 2**31
 _JSON: Final = {"Content-Type": "application/json"}
 
 
-class TraccarQuery:
+class TraccarQuery(PositionTemplate):
     """One position in the query of a GET."""
-
-    batch_records = 1
-
-    def __init__(self, url: str, names: DeviceNames) -> None:
-        self._url: Final = url
-        self._names: Final = names
-
-    def target(self, record: SinkRecord) -> None:
-        """See Template."""
 
     def request(self, records: Sequence[SinkRecord]) -> Request:
         """See Template."""
@@ -56,22 +46,9 @@ class TraccarQuery:
         )
         return Request("GET", with_query(self._url, query))
 
-    def refusal(self, body: bytes) -> str | None:
-        """See Template."""
-        return None
 
-
-class TraccarJson:
+class TraccarJson(PositionTemplate):
     """One position as the JSON of Traccar Client 9."""
-
-    batch_records = 1
-
-    def __init__(self, url: str, names: DeviceNames) -> None:
-        self._url: Final = url
-        self._names: Final = names
-
-    def target(self, record: SinkRecord) -> None:
-        """See Template."""
 
     def request(self, records: Sequence[SinkRecord]) -> Request:
         """See Template."""
@@ -92,7 +69,3 @@ class TraccarJson:
         } | ({"battery": battery} if battery else {})
         body = {"location": location, "device_id": self._names.get(fix.device, fix.device)}
         return Request("POST", self._url, msgspec.json.encode(body), _JSON)
-
-    def refusal(self, body: bytes) -> str | None:
-        """See Template."""
-        return None
