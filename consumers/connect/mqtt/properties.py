@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,7 +17,11 @@ from consumers.connect.configuration.definitions import (
     Importance,
     grouped_key,
 )
-from consumers.connect.configuration.exceptions import hidden_value, invalid_value
+from consumers.connect.configuration.exceptions import (
+    ConfigException,
+    hidden_value,
+    invalid_value,
+)
 from consumers.connect.configuration.password import HIDDEN, Password
 from consumers.connect.configuration.validators import (
     all_of,
@@ -26,7 +31,9 @@ from consumers.connect.configuration.validators import (
     one_of,
 )
 from consumers.connect.mqtt.topics import filter_problem, format_problem
+from waylog.config import ConfigError
 from waylog.extras import install_command, is_installed
+from waylog.network.tls.pem_files import load_authority, load_certificate
 
 URI: Final = "mqtt.server.uri"
 USERNAME: Final = "mqtt.username"
@@ -291,14 +298,16 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
         if not self.is_tls:
             return None
         try:
+            if self.ca is not None:
+                load_authority(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), Path(self.ca), CA)
             context = ssl.create_default_context(cafile=self.ca)
-        except (OSError, ssl.SSLError) as error:
-            raise invalid_value(CA, self.ca, str(error)) from error
-        if self.certificate is not None:
-            try:
-                context.load_cert_chain(self.certificate, self.key)
-            except (OSError, ssl.SSLError) as error:
-                raise invalid_value(CERTIFICATE, self.certificate, str(error)) from error
+            if self.certificate is not None:
+                key = None if self.key is None else Path(self.key)
+                load_certificate(
+                    context, Path(self.certificate), key, option=CERTIFICATE, key_option=KEY
+                )
+        except ConfigError as error:
+            raise ConfigException(str(error)) from error
         return context
 
 

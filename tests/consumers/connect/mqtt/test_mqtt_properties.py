@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.data.exceptions import ConnectException, DataException
 from consumers.connect.mqtt.mqtt_sink import MqttSinkConnector
 from consumers.connect.mqtt.mqtt_source import MqttSourceConnector
+from consumers.connect.mqtt.properties import SINK_CONFIG, Connection, checked
 from consumers.connect.mqtt.topics import filter_problem, topic_of
 from consumers.connect.plugins.registry import ConnectorRegistry
 from tests.consumers.connect.sink_harness import record
@@ -111,3 +120,21 @@ def test_offsets_cannot_be_chosen() -> None:
 )
 def test_the_connectors_are_found_by_their_names(name: str, connector: type) -> None:
     assert ConnectorRegistry().find(name).connector is connector
+
+
+def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+    own = trustme.CA().issue_cert("client.example")
+    (tmp_path / "certificate.pem").write_bytes(own.cert_chain_pems[0].bytes())
+    key = load_pem_private_key(own.private_key_pem.bytes(), None)
+    (tmp_path / "key.pem").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"a password"))
+    )
+    properties = {
+        "mqtt.server.uri": "ssl://localhost",
+        "topics": "t",
+        "mqtt.ssl.certificate.path": str(tmp_path / "certificate.pem"),
+        "mqtt.ssl.key.path": str(tmp_path / "key.pem"),
+    }
+    connection = Connection.of(checked(SINK_CONFIG, properties), "sink")
+    with pytest.raises(ConfigException, match=r"mqtt\.ssl\.key\.path .*: .* without a password"):
+        connection.tls_context()
