@@ -19,7 +19,7 @@ OF_JOBS = ("numpy", "pandas", "pyarrow", "pyspark", "duckdb", "shapely")
         ("gateway.bodies.parsing_process", ("aiohttp", "argon2", "sqlite3")),
         ("waylog.process.helper_process", ("aiohttp", "msgspec")),
         ("broker_core.server.runtime", ("aiohttp", "confluent_kafka")),
-        ("consumers.resolver", ("aiohttp",)),
+        ("consumers.resolver.resolver", ("aiohttp",)),
         ("consumers.connect.command", ("aiohttp", "confluent_kafka")),
         ("consumers.connect.worker.standalone", ("aiohttp",)),
         ("waylog.supervision.up", ("aiohttp",)),

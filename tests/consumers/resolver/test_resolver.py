@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumers.newest_fixes import NewestFixes, StationaryLimits
-from consumers.records import OutputRecord
-from consumers.resolver import RAW_BYTES_MAX, Resolver
+from consumers.resolver.newest_fixes import NewestFixes, StationaryLimits
+from consumers.worker.records import OutputRecord
+from consumers.resolver.resolver import RAW_BYTES_MAX, Resolver
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import FixedGeocoder
 from tests.odd_records import MALFORMED_VALUES

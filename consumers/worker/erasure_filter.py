@@ -6,7 +6,7 @@ import threading
 
 from confluent_kafka import Message
 
-from consumers.records import OutputRecord
+from consumers.worker.records import OutputRecord
 from waylog.history.erasures import ErasureLog
 from waylog.malformed import MALFORMED
 from waylog.messages import decode_address

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from consumers import restore
-from consumers.restore import Restorer
+from consumers.worker.restore import Restorer
 from tests.consumers.running import await_condition
 from tests.dying_threads import assert_process_ends
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException, Message
 
-from consumers.partitions import PartitionReader
+from consumers.worker.partitions import PartitionReader
 from waylog.process.threads import start_thread
 
 logger = logging.getLogger(__name__)

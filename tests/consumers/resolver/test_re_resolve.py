@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from consumers.comparison import Comparison
-from consumers.re_resolve import ReResolveFailed, ReResolver, Start, topic_of
+from consumers.resolver.comparison import Comparison
+from consumers.resolver.re_resolve import ReResolveFailed, ReResolver, Start, topic_of
 from geoservice.index.store import WORLD_PATH
 from geoservice.reverse.geocoder import Geocoder
 from tests.consumers.running import WAYLOG, Broker, Process, await_condition

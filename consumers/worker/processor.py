@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from consumers.records import InputRecord, OutputRecord
+from consumers.worker.records import InputRecord, OutputRecord
 
 StateT = TypeVar("StateT", bound="State")
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from confluent_kafka import Message
 
-from consumers.partitions import PartitionReader
+from consumers.worker.partitions import PartitionReader
 from geoservice.reverse.geocoder import Geocoder, is_point
 from waylog.kafka.clients import client_config
 from waylog.kafka.topics import ADDRESS

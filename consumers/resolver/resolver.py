@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from consumers.newest_fixes import NO_STANDSTILL, NewestFixes, StationaryLimits
-from consumers.records import InputRecord, OutputRecord
-from consumers.renewal import Renewal, ResolvedFix
+from consumers.resolver.newest_fixes import NO_STANDSTILL, NewestFixes, StationaryLimits
+from consumers.worker.records import InputRecord, OutputRecord
+from consumers.resolver.renewal import Renewal, ResolvedFix
 from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.address_bytes import AddressBytes, members_of
 from geoservice.reverse.geocoder import Geocoder, ReverseResult, is_point

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from consumers import session
-from consumers.records import InputRecord, OutputRecord
-from consumers.worker import Worker
+from consumers.worker.records import InputRecord, OutputRecord
+from consumers.worker.worker import Worker
 from tests.closed_consumers import observed_consumers
 from tests.consumers.running import Broker, await_condition
 from waylog.kafka.clients import consumer_config

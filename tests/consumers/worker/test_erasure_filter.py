@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from consumers.erasure_filter import ErasureFilter
-from consumers.records import OutputRecord
+from consumers.worker.erasure_filter import ErasureFilter
+from consumers.worker.records import OutputRecord
 from tests.consumers.running import Broker, Process, await_condition
 from tests.odd_records import MALFORMED_VALUES
 from waylog.history.erasures import append_erasures

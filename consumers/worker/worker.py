@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic
 
-from consumers.membership import Counters, Membership, WorkerSettings
-from consumers.processor import Processor, StateT
-from consumers.session import SESSIONS, Session, SessionFailed
+from consumers.worker.membership import Counters, Membership, WorkerSettings
+from consumers.worker.processor import Processor, StateT
+from consumers.worker.session import SESSIONS, Session, SessionFailed
 from waylog.kafka.clients import LogUnreachable
 from waylog.observability.interceptors import Telemetry
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from confluent_kafka import KafkaException
 
-from consumers.partitions import PartitionReader
+from consumers.worker.partitions import PartitionReader
 from waylog.malformed import MALFORMED
 from waylog.process.threads import Rounds, start_thread
 

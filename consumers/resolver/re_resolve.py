@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from consumers.newest_fixes import NewestFixes
-from consumers.partitions import PartitionReader
-from consumers.records import OutputRecord
-from consumers.resolver import Resolver
+from consumers.resolver.newest_fixes import NewestFixes
+from consumers.worker.partitions import PartitionReader
+from consumers.worker.records import OutputRecord
+from consumers.resolver.resolver import Resolver
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import FixedGeocoder
 from waylog.kafka.clients import client_config, ensure_topics, producer_config

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from consumers.partitions import PartitionReader
-from consumers.renewal import Renewal
+from consumers.worker.partitions import PartitionReader
+from consumers.resolver.renewal import Renewal
 from tests.consumers.running import Broker, await_condition
 from tests.dying_threads import assert_process_ends
 from waylog.kafka.clients import client_config, producer_config
@@ -133,7 +133,7 @@ def test_a_partition_that_could_not_be_read_and_is_no_longer_ours_is_not_read_ag
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr("consumers.renewal.PartitionReader", Unreadable)
+    monkeypatch.setattr("consumers.resolver.renewal.PartitionReader", Unreadable)
     renewal = Renewal({"client.id": "test"}, ADDRESS, retry_s=0.001)
     try:
         renewal.take([1], "new", 0)

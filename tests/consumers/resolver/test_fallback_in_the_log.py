@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from consumers.newest_fixes import NewestFixes
-from consumers.resolver import Resolver
+from consumers.resolver.newest_fixes import NewestFixes
+from consumers.resolver.resolver import Resolver
 from geoservice.fallback.answer_log import GEOCODED, AnswerLog
 from geoservice.fallback.fallback import Cell, Fallback, FallbackSettings
 from geoservice.reverse.geocoder import Geocoder, Place

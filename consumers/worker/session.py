@@ -25,12 +25,12 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from consumers.dead_letters import DeadLetters
-from consumers.erasure_filter import ErasureFilter
-from consumers.membership import Counters, Membership, TopicsDiffer
-from consumers.processor import StateT
-from consumers.records import OutputRecord
-from consumers.restore import Restorer
+from consumers.worker.dead_letters import DeadLetters
+from consumers.worker.erasure_filter import ErasureFilter
+from consumers.worker.membership import Counters, Membership, TopicsDiffer
+from consumers.worker.processor import StateT
+from consumers.worker.records import OutputRecord
+from consumers.worker.restore import Restorer
 from waylog.kafka.clients import (
     LogForbidden,
     LogUnreachable,

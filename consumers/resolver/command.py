@@ -37,7 +37,7 @@ _EXAMPLES: Final = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `waylog resolver`."""
-    from consumers import re_resolve_command
+    from consumers.resolver import re_resolve_command
     from geoservice.fallback.fallback import add_arguments as add_fallback_arguments
 
     parser.epilog = _EXAMPLES
@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Resolve until SIGTERM or SIGINT, or run the re-resolve or comparison that was asked for."""
-    from consumers import re_resolve_command
+    from consumers.resolver import re_resolve_command
 
     if arguments.action == "compare":
         return re_resolve_command.compare(arguments)
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def check(arguments: argparse.Namespace) -> None:
     """Check the options; see waylog.cli.CommandModule."""
-    from consumers import re_resolve_command
+    from consumers.resolver import re_resolve_command
     from geoservice.commands.command import check_index
     from geoservice.fallback.fallback import check_arguments
 
@@ -131,11 +131,11 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def _run_worker(arguments: argparse.Namespace) -> int:
-    from consumers.membership import TopicsDiffer, WorkerSettings
-    from consumers.newest_fixes import StationaryLimits
-    from consumers.renewal import Renewal
-    from consumers.resolver import Resolver
-    from consumers.worker import Worker, describe
+    from consumers.worker.membership import TopicsDiffer, WorkerSettings
+    from consumers.resolver.newest_fixes import StationaryLimits
+    from consumers.resolver.renewal import Renewal
+    from consumers.resolver.resolver import Resolver
+    from consumers.worker.worker import Worker, describe
     from geoservice.fallback.fallback import from_arguments
     from waylog.kafka.clients import client_config
     from waylog.observability.log_lines import configure_logging

@@ -109,7 +109,7 @@ def re_resolve(arguments: argparse.Namespace) -> int:
     import msgspec
     from confluent_kafka import KafkaException
 
-    from consumers.re_resolve import ReResolveFailed, ReResolver, Start
+    from consumers.resolver.re_resolve import ReResolveFailed, ReResolver, Start
     from waylog.kafka.clients import LogUnreachable
 
     if arguments.from_offset is not None and arguments.from_offset < 0:
@@ -161,8 +161,8 @@ def compare(arguments: argparse.Namespace) -> int:
     import msgspec
     from confluent_kafka import KafkaException
 
-    from consumers.comparison import Comparison, ComparisonFailed
-    from consumers.comparison import compare as compare_topic
+    from consumers.resolver.comparison import Comparison, ComparisonFailed
+    from consumers.resolver.comparison import compare as compare_topic
 
     if arguments.examples < 0:
         raise ConfigError("--examples is at least 0")

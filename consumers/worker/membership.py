@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic
 
-from consumers.processor import Processor, StateT
+from consumers.worker.processor import Processor, StateT
 from waylog.kafka.reach import silence_reason
 from waylog.observability.interceptors import Telemetry
 from waylog.process.broker_liveness import BrokerLiveness
