@@ -68,7 +68,9 @@ COMMANDS = (
     Command("log", "broker_core.server.log_command", "check the files of a broker's logs"),
     Command("gateway", "gateway.command", "one gateway process: HTTP, WebSocket, MQTT"),
     Command("bridge", "gateway.bridge.command", "fixes from an MQTT cluster, addresses back"),
-    Command("resolver", "consumers.resolver.command", "one resolver process: fixes in, addresses out"),
+    Command(
+        "resolver", "consumers.resolver.command", "one resolver process: fixes in, addresses out"
+    ),
     Command("connect", "consumers.connect.command", "a worker for Kafka Connect's connectors"),
     Command("user", "gateway.users.user_command", "add, list and revoke users"),
     Command("link", "gateway.users.link_command", "a one-time link that opens the live map"),

@@ -131,10 +131,10 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def _run_worker(arguments: argparse.Namespace) -> int:
-    from consumers.worker.membership import TopicsDiffer, WorkerSettings
     from consumers.resolver.newest_fixes import StationaryLimits
     from consumers.resolver.renewal import Renewal
     from consumers.resolver.resolver import Resolver
+    from consumers.worker.membership import TopicsDiffer, WorkerSettings
     from consumers.worker.worker import Worker, describe
     from geoservice.fallback.fallback import from_arguments
     from waylog.kafka.clients import client_config

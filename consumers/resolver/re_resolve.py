@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from consumers.resolver.newest_fixes import NewestFixes
+from consumers.resolver.resolver import Resolver
 from consumers.worker.partitions import PartitionReader
 from consumers.worker.records import OutputRecord
-from consumers.resolver.resolver import Resolver
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import FixedGeocoder
 from waylog.kafka.clients import client_config, ensure_topics, producer_config

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from consumers.resolver.newest_fixes import NO_STANDSTILL, NewestFixes, StationaryLimits
-from consumers.worker.records import InputRecord, OutputRecord
 from consumers.resolver.renewal import Renewal, ResolvedFix
+from consumers.worker.records import InputRecord, OutputRecord
 from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.address_bytes import AddressBytes, members_of
 from geoservice.reverse.geocoder import Geocoder, ReverseResult, is_point

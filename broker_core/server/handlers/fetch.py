@@ -337,7 +337,7 @@ class _Fetch:
 
     def _wake(self) -> None:
         self._waking = None
-        self._next_turn.ask()
+        self._next_turn.take()
 
     def _take_turn(self) -> None:
         response, total, final = self.read()

@@ -37,6 +37,20 @@ class NextTurn:
             self.is_due = True
             self._turns.wait(self._party, self._come)
 
+    def take(self) -> None:
+        """Take the turn now, unless others wait for theirs or it comes already.
+
+        What a turn answers leaves in the iteration after it; a turn that was asked for from a timer
+        would add one in which other connections' requests are handled first.
+        """
+        turns = self._turns
+        if turns.must_wait or self.is_due:
+            self.ask()
+        else:
+            end = turns.end_of_turn()
+            self._come()
+            turns.ended(end)
+
     def cancel(self) -> None:
         """Take no turn any more."""
         self._take_turn = None

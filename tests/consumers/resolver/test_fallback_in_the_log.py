@@ -17,9 +17,9 @@ from geoservice.fallback.answer_log import GEOCODED, AnswerLog
 from geoservice.fallback.fallback import Cell, Fallback, FallbackSettings
 from geoservice.reverse.geocoder import Geocoder, Place
 from geoservice.reverse.watch import FixedGeocoder
+from tests.consumers.resolver.test_resolver import BEGIN, make_fix, record_of
 from tests.consumers.running import Broker, Process, await_condition
-from tests.consumers.test_resolver import BEGIN, make_fix, record_of
-from tests.consumers.test_worker import Addresses, Reader
+from tests.consumers.worker.test_worker import Addresses, Reader
 from tests.dying_threads import assert_process_ends
 from waylog.kafka.clients import producer_config
 from waylog.kafka.topics import LOCATION

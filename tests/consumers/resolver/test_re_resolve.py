@@ -18,7 +18,7 @@ from consumers.resolver.re_resolve import ReResolveFailed, ReResolver, Start, to
 from geoservice.index.store import WORLD_PATH
 from geoservice.reverse.geocoder import Geocoder
 from tests.consumers.running import WAYLOG, Broker, Process, await_condition
-from tests.consumers.test_worker import Addresses, Reader
+from tests.consumers.worker.test_worker import Addresses, Reader
 from tests.geoservice.index_files import write_renamed
 from waylog.kafka.clients import producer_config
 from waylog.kafka.topics import ADDRESS, ERROR, LOCATION

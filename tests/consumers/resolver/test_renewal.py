@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from consumers.worker.partitions import PartitionReader
 from consumers.resolver.renewal import Renewal
+from consumers.worker.partitions import PartitionReader
 from tests.consumers.running import Broker, await_condition
 from tests.dying_threads import assert_process_ends
 from waylog.kafka.clients import client_config, producer_config
@@ -148,7 +148,7 @@ def test_a_partition_that_could_not_be_read_and_is_no_longer_ours_is_not_read_ag
 def test_a_renewing_thread_takes_its_process_with_it() -> None:
     assert_process_ends(
         """
-        from consumers import renewal
+        from consumers.resolver import renewal
         renewal.PartitionReader = die
         renewal.Renewal({"client.id": "test"}, "address").take([1], "new", 0)
         """,

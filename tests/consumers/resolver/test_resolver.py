@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consumers.resolver.newest_fixes import NewestFixes, StationaryLimits
-from consumers.worker.records import OutputRecord
 from consumers.resolver.resolver import RAW_BYTES_MAX, Resolver
+from consumers.worker.records import OutputRecord
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import FixedGeocoder
 from tests.odd_records import MALFORMED_VALUES

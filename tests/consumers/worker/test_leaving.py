@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from confluent_kafka import Consumer
 
-from consumers import session
+from consumers.worker import session
 from consumers.worker.records import InputRecord, OutputRecord
 from consumers.worker.worker import Worker
 from tests.closed_consumers import observed_consumers

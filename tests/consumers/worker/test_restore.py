@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from consumers import restore
+from consumers.worker import restore
 from consumers.worker.restore import Restorer
 from tests.consumers.running import await_condition
 from tests.dying_threads import assert_process_ends
@@ -52,7 +52,7 @@ def test_a_restoring_thread_that_hangs_is_noticed(monkeypatch: pytest.MonkeyPatc
 def test_a_restoring_thread_takes_its_process_with_it() -> None:
     assert_process_ends(
         """
-        from consumers import restore
+        from consumers.worker import restore
         restore.PartitionReader = die
         restorer = restore.Restorer({"client.id": "test"}, "address")
         restorer.restore(0, print, print, threading.Event())

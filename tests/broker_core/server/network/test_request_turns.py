@@ -137,3 +137,51 @@ async def test_who_is_woken_many_times_has_one_turn_and_who_has_left_none(
     leaves.cancel()
     await asyncio.sleep(0)
     assert served[4:] == ["stays"]
+
+
+async def test_a_turn_is_taken_now_if_nobody_waits(turns: RequestTurns) -> None:
+    served: list[str] = []
+    turn = NextTurn(turns, "a", lambda: served.append("a"))
+    turn.take()
+    assert served == ["a"] and not turn.is_due
+    await asyncio.sleep(0)
+    assert served == ["a"]
+
+
+async def test_a_turn_that_is_taken_comes_once_and_behind_those_that_wait(
+    turns: RequestTurns,
+) -> None:
+    served: list[str] = []
+    turns.wait("b", lambda: served.append("b"))
+    turn = NextTurn(turns, "a", lambda: served.append("a"))
+    turn.take()
+    turn.take()
+    assert turn.is_due and not served
+    await asyncio.sleep(0)
+    assert served == ["b", "a"] and not turn.is_due
+
+
+async def test_a_turn_that_comes_already_is_not_taken_before(turns: RequestTurns) -> None:
+    served: list[str] = []
+    turn = NextTurn(turns, "a", lambda: served.append("a"))
+    turn.ask()
+    turn.take()
+    assert not served
+    await asyncio.sleep(0)
+    assert served == ["a"]
+
+
+async def test_turns_that_are_taken_now_share_what_fits_into_one_turn(
+    turns: RequestTurns, clock: ManualClock
+) -> None:
+    served: list[int] = []
+
+    def work() -> None:
+        clock.now += 0.003
+        served.append(len(served))
+
+    for _ in range(4):
+        NextTurn(turns, "a", work).take()
+    assert served == [0, 1]
+    await asyncio.sleep(0)
+    assert served == [0, 1, 2, 3]
