@@ -11,40 +11,32 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from consumers.resolver.newest_fixes import NO_STANDSTILL, NewestFixes, StationaryLimits
 from consumers.resolver.renewal import Renewal, ResolvedFix
+from consumers.worker.fix_records import NotAFix, fix_of, passed_on, rejected_record
 from consumers.worker.records import InputRecord, OutputRecord
 from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.address_bytes import AddressBytes, members_of
 from geoservice.reverse.geocoder import Geocoder, ReverseResult, is_point
 from geoservice.reverse.watch import GeocoderSource
-from waylog.kafka.record_headers import headers_of, headers_of_all
-from waylog.kafka.topics import ADDRESS, ERROR
-from waylog.malformed import MALFORMED
-from waylog.messages import Fix, Rejected, decode_fix, encode, live_time
+from waylog.kafka.record_headers import headers_of_all
+from waylog.kafka.topics import ADDRESS
+from waylog.messages import Fix, live_time
 
 logger = logging.getLogger(__name__)
 
 SOURCE: Final = "resolver"
-TRACEPARENT: Final = "traceparent"
-
-# Bounds that make every result fit into a record, whatever other producers have put into the log.
-NAME_CHARACTERS_MAX: Final = 1000
-RAW_BYTES_MAX: Final = 500_000
-TRACEPARENT_BYTES_MAX: Final = 256
-#: Of times, in ms: what the readers of addresses keep in 64 bits.
-_TIME_MAX: Final = (1 << 63) - 1
 
 #: The number of devices that may wait for a late answer of the fallback; the address of any other
 #: device is completed with its next fix at the earliest.
 _AWAITED_MAX: Final = 1000
 
 
-class _Found(NamedTuple):
+class _Found(msgspec.Struct, gc=False):
     """A fix to look up."""
 
     # The partition the fix came from, and its address goes to: the same resolver owns both.
@@ -92,93 +84,49 @@ class Resolver:
     ) -> list[OutputRecord]:
         """Return the records to write for a batch, which is in log order by partition."""
         outputs: list[OutputRecord] = []
-        winners: list[tuple[InputRecord, Fix]] = []
+        found: list[_Found] = []
         # One index for the whole batch, even if the file is replaced meanwhile.
         geocoder = self._geocoders.current
         version = geocoder.index_version
         for partition, records in batch.items():
             state = states[partition]
+            accept = state.accept
             newest: dict[str, tuple[InputRecord, Fix]] = {}
             for record in records:
-                fix = self._decode(record, outputs, now_ms)
-                if fix is not None and state.accept(
-                    fix.device, live_time(fix.time, fix.received), fix.time
-                ):
+                try:
+                    fix = fix_of(record.value())
+                except NotAFix as error:
+                    self.rejected += 1
+                    outputs.append(rejected_record(record, str(error), SOURCE, now_ms))
+                    continue
+                if accept(fix.device, live_time(fix.time, fix.received), fix.time):
                     newest[fix.device] = (record, fix)
+            winners = list(newest.values())
             if self._standstill.distance_m > 0:
-                for record, fix in newest.values():
-                    if state.is_stationary(fix, version):
-                        self.stood_still += 1
-                    else:
-                        state.set_resolved(fix, version)
-                        winners.append((record, fix))
-            else:
-                winners.extend(newest.values())
-        if winners:
-            self.resolved += len(winners)
+                winners = self._moved(state, winners, version)
             all_headers = headers_of_all([record for record, _ in winners])
-            found = [
-                _Found(record.partition(), fix, _passed_on(headers) if headers else None)
-                for (record, fix), headers in zip(winners, all_headers, strict=True)
+            found += [
+                _Found(partition, fix, passed_on(headers) if headers else None)
+                for (_, fix), headers in zip(winners, all_headers, strict=True)
             ]
+        if found:
+            self.resolved += len(found)
             self._look_up(geocoder, found, outputs, now_ms)
         return outputs
 
-    def _decode(self, record: InputRecord, outputs: list[OutputRecord], now_ms: int) -> Fix | None:
-        value = record.value()
-        if value is None:
-            reason = "the record has no value"
-        else:
-            try:
-                fix = decode_fix(value)
-            except MALFORMED as error:
-                reason = f"not a fix: {error}"
+    def _moved(
+        self, state: NewestFixes, newest: list[tuple[InputRecord, Fix]], index_version: str
+    ) -> list[tuple[InputRecord, Fix]]:
+        """Return those for which the device's last address does not stand."""
+        moved = []
+        for each in newest:
+            _, fix = each
+            if state.is_stationary(fix, index_version):
+                self.stood_still += 1
             else:
-                # Comparisons that are also false for NaN and infinity.
-                if not (-90.0 <= fix.lat <= 90.0 and -180.0 <= fix.lon <= 180.0):
-                    reason = "latitude or longitude is not on earth"
-                elif not 0 < len(fix.device) <= NAME_CHARACTERS_MAX:
-                    reason = f"the device needs a name of 1 to {NAME_CHARACTERS_MAX} characters"
-                # The first half spares nearly all fixes four comparisons of large numbers.
-                elif (fix.time | fix.received) >> 63 and not (
-                    abs(fix.time) <= _TIME_MAX and abs(fix.received) <= _TIME_MAX
-                ):
-                    reason = "a time takes more than 64 bits"
-                elif len(fix.id) > NAME_CHARACTERS_MAX:
-                    reason = f"the id is longer than {NAME_CHARACTERS_MAX} characters"
-                else:
-                    return fix
-        outputs.append(self._reject(record, reason, now_ms))
-        return None
-
-    def _reject(self, record: InputRecord, reason: str, now_ms: int) -> OutputRecord:
-        self.rejected += 1
-        key = record.key()
-        if key is not None and len(key) > NAME_CHARACTERS_MAX:
-            key = None
-        raw = record.value() or b""
-        if len(raw) > RAW_BYTES_MAX:
-            reason += f" (raw: the first {RAW_BYTES_MAX} of {len(raw)} bytes)"
-        rejected = Rejected(
-            reason=reason,
-            source=SOURCE,
-            time=now_ms,
-            raw=raw[:RAW_BYTES_MAX],
-            device=key.decode("utf-8", "replace") if key is not None else None,
-            headers={
-                "topic": record.topic() or "",
-                "partition": str(record.partition()),
-                "offset": str(record.offset()),
-            },
-        )
-        # The reason is not logged: its text may quote what a device sent.
-        logger.warning(
-            "record %s-%s at %s goes to topic error",
-            record.topic(),
-            record.partition(),
-            record.offset(),
-        )
-        return OutputRecord(ERROR, None, key, encode(rejected), _passed_on(headers_of(record)))
+                state.set_resolved(fix, index_version)
+                moved.append(each)
+        return moved
 
     def late_results(self, states: Mapping[int, NewestFixes], now_ms: int) -> list[OutputRecord]:
         """Return addresses of earlier fixes: answered late, or renewed with a newer index."""
@@ -259,10 +207,12 @@ class Resolver:
 
     def _record(self, found: _Found, address: bytes, end: bytes) -> OutputRecord:
         """Join parts that are encoded already: the members of messages.Address in their order."""
-        partition, fix, headers = found
+        fix = found.fix
         begin = _encode(_Beginning(fix.device, fix.id, fix.time, fix.lat, fix.lon))
         value = b"%b,%b%b" % (begin[:-1], address, end)
-        return OutputRecord(self.state_topic, partition, fix.device.encode(), value, headers)
+        return OutputRecord(
+            self.state_topic, found.partition, fix.device.encode(), value, found.headers
+        )
 
 
 class _Beginning(msgspec.Struct, gc=False):
@@ -280,11 +230,3 @@ _encode = msgspec.json.Encoder().encode
 
 def _end(now_ms: int, index_version: str) -> bytes:
     return b',"resolved":%d,"index_version":%b}' % (now_ms, _encode(index_version))
-
-
-def _passed_on(headers: list[tuple[str, bytes]]) -> list[tuple[str, bytes]] | None:
-    """Return the headers that a result inherits from its fix."""
-    for name, value in headers:
-        if name == TRACEPARENT and value and len(value) <= TRACEPARENT_BYTES_MAX:
-            return [(name, value)]
-    return None

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consumers.resolver.newest_fixes import NewestFixes, StationaryLimits
-from consumers.resolver.resolver import RAW_BYTES_MAX, Resolver
+from consumers.resolver.resolver import Resolver
+from consumers.worker.fix_records import RAW_BYTES_MAX
 from consumers.worker.records import OutputRecord
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import FixedGeocoder
@@ -208,19 +209,19 @@ def test_at_sea_the_name_is_the_coordinates(resolver: Resolver) -> None:
         (b"\xff\xfe", "not a fix"),
         (b"[]", "not a fix"),
         (b'{"lat": 1}', "not a fix"),
-        (encode(make_fix(lat=91.0)), "not on earth"),
-        (encode(make_fix(lon=-180.5)), "not on earth"),
-        (encode(make_fix(device="")), "needs a name"),
-        (encode(make_fix(device="d" * 1001)), "needs a name"),
-        (encode(msgspec.structs.replace(make_fix(), id="i" * 1001)), "the id is longer"),
-        (encode(make_fix()).replace(b"47.14", b"1e999"), "not a fix|not on earth"),
+        (encode(make_fix(lat=91.0)), "<= 90.0 - at `$.lat`"),
+        (encode(make_fix(lon=-180.5)), ">= -180.0 - at `$.lon`"),
+        (encode(make_fix(device="")), "length >= 1 - at `$.device`"),
+        (encode(make_fix(device="d" * 1001)), "length <= 1000 - at `$.device`"),
+        (encode(msgspec.structs.replace(make_fix(), id="i" * 1001)), "<= 1000 - at `$.id`"),
+        (encode(make_fix()).replace(b"47.14", b"1e999"), "not a fix"),
         (encode(make_fix()).replace(b"47.14", b"NaN"), "not a fix"),
         (encode(make_fix()).replace(b"ann/phone", b"\xff"), "not a fix"),
         (encode(make_fix())[:-1] + b',"x":' + b"[" * 3000 + b"]" * 3000 + b"}", "not a fix"),
-        (encode(make_fix(time=1 << 63)), "more than 64 bits"),
-        (encode(msgspec.structs.replace(make_fix(), received=-(1 << 70))), "more than 64 bits"),
-        (encode(msgspec.structs.replace(make_fix(), received=1 << 63)), "more than 64 bits"),
-        (encode(make_fix(time=-(1 << 70))), "more than 64 bits"),
+        (encode(make_fix(time=1 << 63)), "- at `$.time`"),
+        (encode(msgspec.structs.replace(make_fix(), received=-(1 << 70))), "- at `$.received`"),
+        (encode(msgspec.structs.replace(make_fix(), received=1 << 63)), "- at `$.received`"),
+        (encode(make_fix(time=-(1 << 70))), "- at `$.time`"),
     ],
 )
 def test_a_bad_record_is_kept_in_topic_error_and_stops_nobody(
@@ -230,7 +231,7 @@ def test_a_bad_record_is_kept_in_topic_error_and_stops_nobody(
     outputs = resolve(resolver, [record_of(make_fix("a/1")), bad, record_of(make_fix("a/2"))])
     [error] = [output for output in outputs if output.topic == "error"]
     rejected = decode_rejected(error.value)
-    assert any(part in rejected.reason for part in reason.split("|"))
+    assert reason in rejected.reason
     assert rejected.raw == (value or b"")
     assert rejected.device == "ann/phone"
     assert rejected.headers == {"topic": "location", "partition": "0", "offset": "77"}

@@ -1,0 +1,100 @@
+"""Fixes out of records that anybody may have written, and what becomes of those that are none.
+
+Consumers of topic `location` read it by the same rules: what one refuses the others refuse too.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Final
+
+import msgspec
+
+from consumers.worker.records import InputRecord, OutputRecord
+from waylog.kafka.record_headers import headers_of
+from waylog.kafka.topics import ERROR
+from waylog.malformed import MALFORMED
+from waylog.messages import Fix, Rejected, encode
+
+logger = logging.getLogger(__name__)
+
+TRACEPARENT: Final = "traceparent"
+
+# Bounds that make every result fit into a record, whatever other producers have put into the log.
+NAME_CHARACTERS_MAX: Final = 1000
+RAW_BYTES_MAX: Final = 500_000
+TRACEPARENT_BYTES_MAX: Final = 256
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
+#: Times in ms that readers of results keep in 64 bits.
+_Time = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class _UsableFix(Fix, kw_only=True, omit_defaults=True, gc=False):
+    """A fix within the bounds. To check them while decoding costs a third of Python's time."""
+
+    id: Annotated[str, msgspec.Meta(max_length=NAME_CHARACTERS_MAX)]
+    device: _Name
+    lat: Annotated[float, msgspec.Meta(ge=-90.0, le=90.0)]
+    lon: Annotated[float, msgspec.Meta(ge=-180.0, le=180.0)]
+    time: _Time
+    received: _Time
+
+
+_decode = msgspec.json.Decoder(_UsableFix).decode
+
+
+class NotAFix(ValueError):
+    """A record holds no fix that can be used; the message says why."""
+
+
+def fix_of(value: bytes | None) -> Fix:
+    """Return the fix of a record of topic `location`; raises NotAFix.
+
+    Its place is on earth, its device has a name of at most a thousand characters, and its times
+    fit into 64 bits.
+    """
+    if value is None:
+        raise NotAFix("the record has no value")
+    try:
+        return _decode(value)
+    except MALFORMED as error:
+        raise NotAFix(f"not a fix: {error}") from None
+
+
+def rejected_record(record: InputRecord, reason: str, source: str, now_ms: int) -> OutputRecord:
+    """Return the record of topic `error` that keeps a refused one, with a line in the log."""
+    key = record.key()
+    if key is not None and len(key) > NAME_CHARACTERS_MAX:
+        key = None
+    raw = record.value() or b""
+    if len(raw) > RAW_BYTES_MAX:
+        reason += f" (raw: the first {RAW_BYTES_MAX} of {len(raw)} bytes)"
+    rejected = Rejected(
+        reason=reason,
+        source=source,
+        time=now_ms,
+        raw=raw[:RAW_BYTES_MAX],
+        device=key.decode("utf-8", "replace") if key is not None else None,
+        headers={
+            "topic": record.topic() or "",
+            "partition": str(record.partition()),
+            "offset": str(record.offset()),
+        },
+    )
+    # The reason is not logged: its text may quote what a device sent.
+    logger.warning(
+        "record %s-%s at %s goes to topic error",
+        record.topic(),
+        record.partition(),
+        record.offset(),
+    )
+    return OutputRecord(ERROR, None, key, encode(rejected), passed_on(headers_of(record)))
+
+
+def passed_on(headers: list[tuple[str, bytes]]) -> list[tuple[str, bytes]] | None:
+    """Return the headers that a result inherits from the record it was made of."""
+    for name, value in headers:
+        if name == TRACEPARENT and value and len(value) <= TRACEPARENT_BYTES_MAX:
+            return [(name, value)]
+    return None
