@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from consumers.connect.distributed.distributed_settings import DistributedSettings
     from consumers.connect.distributed.distributed_worker import DistributedWorker
     from consumers.connect.herder.requests import CreateRequest
-    from consumers.connect.rest.server import Listener
     from consumers.connect.worker.standalone import StandaloneWorker
     from consumers.connect.worker.worker_settings import WorkerSettings
+    from waylog.network.bound_listeners import Listener
 
     _W = TypeVar("_W", StandaloneWorker, DistributedWorker)
 
@@ -314,7 +314,7 @@ def _run_worker(
 
 
 def _bind(settings: WorkerSettings) -> list[Listener]:
-    from consumers.connect.rest.server import bind
+    from waylog.network.bound_listeners import bind
 
     try:
         return [bind(each) for each in settings.listeners]

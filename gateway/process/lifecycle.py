@@ -7,7 +7,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
 from waylog.process.background import end_on_failure
@@ -16,7 +16,6 @@ from waylog.process.memory_allocation import tune_memory_allocator
 from waylog.process.notify import notify_ready
 from waylog.process.stop_limit import FAILED_STOP_MAX_S, StopLimit
 from waylog.process.watchdog import EventLoopWatchdog
-from waylog.sealing.sealing import LogProducer
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +36,18 @@ OF_ONE_CLIENT: Final = (
 )
 
 
+class Writer(Protocol):
+    """What the process writes to the log with."""
+
+    @property
+    def fatal(self) -> str | None:
+        """Why nothing can be written until a new start, None as long as it can."""
+
+
 class Started(NamedTuple):
     """A process that serves."""
 
-    producer: LogProducer
+    producer: Writer
     where: str  # its addresses, for the log line that says it is ready
 
 

@@ -23,9 +23,9 @@ from consumers.connect.converters.json_values import (
     read_schemaless,
     write_schemaless,
 )
-from consumers.connect.data.bounded_cache import BoundedCache
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.schemas import DECIMAL_NAME, NULL, Schema, SchemaAndValue
+from waylog.bounded_cache import BoundedCache
 from waylog.malformed import MALFORMED
 
 _SCHEMAS_ENABLE: Final = "schemas.enable"

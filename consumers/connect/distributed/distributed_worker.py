@@ -58,7 +58,6 @@ from consumers.connect.tasks.client_properties import ClientProperties
 from consumers.connect.topics.config_store import ConfigStore
 from consumers.connect.topics.offset_store import OffsetTopicStore
 from consumers.connect.topics.status_store import StatusTopicStore
-from consumers.connect.topics.topic_log import TopicLog
 from consumers.connect.worker.in_thread import in_thread
 from consumers.connect.worker.listener import HerderListener
 from consumers.connect.worker.log_levels import LogLevels, is_level
@@ -68,6 +67,7 @@ from consumers.connect.worker.worker import CONNECTOR_STOP_S, Worker
 from consumers.connect.worker.worker_settings import WorkerSettings
 from waylog.kafka.clients import client_config, consumer_config
 from waylog.kafka.group_coordinator import GroupCoordinator
+from waylog.kafka.topic_log import TopicLog
 from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
@@ -174,6 +174,8 @@ class DistributedWorker:
             consumer=consumer | security,
             producer=producer | security,
             admin=client_config(servers, f"{group}-topics") | security,
+            name="connect-topics",
+            error=ConnectException,
         )
         self._config.use(log)
         self._statuses.use(log)

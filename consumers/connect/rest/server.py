@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from aiohttp import web
 
@@ -14,40 +13,11 @@ from consumers.connect.rest.bodies import BODY_BYTES_MAX, errors
 from consumers.connect.rest.forwarding import forward, session
 from consumers.connect.rest.origins import Origins
 from consumers.connect.worker.connect_worker import ConnectWorker
-from waylog.config import Endpoint
-from waylog.network.bind_addresses import bind_addresses
+from waylog.network.bound_listeners import Listener
 from waylog.network.chunked_requests import end_connections_after_chunks
-from waylog.network.free_ports import bound_socket
 from waylog.network.served_hosts import ServedHosts
 
 _SHUTDOWN_S: Final = 2.0
-_BACKLOG: Final = 128
-
-
-class Listener(NamedTuple):
-    """Bound sockets of one of the `listeners`."""
-
-    endpoint: Endpoint  # as it is reached: with the port that the system chose
-    sockets: list[socket.socket]
-
-
-def bind(endpoint: Endpoint) -> Listener:
-    """Bind the addresses of a listener; raises OSError."""
-    sockets: list[socket.socket] = []
-    port = endpoint.port
-    try:
-        for address in bind_addresses(endpoint):
-            each = bound_socket(Endpoint(address, port))
-            sockets.append(each)
-            port = each.getsockname()[1]
-            each.listen(_BACKLOG)
-            each.setblocking(False)
-    except OSError as error:
-        for each in sockets:
-            each.close()
-        where = Endpoint(endpoint.host or "*", port)
-        raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
-    return Listener(Endpoint(endpoint.host, port), sockets)
 
 
 def make_application(worker: ConnectWorker, listening: str) -> web.Application:

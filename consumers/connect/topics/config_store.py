@@ -12,7 +12,7 @@ from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.storage.config_records import Record, SessionKey, steps_of
 from consumers.connect.storage.config_topic import ConfigTopic, Notice
 from consumers.connect.storage.configurations import Change, ClusterConfig, PutTasks
-from consumers.connect.topics.topic_log import TopicLog, TopicRecord
+from waylog.kafka.topic_log import TopicLog, TopicRecord
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.storage.offset_topic import OffsetTopic
 from consumers.connect.storage.offsets import Offset, Partition
-from consumers.connect.topics.topic_log import TopicLog, TopicRecord
+from waylog.kafka.topic_log import TopicLog, TopicRecord
 
 #: Seconds for reading the topic to its end; a task waits for it, and fails after this time.
 _READ_S: Final = 60.0

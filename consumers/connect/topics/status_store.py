@@ -17,7 +17,7 @@ from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.storage import status_topic
 from consumers.connect.storage.config_records import Record
 from consumers.connect.storage.states import State, Status, TaskId
-from consumers.connect.topics.topic_log import TopicLog, TopicRecord
+from waylog.kafka.topic_log import TopicLog, TopicRecord
 from waylog.process.log_throttle import RepeatedFailure
 
 logger = logging.getLogger(__name__)

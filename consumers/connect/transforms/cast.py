@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Final
 
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
 from consumers.connect.configuration.exceptions import ConfigException, invalid_value
-from consumers.connect.data.bounded_cache import BoundedCache
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.logical_types import logical_type_of
 from consumers.connect.data.records import Record
@@ -36,6 +35,7 @@ from consumers.connect.transforms.transform import (
     require_map,
     require_struct,
 )
+from waylog.bounded_cache import BoundedCache
 
 _PURPOSE: Final = "cast types"
 _OUTPUTS: Final = (

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType
-from consumers.connect.data.bounded_cache import BoundedCache
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.records import Record
 from consumers.connect.data.schemas import Schema, Type
@@ -19,6 +18,7 @@ from consumers.connect.transforms.transform import (
     require_map,
     require_struct,
 )
+from waylog.bounded_cache import BoundedCache
 
 _PURPOSE: Final = "flattening"
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
 from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.configuration.validators import non_empty_list, non_null, one_of
-from consumers.connect.data.bounded_cache import BoundedCache
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.records import Header, Record, changed
 from consumers.connect.data.schemas import Schema
@@ -25,6 +24,7 @@ from consumers.connect.transforms.transform import (
     require_map,
     require_struct,
 )
+from waylog.bounded_cache import BoundedCache
 
 
 class DropHeaders(Transform):

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Final
 
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType
 from consumers.connect.configuration.validators import all_of, non_empty, valid_regex
-from consumers.connect.data.bounded_cache import BoundedCache
 from consumers.connect.data.records import ConnectRecord
 from consumers.connect.java.regular_expression import compile_java
 from consumers.connect.transforms.transform import TOPICS_REMEMBERED
+from waylog.bounded_cache import BoundedCache
 
 
 class Predicate(ABC):

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Final
 
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
 from consumers.connect.configuration.exceptions import ConfigException, invalid_value
-from consumers.connect.data.bounded_cache import BoundedCache
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.records import Record
 from consumers.connect.data.schemas import Schema
@@ -22,6 +21,7 @@ from consumers.connect.transforms.transform import (
     require_map,
     require_struct,
 )
+from waylog.bounded_cache import BoundedCache
 
 _PURPOSE: Final = "field replacement"
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
 from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.configuration.validators import one_of
-from consumers.connect.data.bounded_cache import BoundedCache
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.logical_types import (
     DATE,
@@ -46,6 +45,7 @@ from consumers.connect.transforms.transform import (
     require_map,
     require_struct,
 )
+from waylog.bounded_cache import BoundedCache
 
 _PURPOSE: Final = "converting timestamp formats"
 _MIDNIGHT: Final = time(0)

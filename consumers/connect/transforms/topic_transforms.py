@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
 from consumers.connect.configuration.exceptions import ConfigException, invalid_value
 from consumers.connect.configuration.validators import valid_regex
-from consumers.connect.data.bounded_cache import BoundedCache
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.records import Record, changed
 from consumers.connect.java.date_pattern import DatePattern, DatePatternError, time_at
@@ -19,6 +18,7 @@ from consumers.connect.java.regular_expression import (
     replace_first,
 )
 from consumers.connect.transforms.transform import TOPICS_REMEMBERED, VALUE, Side, Transform
+from waylog.bounded_cache import BoundedCache
 
 
 class Filter(Transform):

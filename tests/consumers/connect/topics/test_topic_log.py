@@ -15,9 +15,9 @@ from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.topics.internal_topics import InternalTopic, ensure_internal_topics
 from consumers.connect.topics.offset_store import OffsetTopicStore
-from consumers.connect.topics.topic_log import TopicLog, TopicRecord
 from tests.contract.broker_process import BrokerProcess
 from waylog.kafka.clients import LogUnreachable, client_config, consumer_config
+from waylog.kafka.topic_log import TopicLog, TopicRecord
 
 WAIT_S = 60
 
@@ -32,6 +32,8 @@ def make_log(servers: str, topic: str, taken: list[TopicRecord]) -> TopicLog:
         consumer=consumer_config(servers, "tests", "tests", enable_partition_eof=True),
         producer=client_config(servers, "tests", acks="all", delivery_timeout_ms=0),
         admin=client_config(servers, "tests"),
+        name="tests",
+        error=ConnectException,
     )
 
 
@@ -74,7 +76,7 @@ def test_what_was_written_before_is_read(
 
 
 def test_a_topic_that_is_missing_is_told(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("consumers.connect.topics.topic_log._START_S", 0.3)
+    monkeypatch.setattr("waylog.kafka.topic_log._START_S", 0.3)
     log = make_log(servers, f"missing-{uuid.uuid4().hex[:8]}", [])
     with pytest.raises(LogUnreachable, match=r"^topic missing-"):
         log.start()
@@ -145,6 +147,8 @@ def test_a_worker_that_is_no_member_stores_no_offsets(servers: str, topic: str) 
         consumer=consumer_config(servers, "tests", "tests", enable_partition_eof=True),
         producer=client_config(servers, "tests", acks="all"),
         admin=client_config(servers, "tests"),
+        name="tests",
+        error=ConnectException,
     )
     store.use(log)
     log.start()

@@ -1,8 +1,8 @@
-"""Reads and writes the topics in which workers keep what they share.
+"""Reads and writes topics in which the processes of a service keep what they share.
 
 One consumer reads all of them from their beginnings and goes on; one producer writes. Whoever
-decides by what is in a topic reads it to its end first: what other workers have written before
-counts then.
+decides by what is in a topic reads it to its end first: what other processes have written
+before counts then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import confluent_kafka
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from consumers.connect.data.exceptions import ConnectException
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.errors import error_text, not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
@@ -39,6 +38,10 @@ _START_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 0.1
 _FLUSH_S: Final = 5.0
 _QUEUE_FULL_S: Final = 0.05
+
+
+class TopicLogError(Exception):
+    """A record could not be stored, or the log closes."""
 
 
 class TopicRecord(NamedTuple):
@@ -70,11 +73,16 @@ class TopicLog:
         consumer: Mapping[str, Any],
         producer: Mapping[str, Any],
         admin: Mapping[str, Any],
+        name: str,
+        error: Callable[[str], Exception] = TopicLogError,
     ) -> None:
-        """`handlers` get the records of each topic, in the log's thread; the others are properties.
+        """`handlers` get the records of each topic, in the log's thread.
 
-        Raises KafkaException for properties that librdkafka refuses.
+        `consumer`, `producer` and `admin` are properties, `name` begins the names of threads,
+        `error` makes what is raised. Raises KafkaException for properties that librdkafka refuses.
         """
+        self._name: Final = name
+        self._error: Final = error
         self._handlers: Final = handlers
         self._consumer: Final = Consumer(dict(consumer))
         self._producer: Final = LibrdkafkaProducer(producer)
@@ -103,8 +111,8 @@ class TopicLog:
         )  # fmt: skip
         self._threads.extend(
             (
-                start_thread(self._read, "connect-topics-read", may_end=self._closing.is_set),
-                start_thread(self._serve, "connect-topics-write", may_end=self._closing.is_set),
+                start_thread(self._read, f"{self._name}-read", may_end=self._closing.is_set),
+                start_thread(self._serve, f"{self._name}-write", may_end=self._closing.is_set),
             )
         )
 
@@ -122,7 +130,7 @@ class TopicLog:
     def read_to_end(self, topic: str) -> Future[None]:
         """Return a future that is done when the handler has got all that is in a topic now.
 
-        While the log is away it waits; ConnectException when the log closes.
+        While the log is away it waits; the log's error when it closes.
         """
         done: Future[None] = Future()
         done.set_running_or_notify_cancel()
@@ -132,21 +140,21 @@ class TopicLog:
     def write(self, topic: str, key: bytes, value: bytes | None) -> Future[None]:
         """Append a record; the future is done when all replicas have it.
 
-        Raises ConnectException, as the future does.
+        Raises the log's error, as the future does.
         """
         done: Future[None] = Future()
         done.set_running_or_notify_cancel()
         while True:
             try:
                 self._producer.produce(
-                    topic, value, key, on_delivery=partial(_written, topic, done)
+                    topic, value, key, on_delivery=partial(self._written, topic, done)
                 )
                 return done
             except BufferError:
                 if self._closing.wait(_QUEUE_FULL_S):
-                    raise ConnectException("This worker is stopping") from None
+                    raise self._stopping() from None
             except KafkaException as error:
-                raise ConnectException(f"{topic}: {not_stored_text(error, topic)}") from error
+                raise self._error(f"{topic}: {not_stored_text(error, topic)}") from error
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until all that was written is stored; return whether it is."""
@@ -162,7 +170,7 @@ class TopicLog:
         for thread in self._threads:
             thread.join(_FLUSH_S)
         while not self._wanted.empty():
-            self._wanted.get()[1].set_exception(_stopping())
+            self._wanted.get()[1].set_exception(self._stopping())
 
     # ---- writing, in its thread ----
 
@@ -172,7 +180,7 @@ class TopicLog:
                 self._producer.poll(_SERVE_S)
             except KafkaException as error:
                 if self._failure.is_new(error):
-                    logger.error("topics of the workers: %s", error_text(error))
+                    logger.error("%s: %s", self._name, error_text(error))
         self._producer.purge()
 
     # ---- reading, in its thread ----
@@ -190,7 +198,7 @@ class TopicLog:
         finally:
             self._consumer.close()
             for each in waiting:
-                each.done.set_exception(_stopping())
+                each.done.set_exception(self._stopping())
 
     def _take(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -246,14 +254,13 @@ class TopicLog:
             self._look_for(topic, self._admin)
             return None
 
+    def _written(
+        self, topic: str, done: Future[None], error: KafkaError | None, _message: Message
+    ) -> None:
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(self._error(f"{topic}: {not_stored_text(error, topic)}"))
 
-def _written(topic: str, done: Future[None], error: KafkaError | None, _message: Message) -> None:
-    if error is None:
-        done.set_result(None)
-        return
-    text = not_stored_text(error, topic)
-    done.set_exception(ConnectException(f"{topic}: {text}"))
-
-
-def _stopping() -> ConnectException:
-    return ConnectException("This worker is stopping")
+    def _stopping(self) -> Exception:
+        return self._error("This worker is stopping")
