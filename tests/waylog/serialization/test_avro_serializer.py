@@ -1,0 +1,204 @@
+"""Avro with a registry, a real one; records are also read by confluent-kafka's own classes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+
+from tests.ports import reserved_ports
+from tests.registry_process import Registry, registry_on
+from waylog.serialization.avro_schema import AvroSchema
+from waylog.serialization.avro_serializer import AvroDeserializer, AvroSerializer
+from waylog.serialization.registry_client import RegistryClient
+from waylog.serialization.serializer import (
+    RecordPart,
+    SchemaRegistryUnavailable,
+    SerializationError,
+)
+from waylog.serialization.subject_names import SUBJECT_NAME_STRATEGIES
+
+CITY = {"name": "city", "type": "string"}
+KM = {"name": "km", "type": "int"}
+VALUE = {"city": "Wien", "km": 12}
+
+
+def trip(*fields: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": "Trip", "fields": list(fields or (CITY, KM))})
+
+
+@contextmanager
+def client_of(url: str, **properties: Any) -> Iterator[RegistryClient]:
+    client = RegistryClient(url, properties)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def client(registry: Registry) -> Iterator[RegistryClient]:
+    with client_of(registry.url) as client:
+        yield client
+
+
+@pytest.fixture
+def theirs(registry: Registry) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        yield client
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"trips-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.mark.parametrize("in_header", [False, True])
+def test_a_value_comes_back(client: RegistryClient, topic: str, in_header: bool) -> None:
+    serializer = AvroSerializer(client, RecordPart.VALUE, trip(), in_header=in_header)
+    data, headers = serializer.serialize(topic, VALUE)
+    assert bool(headers) == in_header
+    deserializer = AvroDeserializer(client, RecordPart.VALUE)
+    assert deserializer.deserialize(topic, data, headers) == VALUE
+    assert serializer.serialize(topic, None).data is None
+    assert deserializer.deserialize(topic, None) is None
+
+
+@pytest.mark.parametrize("in_header", [False, True])
+def test_confluents_classes_read_and_write_the_same(
+    theirs: SchemaRegistryClient, client: RegistryClient, topic: str, in_header: bool
+) -> None:
+    from confluent_kafka.schema_registry import (
+        header_schema_id_serializer,
+        prefix_schema_id_serializer,
+        topic_subject_name_strategy,
+    )
+    from confluent_kafka.schema_registry.avro import (
+        AvroDeserializer as TheirDeserializer,
+    )
+    from confluent_kafka.schema_registry.avro import (
+        AvroSerializer as TheirSerializer,
+    )
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    strategy = {"subject.name.strategy": topic_subject_name_strategy}
+    data, headers = AvroSerializer(client, RecordPart.VALUE, trip(), in_header=in_header).serialize(
+        topic, VALUE
+    )
+    context = SerializationContext(topic, MessageField.VALUE, list(headers))
+    assert TheirDeserializer(theirs, conf=strategy)(data, context) == VALUE
+    form = header_schema_id_serializer if in_header else prefix_schema_id_serializer
+    writer = TheirSerializer(theirs, trip(), conf=strategy | {"schema.id.serializer": form})
+    context = SerializationContext(topic, MessageField.VALUE, [])
+    written = writer(VALUE, context)
+    assert written == data
+    assert context.headers == list(headers)
+    deserializer = AvroDeserializer(client, RecordPart.VALUE)
+    assert deserializer.deserialize(topic, written, headers) == VALUE
+
+
+def test_writers_and_readers_of_other_ages_understand_each_other(
+    client: RegistryClient, topic: str
+) -> None:
+    by = {"name": "by", "type": "string", "default": "foot"}
+    older = AvroSerializer(client, RecordPart.VALUE, trip()).serialize(topic, VALUE)
+    newer = AvroSerializer(client, RecordPart.VALUE, trip(CITY, KM, by)).serialize(
+        topic, VALUE | {"by": "boat"}
+    )
+    assert older.data != newer.data
+    new_reader = AvroDeserializer(client, RecordPart.VALUE, AvroSchema(trip(CITY, KM, by)))
+    old_reader = AvroDeserializer(client, RecordPart.VALUE, AvroSchema(trip()))
+    assert new_reader.deserialize(topic, older.data) == VALUE | {"by": "foot"}
+    assert new_reader.deserialize(topic, newer.data) == VALUE | {"by": "boat"}
+    assert old_reader.deserialize(topic, older.data) == VALUE
+    assert old_reader.deserialize(topic, newer.data) == VALUE
+
+
+def test_an_incompatible_schema_is_refused_with_the_registrys_reason(
+    client: RegistryClient, topic: str
+) -> None:
+    AvroSerializer(client, RecordPart.VALUE, trip()).serialize(topic, VALUE)
+    by = {"name": "by", "type": "string"}
+    incompatible = AvroSerializer(client, RecordPart.VALUE, trip(CITY, KM, by))
+    with pytest.raises(SerializationError, match=r"READER_FIELD_MISSING_DEFAULT_VALUE.*by"):
+        incompatible.serialize(topic, VALUE | {"by": "boat"})
+
+
+def test_a_schema_is_registered_only_if_that_is_wanted(client: RegistryClient, topic: str) -> None:
+    careful = AvroSerializer(client, RecordPart.VALUE, trip(), auto_register=False)
+    with pytest.raises(SerializationError, match="not found"):
+        careful.serialize(topic, VALUE)
+    data, _ = AvroSerializer(client, RecordPart.VALUE, trip()).serialize(topic, VALUE)
+    assert careful.serialize(topic, VALUE).data == data
+    newest = AvroSerializer(client, RecordPart.VALUE)
+    assert newest.serialize(topic, VALUE).data == data
+    with pytest.raises(SerializationError, match="not found"):
+        newest.serialize(f"{topic}-other", VALUE)
+
+
+def test_subjects_are_named_as_confluents_classes_name_them(
+    client: RegistryClient, registry: Registry, topic: str
+) -> None:
+    for name, expected in (
+        ("TopicNameStrategy", f"{topic}-key"),
+        ("RecordNameStrategy", "Trip"),
+        ("TopicRecordNameStrategy", f"{topic}-Trip"),
+    ):
+        strategy = SUBJECT_NAME_STRATEGIES[name]
+        AvroSerializer(client, RecordPart.KEY, trip(), subject_name=strategy).serialize(
+            topic, VALUE
+        )
+        assert client.registered(expected, trip()).schema.name == "Trip"
+
+
+def test_an_unknown_id_is_asked_for_once(
+    registry: Registry, client: RegistryClient, topic: str
+) -> None:
+    deserializer = AvroDeserializer(client, RecordPart.VALUE)
+    for number in (2_000_000_000, 0):
+        for _ in range(2000):  # each a request, this would take many seconds
+            with pytest.raises(SerializationError, match="not found"):
+                deserializer.deserialize(topic, b"\0" + number.to_bytes(4, "big") + b"x")
+
+
+def test_a_registry_that_is_away_is_no_fault_of_the_record(topic: str) -> None:
+    url = f"http://127.0.0.1:{reserved_ports(1)[0]}"
+    with (
+        client_of(url) as away,
+        pytest.raises(SchemaRegistryUnavailable, match="does not answer"),
+    ):
+        AvroDeserializer(away, RecordPart.VALUE).deserialize(topic, b"\0\0\0\0\1x")
+
+
+def test_a_registry_that_knows_nobody_is_no_fault_of_the_record(
+    registry: Registry, tmp_path: Path, topic: str
+) -> None:
+    servers, words = registry.bootstrap_servers, ("--replication-factor", "1")
+    with (
+        registry_on(servers, tmp_path, *words) as closed,
+        client_of(closed.url) as client,
+        pytest.raises(SchemaRegistryUnavailable, match="401"),
+    ):
+        AvroDeserializer(client, RecordPart.VALUE).deserialize(topic, b"\0\0\0\0\1x")
+
+
+def test_references_are_read(
+    registry: Registry, theirs: SchemaRegistryClient, client: RegistryClient, topic: str
+) -> None:
+    point = json.dumps(
+        {"type": "record", "name": "geo.Point", "fields": [{"name": "lat", "type": "double"}]}
+    )
+    theirs.register_schema(f"{topic}-point", Schema(point, "AVRO"))
+    line = json.dumps(
+        {"type": "record", "name": "Line", "fields": [{"name": "to", "type": "geo.Point"}]}
+    )
+    reference = SchemaReference("geo.Point", f"{topic}-point", 1)
+    theirs.register_schema(f"{topic}-value", Schema(line, "AVRO", [reference]))
+    data, _ = AvroSerializer(client, RecordPart.VALUE).serialize(topic, {"to": {"lat": 1.5}})
+    with client_of(registry.url) as fresh:
+        deserializer = AvroDeserializer(fresh, RecordPart.VALUE)
+        assert deserializer.deserialize(topic, data) == {"to": {"lat": 1.5}}

@@ -1,0 +1,152 @@
+"""Serializers by name: those that come with Waylog, and those of other packages.
+
+A package adds its own by an entry point of the group `waylog.serializers`: its name is that of the
+format, and it is a function of a RecordPart and properties that returns an object with `serialize`
+and `deserialize`. The registry's properties have the names that Confluent's clients give them:
+
+| property | is |
+|---|---|
+| `schema.registry.url` | the registry; for `avro` it is needed |
+| `basic.auth.user.info` | USER:PASSWORD for it |
+| `ssl.ca.location`, `ssl.certificate.location`, `ssl.key.location` | TLS |
+| `schema` | the schema with which values are written, or as which they are read (JSON) |
+| `auto.register.schemas` | true (default): a schema that the registry lacks is registered |
+| `normalize.schemas` | true: with attributes sorted (default false) |
+| `key.subject.name.strategy`, `value.subject.name.strategy` | a class of Confluent's |
+| `schema.id.in.header` | true: the schema is named in a header (default false) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Final, Protocol
+
+from waylog.config import ConfigError
+from waylog.extras import install_command, is_installed
+from waylog.serialization.plain_serializers import (
+    BytesSerde,
+    JsonSerde,
+    NumberSerde,
+    StringSerde,
+)
+from waylog.serialization.serializer import (
+    NO_HEADERS,
+    Deserializer,
+    RecordHeaders,
+    RecordPart,
+    SerializationError,
+    Serialized,
+    Serializer,
+)
+from waylog.serialization.subject_names import SUBJECT_NAME_STRATEGIES, SubjectNameStrategy
+
+ENTRY_POINTS: Final = "waylog.serializers"
+AVRO: Final = "avro"
+URL: Final = "schema.registry.url"
+_OWN_PROPERTIES: Final = frozenset(
+    (
+        *(URL, "schema", "auto.register.schemas", "normalize.schemas", "schema.id.in.header"),
+        *("key.subject.name.strategy", "value.subject.name.strategy"),
+    )
+)
+
+
+class Serde(Serializer, Deserializer, Protocol):
+    """What writes and reads values of one format."""
+
+
+Factory = Callable[[RecordPart, Mapping[str, str]], Serde]
+
+_PLAIN: Final[dict[str, Callable[[], Serde]]] = {
+    "json": JsonSerde,
+    "string": StringSerde,
+    "bytes": BytesSerde,
+    "short": lambda: NumberSerde("h"),
+    "integer": lambda: NumberSerde("i"),
+    "long": lambda: NumberSerde("q"),
+    "float": lambda: NumberSerde("f"),
+    "double": lambda: NumberSerde("d"),
+}
+
+
+def serde_names() -> list[str]:
+    """Return the names of all formats that are installed."""
+    return [*_PLAIN, AVRO, *(each.name for each in entry_points(group=ENTRY_POINTS))]
+
+
+def make_serde(name: str, part: RecordPart, properties: Mapping[str, str]) -> Serde:
+    """Return what writes and reads a part of records; raises ConfigError."""
+    if name in _PLAIN:
+        return _PLAIN[name]()
+    if name == AVRO:
+        if not is_installed("avro"):
+            raise ConfigError(f"format avro needs more packages: {install_command('avro')}")
+        return _AvroSerde(part, properties)
+    for each in entry_points(group=ENTRY_POINTS):
+        if each.name == name:
+            made: Serde = each.load()(part, properties)
+            return made
+    raise ConfigError(f"there is no format {name}; there are {', '.join(serde_names())}")
+
+
+class _AvroSerde:
+    """Avro with a registry, by properties."""
+
+    def __init__(self, part: RecordPart, properties: Mapping[str, str]) -> None:
+        from waylog.serialization.avro_schema import AvroSchema
+        from waylog.serialization.avro_serializer import AvroDeserializer, AvroSerializer
+        from waylog.serialization.registry_client import RegistryClient
+
+        url = properties.get(URL)
+        if not url:
+            raise ConfigError(f"format avro needs {URL}")
+        more = {name: value for name, value in properties.items() if name not in _OWN_PROPERTIES}
+        try:
+            registry = RegistryClient(url, more)
+        except (ValueError, OSError) as error:
+            raise ConfigError(f"properties of the schema registry: {error}") from None
+        text = properties.get("schema")
+        try:
+            schema = None if text is None else AvroSchema(text)
+        except SerializationError as error:
+            raise ConfigError(f"schema of the {part.value}: {error}") from None
+        self._deserializer: Final = AvroDeserializer(registry, part, schema)
+        self._serializer: Final = AvroSerializer(
+            registry,
+            part,
+            text,
+            auto_register=flag(properties, "auto.register.schemas", default=True),
+            normalize=flag(properties, "normalize.schemas", default=False),
+            in_header=flag(properties, "schema.id.in.header", default=False),
+            subject_name=strategy(properties, part),
+        )
+
+    def serialize(self, topic: str, value: Any) -> Serialized:
+        """See Serializer."""
+        return self._serializer.serialize(topic, value)
+
+    def deserialize(
+        self, topic: str, data: bytes | None, headers: RecordHeaders = NO_HEADERS
+    ) -> Any:
+        """See Deserializer."""
+        return self._deserializer.deserialize(topic, data, headers)
+
+
+def flag(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Return a property that is true or false; raises ConfigError."""
+    text = properties.get(name, str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name} {text}: true or false is expected")
+    return text == "true"
+
+
+def strategy(properties: Mapping[str, str], part: RecordPart) -> SubjectNameStrategy:
+    """Return how subjects are named; raises ConfigError."""
+    name = f"{part.value}.subject.name.strategy"
+    text = properties.get(name, "TopicNameStrategy").strip()
+    found = SUBJECT_NAME_STRATEGIES.get(text.rpartition(".")[2])
+    if found is None:
+        known = ", ".join(SUBJECT_NAME_STRATEGIES)
+        raise ConfigError(f"{name} {text}: one of {known} is expected")
+    return found
