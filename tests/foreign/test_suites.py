@@ -31,6 +31,7 @@ from tests.apache_kafka import apache_kafka, jars
 from tests.contract.broker_process import BrokerProcess
 from tests.contract.cluster_processes import NODES, ClusterProcesses
 from tests.foreign import librdkafka_suite
+from tests.registry_process import registry_on
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(7200)]
 
@@ -50,6 +51,7 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
         "has: REPLICA_NOT_AVAILABLE from the others, as from Apache Kafka",
     },
     "confluent-kafka-python": {},
+    "confluent-kafka-python schema registry": {},
     "confluent-kafka-python share groups": {
         "test_sync_commit_releases_gil": "wants another thread to get on during a commit, which "
         "may be answered within a millisecond",
@@ -312,6 +314,23 @@ def test_confluent_kafka_python(tmp_path: Path, brokers: int) -> None:
         )
 
     compare("confluent-kafka-python", tmp_path, measure, brokers)
+
+
+def test_schema_registry_of_confluent_kafka_python(tmp_path: Path) -> None:
+    folder = tree("WAYLOG_CONFLUENT_KAFKA_PYTHON")
+
+    def measure(servers: str) -> Outcome:
+        # Eight tests are about Protobuf, and one downloads a registry.
+        words = ("--open", "--replication-factor", "1")
+        with registry_on(servers, tmp_path, *words) as registry:
+            return run_pytest(
+                *(folder, "tests/integration/schema_registry/_sync"),
+                *("-k", "not proto and not kafka_cluster_cp_7_0_1"),
+                BROKERS=servers,
+                SR_URL=registry.url,
+            )
+
+    compare("confluent-kafka-python schema registry", tmp_path, measure)
 
 
 @several

@@ -115,6 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bootstrap-servers", metavar="LIST", help="use this Kafka cluster, start no broker")
     add("--gateway-workers", type=int, default=1, metavar="N", help="gateway processes (default 1)")
     add("--resolvers", type=int, default=1, metavar="N", help="resolver processes (default 1)")
+    add("--schema-registry", metavar="H:P", help="a schema registry, too (default: none)")
     add("--geo", type=Path, metavar="INDEX", help="geocoding index (default: the embedded world)")
     add(
         "--resolver-options",
@@ -364,6 +365,7 @@ class _Platform:
     places_interval_s: int
     gateway_workers: int
     resolvers: int
+    schema_registry: Endpoint | None
     open: bool
 
     @classmethod
@@ -402,6 +404,10 @@ class _Platform:
             ),
             gateway_workers=arguments.gateway_workers,
             resolvers=arguments.resolvers,
+            schema_registry=(
+                arguments.schema_registry
+                and _settle(ports, "--schema-registry", arguments.schema_registry)
+            ),
             open=arguments.open,
         )
 
@@ -413,6 +419,8 @@ class _Platform:
         _checked(self._resolver(1), plain._resolver(1))
         if self.history is not None:
             _checked(self._history_job(self.history), plain._history_job(self.history))
+        if self.schema_registry:
+            _checked(*[self._registry(self.schema_registry)] * 2)
         if gateway.mqtts and parse_endpoint(gateway.mqtts).port:
             _settle(ports, "--mqtts", gateway.mqtts)
 
@@ -475,6 +483,7 @@ class _Platform:
             *(self._gateway(number) for number in range(1, self.gateway_workers + 1)),
             *(self._resolver(number) for number in range(1, self.resolvers + 1)),
         ]
+        specs += [self._registry(self.schema_registry)] if self.schema_registry else []
         for spec in specs:
             supervisor.start(spec)
             names.append(spec.name)
@@ -569,14 +578,15 @@ class _Platform:
         return ProcessSpec(f"gateway-{number}", self._waylog(*words), stop_timeout_s=70.0)
 
     def _resolver(self, number: int) -> ProcessSpec:
-        words = [
-            "resolver",
-            "--bootstrap-servers",
-            self.bootstrap_servers,
-            *self._geo_index("--geo"),
-            *self.resolver_options,
-        ]
+        words = ["resolver", "--bootstrap-servers", self.bootstrap_servers]
+        words += [*self._geo_index("--geo"), *self.resolver_options]
         return ProcessSpec(f"resolver-{number}", self._waylog(*words))
+
+    def _registry(self, listener: Endpoint) -> ProcessSpec:
+        words = ["schema-registry", "--bootstrap-servers", self.bootstrap_servers]
+        words += ["--listeners", str(listener), "--users", str(self.data.users)]
+        words += ["--open"] if self.open else []
+        return ProcessSpec("schema-registry", self._waylog(*words))
 
     def _history_job(self, history: str) -> ProcessSpec:
         words = [

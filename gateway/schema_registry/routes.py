@@ -1,0 +1,349 @@
+"""The registry over HTTP: Confluent's REST interface.
+
+https://docs.confluent.io/platform/current/schema-registry/develop/api.html
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from aiohttp import hdrs, web
+
+from gateway.schema_registry.access import Access
+from gateway.schema_registry.changes import Changes, Decision
+from gateway.schema_registry.errors import RegistryError, schema_not_found
+from gateway.schema_registry.queries import Queries
+from gateway.schema_registry.schema_types import SCHEMA_TYPES
+from gateway.schema_registry.schemas import SchemaRequest, Schemas
+from gateway.schema_registry.state import State
+from gateway.schema_registry.store import SchemaStore
+from waylog.malformed import MALFORMED
+from waylog.network.chunked_requests import end_connections_after_chunks
+
+logger = logging.getLogger(__name__)
+
+#: A schema has at most a mebibyte; as text in JSON it may take more.
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_JSON: Final = "application/json"
+_MEDIA_TYPES: Final = frozenset(
+    (
+        *(MEDIA_TYPE, "application/vnd.schemaregistry+json", _JSON),
+        "application/octet-stream",
+    )
+)
+_ID_DIGITS_MAX: Final = 10
+_encode: Final = msgspec.json.Encoder().encode
+_schema_request: Final = msgspec.json.Decoder(SchemaRequest).decode
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class _Level(msgspec.Struct):
+    compatibility: str
+
+
+class _Mode(msgspec.Struct):
+    mode: str
+
+
+_level: Final = msgspec.json.Decoder(_Level).decode
+_mode: Final = msgspec.json.Decoder(_Mode).decode
+
+
+def make_application(state: State, store: SchemaStore, access: Access) -> web.Application:
+    """Return the application; the caller runs it."""
+    return _Routes(state, store, access).application()
+
+
+def _answer(body: object, status: int = 200) -> web.Response:
+    return web.Response(body=_encode(body), status=status, content_type=MEDIA_TYPE)
+
+
+def _flag(request: web.Request, name: str) -> bool:
+    return request.query.get(name, "").lower() == "true"
+
+
+def _subject(request: web.Request) -> str | None:
+    return request.match_info.get("subject")
+
+
+class _Routes:
+    def __init__(self, state: State, store: SchemaStore, access: Access) -> None:
+        schemas = Schemas(state)
+        self._queries: Final = Queries(schemas)
+        self._changes: Final = Changes(schemas)
+        self._store: Final = store
+        self._access: Final = access
+        #: The handlers that may write; all others only ask.
+        self._writing: Final = frozenset(
+            (
+                *(self._register, self._delete_subject, self._delete_version),
+                *(self._put_level, self._delete_level, self._put_mode, self._delete_mode),
+            )
+        )
+
+    def application(self) -> web.Application:
+        application = web.Application(middlewares=[self._errors], client_max_size=BODY_BYTES_MAX)
+        end_connections_after_chunks(application)
+        versions = "/subjects/{subject}/versions"
+        schema = "/schemas/ids/{id}"
+        compatibility = "/compatibility/subjects/{subject}/versions"
+        for method, path, handler in (
+            ("GET", "/", self._root),
+            ("GET", "/contexts", self._contexts),
+            ("GET", "/v1/metadata/id", self._metadata),
+            ("GET", "/subjects", self._subjects),
+            ("POST", "/subjects/{subject}", self._lookup),
+            ("DELETE", "/subjects/{subject}", self._delete_subject),
+            ("GET", versions, self._versions),
+            ("POST", versions, self._register),
+            ("GET", versions + "/{version}", self._version),
+            ("DELETE", versions + "/{version}", self._delete_version),
+            ("GET", versions + "/{version}/schema", self._text),
+            ("GET", versions + "/{version}/referencedby", self._referenced_by),
+            ("GET", "/schemas", self._schemas),
+            ("GET", "/schemas/types", self._types),
+            ("GET", schema, self._schema),
+            ("GET", schema + "/schema", self._schema_text),
+            ("GET", schema + "/subjects", self._subjects_of),
+            ("GET", schema + "/versions", self._versions_of),
+            ("GET", "/schemas/guids/{guid}", self._schema_with_guid),
+            ("POST", compatibility, self._compatibility),
+            ("POST", compatibility + "/{version}", self._compatibility),
+            *self._of_settings("/config", self._get_level, self._put_level, self._delete_level),
+            *self._of_settings("/mode", self._get_mode, self._put_mode, self._delete_mode),
+        ):
+            application.router.add_route(method, path, handler)
+            if path != "/":
+                application.router.add_route(method, path + "/", handler)
+        return application
+
+    @staticmethod
+    def _of_settings(
+        path: str, get: Handler, put: Handler, delete: Handler
+    ) -> list[tuple[str, str, Handler]]:
+        return [
+            (method, each, handler)
+            for each in (path, path + "/{subject}")
+            for method, handler in (("GET", get), ("PUT", put), ("DELETE", delete))
+        ]
+
+    @web.middleware
+    async def _errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        answer = await self._answered(request, handler)
+        # Who takes several kinds of JSON names this one first, and understands all.
+        if request.headers.get(hdrs.ACCEPT, "").startswith(_JSON):
+            answer.content_type = _JSON
+        return answer
+
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            changes = request.match_info.handler in self._writing
+            await self._access.check(request, changes=changes)
+            if request.body_exists and request.content_type not in _MEDIA_TYPES:
+                raise RegistryError(415, "HTTP 415 Unsupported Media Type")
+            return await handler(request)
+        except RegistryError as error:
+            return _refusal(error.status, error.code, str(error))
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            answer = _refusal(error.status, error.status, f"HTTP {error.status} {error.reason}")
+            if hdrs.ALLOW in error.headers:
+                answer.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
+            return answer
+        except Exception:
+            logger.exception("%s %s has failed", request.method, request.path)
+            return _refusal(500, 500, "Internal Server Error")
+
+    # ---- bodies ----
+
+    @staticmethod
+    async def _body(request: web.Request, decode: Callable[[bytes], Any]) -> Any:
+        try:
+            return decode(await request.read())
+        except MALFORMED as error:
+            raise RegistryError(422, f"the body is not what is expected: {error}") from error
+
+    async def _change(self, decide: Callable[[], Decision]) -> web.Response:
+        return _answer(await self._store.change(decide))
+
+    # ---- subjects ----
+
+    async def _root(self, _: web.Request) -> web.Response:
+        return _answer({})
+
+    async def _contexts(self, _: web.Request) -> web.Response:
+        return _answer(["."])
+
+    async def _metadata(self, _: web.Request) -> web.Response:
+        return _answer({"id": "", "scope": {"path": [], "clusters": {}}})
+
+    async def _subjects(self, request: web.Request) -> web.Response:
+        prefix = request.query.get("subjectPrefix", "").removesuffix(":*:")
+        return _answer(
+            self._queries.subjects(
+                prefix,
+                deleted=_flag(request, "deleted"),
+                deleted_only=_flag(request, "deletedOnly"),
+            )
+        )
+
+    async def _versions(self, request: web.Request) -> web.Response:
+        return _answer(
+            self._queries.versions(
+                request.match_info["subject"],
+                deleted=_flag(request, "deleted"),
+                deleted_only=_flag(request, "deletedOnly"),
+            )
+        )
+
+    async def _register(self, request: web.Request) -> web.Response:
+        body = await self._body(request, _schema_request)
+        subject, normalize = request.match_info["subject"], _flag(request, "normalize")
+        return await self._change(
+            lambda: self._changes.register(subject, body, normalize=normalize)
+        )
+
+    async def _lookup(self, request: web.Request) -> web.Response:
+        body = await self._body(request, _schema_request)
+        return _answer(
+            self._queries.lookup(
+                request.match_info["subject"],
+                body,
+                deleted=_flag(request, "deleted"),
+                normalize=_flag(request, "normalize"),
+            )
+        )
+
+    async def _version(self, request: web.Request) -> web.Response:
+        subject, version = request.match_info["subject"], request.match_info["version"]
+        return _answer(self._queries.version(subject, version, deleted=_flag(request, "deleted")))
+
+    async def _text(self, request: web.Request) -> web.Response:
+        subject, version = request.match_info["subject"], request.match_info["version"]
+        text = self._queries.text(subject, version, deleted=_flag(request, "deleted"))
+        return web.Response(text=text, content_type=MEDIA_TYPE)
+
+    async def _referenced_by(self, request: web.Request) -> web.Response:
+        subject, version = request.match_info["subject"], request.match_info["version"]
+        return _answer(self._queries.referenced_by(subject, version))
+
+    async def _delete_subject(self, request: web.Request) -> web.Response:
+        subject, permanent = request.match_info["subject"], _flag(request, "permanent")
+        return await self._change(
+            lambda: self._changes.delete_subject(subject, permanent=permanent)
+        )
+
+    async def _delete_version(self, request: web.Request) -> web.Response:
+        subject, version = request.match_info["subject"], request.match_info["version"]
+        permanent = _flag(request, "permanent")
+        return await self._change(
+            lambda: self._changes.delete_version(subject, version, permanent=permanent)
+        )
+
+    # ---- schemas ----
+
+    async def _types(self, _: web.Request) -> web.Response:
+        return _answer(SCHEMA_TYPES)
+
+    async def _schemas(self, request: web.Request) -> web.Response:
+        return _answer(
+            self._queries.schemas(
+                request.query.get("subjectPrefix", ""),
+                deleted=_flag(request, "deleted"),
+                latest_only=_flag(request, "latestOnly"),
+            )
+        )
+
+    async def _found(self, ask: Callable[[], Any]) -> Any:
+        """Return what is asked for; what is missing may have been written just now."""
+        try:
+            return ask()
+        except RegistryError as error:
+            if error.status != 404:
+                raise
+            await self._store.catch_up()
+            return ask()
+
+    async def _schema(self, request: web.Request) -> web.Response:
+        number, id_max = _id(request), _flag(request, "fetchMaxId")
+        return _answer(await self._found(lambda: self._queries.schema(number, with_id_max=id_max)))
+
+    async def _schema_text(self, request: web.Request) -> web.Response:
+        number = _id(request)
+        found = await self._found(lambda: self._queries.schema(number))
+        return web.Response(text=found["schema"], content_type=MEDIA_TYPE)
+
+    async def _schema_with_guid(self, request: web.Request) -> web.Response:
+        guid = request.match_info["guid"]
+        return _answer(await self._found(lambda: self._queries.schema_with_guid(guid)))
+
+    async def _subjects_of(self, request: web.Request) -> web.Response:
+        return _answer(self._queries.subjects_of(_id(request), deleted=_flag(request, "deleted")))
+
+    async def _versions_of(self, request: web.Request) -> web.Response:
+        return _answer(self._queries.versions_of(_id(request), deleted=_flag(request, "deleted")))
+
+    async def _compatibility(self, request: web.Request) -> web.Response:
+        body = await self._body(request, _schema_request)
+        return _answer(
+            self._queries.compatibility(
+                request.match_info["subject"],
+                request.match_info.get("version"),
+                body,
+                verbose=_flag(request, "verbose"),
+            )
+        )
+
+    # ---- settings ----
+
+    async def _get_level(self, request: web.Request) -> web.Response:
+        return _answer(
+            self._queries.level(
+                _subject(request), default_to_global=_flag(request, "defaultToGlobal")
+            )
+        )
+
+    async def _put_level(self, request: web.Request) -> web.Response:
+        body = await self._body(request, _level)
+        subject = _subject(request)
+        return await self._change(lambda: self._changes.set_level(subject, body.compatibility))
+
+    async def _delete_level(self, request: web.Request) -> web.Response:
+        subject = _subject(request)
+        return await self._change(lambda: self._changes.delete_level(subject))
+
+    async def _get_mode(self, request: web.Request) -> web.Response:
+        return _answer(
+            self._queries.mode(
+                _subject(request), default_to_global=_flag(request, "defaultToGlobal")
+            )
+        )
+
+    async def _put_mode(self, request: web.Request) -> web.Response:
+        body = await self._body(request, _mode)
+        subject, force = _subject(request), _flag(request, "force")
+        return await self._change(lambda: self._changes.set_mode(subject, body.mode, force=force))
+
+    async def _delete_mode(self, request: web.Request) -> web.Response:
+        subject = _subject(request)
+        return await self._change(lambda: self._changes.delete_mode(subject))
+
+
+def _id(request: web.Request) -> int:
+    text = request.match_info["id"]
+    if not text.isascii() or not text.isdigit() or len(text) > _ID_DIGITS_MAX:
+        raise schema_not_found(text[:100])
+    return int(text)
+
+
+def _refusal(status: int, code: int, message: str) -> web.Response:
+    answer = _answer({"error_code": code, "message": message}, status)
+    if status == 401:
+        answer.headers[hdrs.WWW_AUTHENTICATE] = 'Basic realm="schema registry"'
+    return answer

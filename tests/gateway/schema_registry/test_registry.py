@@ -1,0 +1,304 @@
+"""A registry over HTTP, on a real log: several registries, users, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import os
+import signal
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from confluent_kafka import Producer
+
+from gateway.users.database import UserStore
+from tests.certificates import Certificates
+from tests.consumers.running import Broker
+from tests.registry_process import Registry, registry_on
+from waylog.kafka.topic_reader import read_topic
+
+AVRO = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+BODY = {"schema": json.dumps(AVRO)}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    broker = Broker(tmp_path_factory.mktemp("broker"))
+    yield broker
+    broker.process.stop()
+
+
+@pytest.fixture(scope="module")
+def registry(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with registry_on(broker.address, tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+class Answer:
+    def __init__(self, status: int, body: Any) -> None:
+        self.status = status
+        self.body = body
+
+
+async def ask(
+    http: aiohttp.ClientSession, method: str, url: str, body: Any = None, **more: Any
+) -> Answer:
+    async with http.request(method, url, json=body, **more) as response:
+        return Answer(response.status, json.loads(await response.read()))
+
+
+async def test_a_schema_is_registered_and_found(
+    registry: Registry, http: aiohttp.ClientSession
+) -> None:
+    subjects = f"{registry.url}/subjects"
+    made = await ask(http, "POST", f"{subjects}/found-value/versions", BODY)
+    number, guid = made.body["id"], made.body["guid"]
+    assert made.status == 200
+    found = {"subject": "found-value", "version": 1, "id": number, "guid": guid,
+             "schema": json.dumps(AVRO, separators=(",", ":"))}  # fmt: skip
+    latest = f"{subjects}/found-value/versions/latest"
+    assert (await ask(http, "GET", latest)).body == found
+    assert (await ask(http, "GET", f"{latest}/schema")).body == AVRO
+    assert (await ask(http, "GET", f"{latest}/referencedby")).body == []
+    assert (await ask(http, "POST", f"{subjects}/found-value", BODY)).body == found
+    ids = f"{registry.url}/schemas/ids/{number}"
+    assert (await ask(http, "GET", f"{ids}?fetchMaxId=true")).body["maxId"] >= number
+    assert (await ask(http, "GET", f"{ids}/schema")).body == AVRO
+    assert "found-value" in (await ask(http, "GET", f"{ids}/subjects/")).body
+    version = {"subject": "found-value", "version": 1}
+    assert version in (await ask(http, "GET", f"{ids}/versions")).body
+    by_guid = await ask(http, "GET", f"{registry.url}/schemas/guids/{guid}")
+    assert by_guid.body["schema"] == found["schema"]
+    assert found in (await ask(http, "GET", f"{registry.url}/schemas")).body
+    assert (await ask(http, "GET", f"{registry.url}/schemas/types")).body == ["JSON", "AVRO"]
+    assert (await ask(http, "GET", registry.url)).body == {}
+    test = f"{registry.url}/compatibility/subjects/found-value/versions"
+    for url in (test, f"{test}/latest"):
+        other = {"schema": '"string"'}
+        assert (await ask(http, "POST", url, other)).body == {"is_compatible": False}
+    gone = await ask(http, "DELETE", f"{subjects}/found-value")
+    assert gone.body == [1]
+    assert (await ask(http, "DELETE", f"{subjects}/found-value?permanent=true")).body == [1]
+
+
+async def test_levels_and_modes_are_set(registry: Registry, http: aiohttp.ClientSession) -> None:
+    for path, name, shown, value in (
+        ("config", "compatibility", "compatibilityLevel", "FULL"),
+        ("mode", "mode", "mode", "READONLY"),
+    ):
+        url = f"{registry.url}/{path}/set-value"
+        assert (await ask(http, "GET", url)).status == 404
+        assert (await ask(http, "PUT", url, {name: value})).body == {name: value}
+        assert (await ask(http, "GET", url)).body == {shown: value}
+        assert (await ask(http, "DELETE", url)).body == {shown: value}
+        default = await ask(http, "GET", f"{url}?defaultToGlobal=true")
+        assert default.body == (await ask(http, "GET", f"{registry.url}/{path}")).body
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("GET", "/subjects/none/versions", None, 404, 40401),
+        ("GET", "/schemas/ids/999999", None, 404, 40403),
+        ("GET", "/schemas/ids/x", None, 404, 40403),
+        ("GET", f"/schemas/ids/{'9' * 50}", None, 404, 40403),
+        ("GET", "/schemas/guids/x", None, 404, 40403),
+        ("POST", "/subjects/bad/versions", b"", 422, 422),
+        ("POST", "/subjects/bad/versions", b"[" * 100_000, 422, 422),
+        ("POST", "/subjects/bad/versions", b'{"schema":5}', 422, 422),
+        ("POST", "/subjects/bad/versions", b'{"schema":"{"}', 422, 42201),
+        ("POST", "/subjects/bad/versions", b'{"schema":"s","schemaType":"PROTOBUF"}', 422, 422),
+        ("POST", "/subjects/bad%0Aname/versions", b'{"schema":"\\"int\\""}', 422, 42208),
+        ("POST", "/subjects/bad/versions", b" " * 5_000_000, 413, 413),
+        *(("PUT", "/config", b'{"compatibility":"x"}', 422, 42203), ("GET", "/x", None, 404, 404)),
+        *(("PUT", "/mode", b'{"mode":"x"}', 422, 42204), ("PUT", "/subjects", b"{}", 405, 405)),
+    ],
+)
+async def test_what_is_refused_has_confluents_code(
+    registry: Registry,
+    http: aiohttp.ClientSession,
+    method: str,
+    path: str,
+    body: bytes | None,
+    status: int,
+    code: int,
+) -> None:
+    headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+    url = registry.url + path
+    data = None if body is None else io.BytesIO(body)
+    async with http.request(method, url, data=data, headers=headers) as response:
+        answer = json.loads(await response.read())
+    assert (response.status, answer["error_code"]) == (status, code)
+    assert answer["message"]
+
+
+async def test_pages_of_other_sites_are_refused(
+    registry: Registry, http: aiohttp.ClientSession
+) -> None:
+    for header in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
+        async with http.get(f"{registry.url}/subjects", headers=header) as response:
+            assert response.status in (403, 421)
+    async with http.post(
+        f"{registry.url}/subjects/s/versions",
+        data=json.dumps(BODY),
+        headers={"Content-Type": "text/plain"},
+    ) as response:
+        assert response.status == 415
+
+
+async def test_two_registries_on_one_topic_never_disagree(
+    broker: Broker, registry: Registry, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """Both register the same and other schemas at the same time: an id is one schema on both."""
+    with registry_on(broker.address, tmp_path) as other:
+        urls = (registry.url, other.url)
+
+        async def register(url: str, number: int) -> tuple[int, int]:
+            schema = {"schema": json.dumps(AVRO | {"name": f"Both{number}"})}
+            answer = await ask(http, "POST", f"{url}/subjects/both-{number % 3}/versions", schema)
+            assert answer.status == 200, answer.body
+            return number, answer.body["id"]
+
+        for url in urls:
+            level = {"compatibility": "NONE"}
+            assert (await ask(http, "PUT", f"{url}/config", level)).status == 200
+        answers = await asyncio.gather(*(register(urls[turn % 2], turn // 2) for turn in range(24)))
+        ids = dict(answers)
+        assert len(set(ids.values())) == 12
+        assert all(ids[number] == found for number, found in answers)
+        shown = [
+            (await ask(http, "GET", f"{url}/schemas?subjectPrefix=both-")).body for url in urls
+        ]
+        for number, found in ids.items():
+            for url in urls:
+                schema = await ask(http, "GET", f"{url}/schemas/ids/{found}")
+                assert json.loads(schema.body["schema"])["name"] == f"Both{number}"
+        assert sorted(each["version"] for each in shown[0]) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+
+
+async def test_a_registry_that_slept_does_not_write_by_what_it_knew(
+    broker: Broker, registry: Registry, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    with registry_on(broker.address, tmp_path) as other:
+        versions = "/subjects/slept/versions"
+        first = {"schema": json.dumps(AVRO | {"name": "Slept0"})}
+        await ask(http, "PUT", f"{other.url}/config/slept", {"compatibility": "NONE"})
+        assert (await ask(http, "POST", other.url + versions, first)).status == 200
+        os.kill(other.process.pid, signal.SIGSTOP)
+        sleeper = asyncio.create_task(
+            ask(http, "POST", other.url + versions,
+                {"schema": json.dumps(AVRO | {"name": "Slept1"})})
+        )  # fmt: skip
+        await asyncio.sleep(0)
+        answer = await ask(
+            *(http, "POST", registry.url + versions),
+            {"schema": json.dumps(AVRO | {"name": "Slept2"})},
+        )
+        os.kill(other.process.pid, signal.SIGCONT)
+        late = await sleeper
+        assert {answer.body["version"], late.body["version"]} == {2, 3}
+        assert answer.body["id"] != late.body["id"]
+
+
+async def test_what_was_answered_outlives_a_kill(
+    broker: Broker, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    with registry_on(broker.address, tmp_path) as first:
+        for number in range(5):
+            schema = {"schema": json.dumps(AVRO | {"name": f"Kept{number}"})}
+            url = f"{first.url}/subjects/kept-{number}/versions"
+            assert (await ask(http, "POST", url, schema)).status == 200
+        os.kill(first.process.pid, signal.SIGKILL)
+    with registry_on(broker.address, tmp_path) as second:
+        subjects = (await ask(http, "GET", f"{second.url}/subjects?subjectPrefix=kept-")).body
+        assert subjects == [f"kept-{number}" for number in range(5)]
+
+
+async def test_records_of_anybody_do_not_stop_the_registry(
+    broker: Broker, registry: Registry, http: aiohttp.ClientSession
+) -> None:
+    producer = Producer({"bootstrap.servers": broker.address, "log_level": 2})
+    odd = [(b"{", b"x"), (b'{"keytype":"SCHEMA"}', b"{}"), (b"x", None), (b"[" * 10_000, None)]
+    odd.append((b'{"keytype":"SCHEMA","subject":"odd","version":1,"magic":1}', b'{"id":"x"}'))
+    foreign = b'{"subject":"foreign","version":1,"id":90001,"schema":"{\\"type\\":\\"?\\"}"}'
+    odd.append((b'{"keytype":"SCHEMA","subject":"foreign","version":1,"magic":1}', foreign))
+    for key, value in odd:
+        producer.produce("_schemas", value, key)
+    assert producer.flush(60) == 0
+    # A schema of another registry that is not read here is shown all the same.
+    found = await ask(http, "GET", f"{registry.url}/schemas/ids/90001")
+    assert found.body["schema"] == '{"type":"?"}'
+    made = await ask(http, "POST", f"{registry.url}/subjects/after/versions", BODY)
+    assert made.status == 200
+
+
+def test_a_record_follows_each_transaction(registry: Registry, broker: Broker) -> None:
+    """Karapace's reader waits for a record at the last offset, where a marker would be."""
+
+    def newest_key() -> bytes | None:
+        *_, last = read_topic(broker.address, "_schemas")
+        key = last.key()
+        return key.encode() if isinstance(key, str) else key
+
+    asyncio.run(_put_level(registry))
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(newest_key).result(60) == b'{"keytype":"NOOP","magic":0}'
+
+
+async def _put_level(registry: Registry) -> None:
+    async with aiohttp.ClientSession() as http:
+        url = f"{registry.url}/config/noop"
+        assert (await ask(http, "PUT", url, {"compatibility": "FULL"})).status == 200
+
+
+def basic(name: str, token: str) -> str:
+    return "Basic " + base64.b64encode(f"{name}:{token}".encode()).decode()
+
+
+async def test_users_read_and_administrators_write(
+    broker: Broker,
+    http: aiohttp.ClientSession,
+    tmp_path: Path,
+    certificates: Certificates,
+) -> None:
+    store = UserStore(tmp_path / "users.db")
+    user, admin = store.add("anna"), store.add("root", admin=True)
+    device = store.add_token("anna", device="phone")
+    store.close()
+    words = ("--topic", "closed-schemas", "--tls-certificate",
+             str(certificates.broker), "--tls-key", str(certificates.broker))  # fmt: skip
+    tls = ssl.create_default_context(cafile=certificates.authority)
+    with registry_on(broker.address, tmp_path, *words) as closed:
+        assert closed.url.startswith("https://")
+        url = f"{closed.url}/subjects/mine/versions"
+
+        async def status(method: str, url: str, token: str | None, name: str = "") -> int:
+            headers = {} if token is None else {"Authorization": basic(name, token)}
+            body = BODY if method != "GET" else None
+            return (await ask(http, method, url, body, headers=headers, ssl=tls)).status
+
+        assert await status("POST", url, None) == 401
+        assert await status("GET", f"{closed.url}/subjects", None) == 401
+        assert await status("GET", f"{closed.url}/subjects", "wrong", "anna") == 401
+        assert await status("GET", f"{closed.url}/subjects", device, "anna") == 403
+        assert await status("GET", f"{closed.url}/subjects", user, "anna") == 200
+        assert await status("POST", url, user, "anna") == 403
+        assert await status("DELETE", f"{closed.url}/subjects/mine", user, "anna") == 403
+        assert await status("POST", url, admin, "root") == 200
+        assert await status("POST", f"{closed.url}/subjects/mine", user, "anna") == 200
+        compatibility = f"{closed.url}/compatibility/subjects/mine/versions"
+        assert await status("POST", compatibility, user, "anna") == 200
