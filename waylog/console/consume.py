@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from waylog.cli import EXIT_DONE, CommandError
+from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import ConfigError
 from waylog.console.answers import Silence, find_offset, is_offset, watermarks
 from waylog.console.common import (
@@ -21,7 +21,7 @@ from waylog.console.common import (
     open_consumer,
     partitions_of,
 )
-from waylog.console.formats import add_formats, decoder, line_format
+from waylog.console.formats import Decode, add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
 from waylog.kafka.errors import error_text
 from waylog.kafka.group_membership import leave_group
@@ -29,6 +29,7 @@ from waylog.kafka.record_headers import headers_of
 from waylog.kafka.topic_reader import next_messages
 from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import opener
+from waylog.serialization.serializer import SerializationError
 
 #: The values of --from that a group may have, and the `auto.offset.reset` they stand for.
 _FIRST: Final = {
@@ -48,6 +49,7 @@ _EXAMPLES: Final = """examples:
   waylog consume error --partition 0 --from 120 --key
   waylog consume location --from -5 --exit --format '%p/%o %T %k: %s\\n'
   waylog consume trips --from beginning --exit --value-format avro --value-schema trip.avsc
+  waylog consume trips --value-format avro --schema-registry http://127.0.0.1:8081
   waylog consume trips --group readers                share the topic, commit what was printed
   waylog consume jobs --share workers                 each record goes to one member of the group
   waylog consume trips --from beginning --exit --json | waylog produce copy --json
@@ -95,8 +97,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print records until the requested end or Ctrl-C; return the exit status."""
-    line = _line(arguments)
+    """Print records until the requested end or Ctrl-C; return the exit status.
+
+    A record that is not of its format is told on standard error, and the next one comes; then the
+    status is 1.
+    """
+    line = _Lines(_line(arguments))
     _check(arguments)
     connect(arguments)
     if arguments.share is not None:
@@ -131,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
             leave_group(consumer)
         else:
             consumer.close()
-    return EXIT_DONE
+    return EXIT_FAILED if line.unreadable else EXIT_DONE
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -156,7 +162,24 @@ def _check(arguments: argparse.Namespace) -> None:
             )
 
 
-def _run_shared(arguments: argparse.Namespace, line: Callable[[Message], bytes]) -> int:
+class _Lines:
+    """Makes lines of records, none of one that cannot be read."""
+
+    def __init__(self, line: Callable[[Message], bytes]) -> None:
+        self._line: Final = line
+        #: Records that could not be read.
+        self.unreadable = 0
+
+    def __call__(self, message: Message) -> bytes:
+        try:
+            return self._line(message)
+        except SerializationError as error:
+            self.unreadable += 1
+            print(f"waylog consume: {_where(message)}{error}", file=sys.stderr)
+            return b""
+
+
+def _run_shared(arguments: argparse.Namespace, line: _Lines) -> int:
     consumer = open_consumer(arguments)
     try:
         partitions_of(consumer, arguments.topic)
@@ -168,7 +191,7 @@ def _run_shared(arguments: argparse.Namespace, line: Callable[[Message], bytes])
         raise CommandError(error_text(error)) from None
     except KeyboardInterrupt:
         pass  # the usual way to end it
-    return EXIT_DONE
+    return EXIT_FAILED if line.unreadable else EXIT_DONE
 
 
 def _assign(consumer: Consumer, arguments: argparse.Namespace) -> dict[int, int] | None:
@@ -296,46 +319,42 @@ def _line(arguments: argparse.Namespace) -> Callable[[Message], bytes]:
     key_of, value_of = decoder(arguments, "key"), decoder(arguments, "value")
     if arguments.json:
         # A value that is JSON is shown as JSON even in text format; other text stays text.
-        show = _json_or_text if arguments.value_format == "text" else value_of
+        show: Decode = _json_or_text if arguments.value_format == "text" else value_of
         return lambda message: _json_line(message, key_of, show)
     separator: bytes = arguments.key_separator.encode()
 
     def line(message: Message) -> bytes:
-        value = _shown(message.value(), value_of, arguments.value_format)
+        value = _shown(message.value(), value_of, arguments.value_format, message)
         if arguments.key:
-            key = _shown(message.key(), key_of, arguments.key_format)
+            key = _shown(message.key(), key_of, arguments.key_format, message)
             return key + separator + value + b"\n"
         return value + b"\n"
 
     return line
 
 
-def _shown(data: bytes | str | None, decode: Callable[[bytes], Any], kind: str) -> bytes:
+def _shown(data: bytes | str | None, decode: Decode, kind: str, message: Message) -> bytes:
     if data is None:
         return b""
     raw = data.encode() if isinstance(data, str) else data
     if kind == "text":
         return raw
-    decoded = decode(raw)
+    decoded = decode(raw, message)
     if isinstance(decoded, str) and kind != "json":
         return decoded.encode()
     encoded: bytes = msgspec.json.encode(decoded)
     return encoded
 
 
-def _json_line(
-    message: Message, key_of: Callable[[bytes], Any], value_of: Callable[[bytes], Any]
-) -> bytes:
+def _json_line(message: Message, key_of: Decode, value_of: Decode) -> bytes:
     key, value = message.key(), message.value()
     record: dict[str, Any] = {
         "topic": message.topic(),
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp": message.timestamp()[1],
-        "key": None if key is None else key_of(key if isinstance(key, bytes) else key.encode()),
-        "value": None
-        if value is None
-        else value_of(value if isinstance(value, bytes) else value.encode()),
+        "key": _read(key, key_of, message),
+        "value": _read(value, value_of, message),
         "headers": {
             name: None if item is None else item.decode("utf-8", "replace")
             for name, item in headers_of(message)
@@ -344,7 +363,13 @@ def _json_line(
     return msgspec.json.encode(record) + b"\n"
 
 
-def _json_or_text(data: bytes) -> Any:
+def _read(data: bytes | str | None, read: Decode, message: Message) -> Any:
+    if data is None:
+        return None
+    return read(data if isinstance(data, bytes) else data.encode(), message)
+
+
+def _json_or_text(data: bytes, _message: Message) -> Any:
     try:
         return msgspec.json.decode(data)
     except MALFORMED:

@@ -1,11 +1,10 @@
-"""Converts keys and values: text, JSON, Avro, hexadecimal, base64; kcat's format strings."""
+"""Converts keys and values: text, JSON, hexadecimal, base64, serializers; kcat's format strings."""
 
 from __future__ import annotations
 
 import argparse
 import base64
 import binascii
-import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,18 +13,30 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from waylog.cli import CommandError
+from waylog.config import http_url, load_properties
+from waylog.console.avro_files import avro_decoder, avro_encoder, schema_text
 from waylog.kafka.record_headers import headers_of
 from waylog.malformed import MALFORMED
+from waylog.serialization.by_name import AVRO, URL, make_serde
+from waylog.serialization.serializer import (
+    RecordPart,
+    SchemaRegistryUnavailable,
+    SerializationError,
+    Serialized,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-FORMATS: Final = ("text", "json", "avro", "hex", "base64")
-#: The length of a schema registry's header: a zero byte and the schema's number.
-_REGISTRY_HEADER_BYTES: Final = 5
+#: Formats of texts. The others are serializers (waylog/serialization/by_name.py).
+_TEXTS: Final = ("text", "json", "hex", "base64")
 
-Decode = Callable[[bytes], Any]
-Encode = Callable[[bytes], bytes]
+#: From the bytes of a key or value, and the record, to a value that JSON can represent; raises
+#: SerializationError for bytes of another format.
+Decode = Callable[[bytes, "Message"], Any]
+#: From a user's text to the bytes of a key or value, with the headers that go with them; raises
+#: CommandError.
+Encode = Callable[[bytes], Serialized]
 
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
@@ -34,44 +45,103 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
     for what in ("key", "value"):
         group.add_argument(
             f"--{what}-format",
-            choices=FORMATS,
             default="text",
-            help=f"of the {what} (default text)",
+            metavar="FORMAT",
+            help=f"of the {what}: {', '.join(_TEXTS)}, avro, short, integer, long, float, double, "
+            "or one that another package has (default text)",
         )
         group.add_argument(
-            f"--{what}-schema", type=Path, metavar="FILE", help=f"Avro schema (.avsc) of the {what}"
+            f"--{what}-schema",
+            type=Path,
+            metavar="FILE",
+            help=f"Avro schema (.avsc) with which the {what} is written, or as which it is shown",
         )
+    group.add_argument(
+        "--schema-registry", metavar="URL", help="has the schemas of Avro; records name them"
+    )
+    group.add_argument(
+        "--schema-registry-config",
+        type=Path,
+        metavar="FILE",
+        help="properties for it, in the names of Confluent's clients: basic.auth.user.info, "
+        "ssl.ca.location, auto.register.schemas, value.subject.name.strategy, ...",
+    )
     group.add_argument(
         "--schema-id",
         type=int,
         metavar="N",
-        help="Avro with a schema registry's header; written with this number, skipped on reading",
+        help="Avro without a registry, but with its header: written with this number, skipped on "
+        "reading",
     )
 
 
 def decoder(arguments: argparse.Namespace, what: str) -> Decode:
-    """Return a function from the bytes of a record to a value that JSON can represent.
-
-    The function raises CommandError for bytes of another format.
-    """
+    """Return how a part of records is read; raises CommandError and ConfigError."""
     kind = getattr(arguments, f"{what}_format")
-    if kind == "avro":
-        return _avro_decoder(_schema(arguments, what), has_header=arguments.schema_id is not None)
-    decoders: dict[str, Decode] = {
+    texts: dict[str, Callable[[bytes], Any]] = {
         "text": _text, "json": _json, "hex": bytes.hex, "base64": _base64,
     }  # fmt: skip
-    return decoders[kind]
+    if kind in texts:
+        decode = texts[kind]
+        return lambda data, _message: decode(data)
+    if kind == AVRO and arguments.schema_registry is None:
+        read = avro_decoder(arguments, what)
+        return lambda data, _message: read(data)
+    serde = make_serde(kind, RecordPart(what), _properties(arguments, what))
+    topic: str = arguments.topic
+
+    def deserialize(data: bytes, message: Message) -> Any:
+        try:
+            return serde.deserialize(topic, data, headers_of(message))
+        except SchemaRegistryUnavailable as error:
+            raise CommandError(str(error)) from None
+
+    return deserialize
 
 
 def encoder(arguments: argparse.Namespace, what: str) -> Encode:
-    """Return a function from a user's text to the bytes of a record; it raises CommandError."""
+    """Return how a part of records is written; raises CommandError and ConfigError."""
     kind = getattr(arguments, f"{what}_format")
-    if kind == "avro":
-        return _avro_encoder(_schema(arguments, what), arguments.schema_id)
-    encoders: dict[str, Encode] = {
-        "text": bytes, "json": _check_json, "hex": _unhex, "base64": _unbase64,
+    texts: dict[str, Callable[[bytes], bytes]] = {
+        "json": _check_json, "hex": _unhex, "base64": _unbase64,
     }  # fmt: skip
-    return encoders[kind]
+    if kind == "text":
+        return as_text
+    if kind in texts:
+        encode = texts[kind]
+        return lambda text: Serialized(encode(text))
+    write = _writer(arguments, what, kind)
+
+    def serialize(text: bytes) -> Serialized:
+        try:
+            return write(_json(text))
+        except (SerializationError, SchemaRegistryUnavailable) as error:
+            raise CommandError(f"{_text(text[:60])!r}: {error}") from None
+
+    return serialize
+
+
+def as_text(text: bytes) -> Serialized:
+    """Return a user's text as it is: the encoder of format text."""
+    return Serialized(text)
+
+
+def _writer(arguments: argparse.Namespace, what: str, kind: str) -> Callable[[Any], Serialized]:
+    if kind == AVRO and arguments.schema_registry is None:
+        return avro_encoder(arguments, what)
+    serde = make_serde(kind, RecordPart(what), _properties(arguments, what))
+    topic: str = arguments.topic
+    return lambda value: serde.serialize(topic, value)
+
+
+def _properties(arguments: argparse.Namespace, what: str) -> dict[str, str]:
+    """Return the properties of a serializer; raises ConfigError and CommandError."""
+    config = arguments.schema_registry_config
+    properties = load_properties(config) if config is not None else {}
+    if arguments.schema_registry is not None:
+        properties[URL] = http_url(arguments.schema_registry)
+    text = schema_text(arguments, what)
+    return properties if text is None else properties | {"schema": text}
 
 
 def _text(data: bytes) -> str:
@@ -82,7 +152,7 @@ def _json(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except MALFORMED:
-        raise CommandError(f"a record is not JSON: {_text(data[:60])}") from None
+        raise SerializationError(f"a record is not JSON: {_text(data[:60])}") from None
 
 
 def _base64(data: bytes) -> str:
@@ -90,7 +160,10 @@ def _base64(data: bytes) -> str:
 
 
 def _check_json(text: bytes) -> bytes:
-    _json(text)
+    try:
+        _json(text)
+    except SerializationError as error:
+        raise CommandError(str(error)) from None
     return text
 
 
@@ -106,53 +179,6 @@ def _unbase64(text: bytes) -> bytes:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
         raise CommandError(f"{text[:60]!r} is not base64") from None
-
-
-# -------------------------------------------------------------------------------------------- Avro
-
-
-def _schema(arguments: argparse.Namespace, what: str) -> Any:
-    path = getattr(arguments, f"{what}_schema")
-    if path is None:
-        raise CommandError(f"--{what}-format avro needs --{what}-schema FILE")
-    try:
-        import fastavro
-    except ImportError:
-        raise CommandError("Avro needs the extra `avro`: pip install fastavro") from None
-    try:
-        return fastavro.schema.load_schema(str(path))
-    except Exception as error:  # fastavro also raises errors of its JSON and repository modules
-        raise CommandError(f"{path} is not an Avro schema: {error}") from None
-
-
-def _avro_decoder(schema: Any, *, has_header: bool) -> Decode:
-    import fastavro
-
-    def decode(data: bytes) -> Any:
-        body = data[_REGISTRY_HEADER_BYTES:] if has_header else data
-        try:
-            return fastavro.schemaless_reader(io.BytesIO(body), schema, None)
-        except Exception as error:  # as above
-            raise CommandError(f"a record is not of this Avro schema: {error}") from None
-
-    return decode
-
-
-def _avro_encoder(schema: Any, schema_id: int | None) -> Encode:
-    import fastavro
-
-    header = b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
-
-    def encode(text: bytes) -> bytes:
-        value = _json(text)
-        stream = io.BytesIO()
-        try:
-            fastavro.schemaless_writer(stream, schema, value)
-        except Exception as error:  # as above
-            raise CommandError(f"{text[:60]!r} is not of the Avro schema: {error}") from None
-        return header + stream.getvalue()
-
-    return encode
 
 
 # ---------------------------------------------------------------------------------- format strings

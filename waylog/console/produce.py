@@ -16,12 +16,13 @@ from waylog.cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, CommandError
 from waylog.console.answers import find_lack
 from waylog.console.cluster_admin import LATE_S
 from waylog.console.common import add_bootstrap, connect, pairs, parse_time, partitions_of, security
-from waylog.console.formats import add_formats, encoder
+from waylog.console.formats import Encode, add_formats, as_text, encoder
 from waylog.kafka.clients import producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.malformed import MALFORMED
 from waylog.os_errors import describe_os_error
+from waylog.serialization.serializer import Serialized
 
 _EXAMPLES: Final = """examples:
   echo hello | waylog produce trips
@@ -29,11 +30,14 @@ _EXAMPLES: Final = """examples:
   waylog produce trips --header source=test --input lines.txt
   waylog produce trips --key-separator '|' --null '' < keys.txt        empty values: tombstones
   waylog produce trips --value-format avro --value-schema trip.avsc < trips.jsonl
+  waylog produce trips --value-format avro --schema-registry http://127.0.0.1:8081 < trips.jsonl
+                                        by the newest schema of subject trips-value
   waylog consume trips --from beginning --exit --json | waylog produce copy --json
 """
 
 
 _STANDARD_INPUT: Final = Path("-")
+_NONE: Final = Serialized(None)
 
 
 class _Record(NamedTuple):
@@ -213,8 +217,8 @@ def _line_records(
     lines: IO[bytes],
     headers: list[tuple[str, Any]],
     timestamp: int,
-    encode_key: Callable[[bytes], bytes],
-    encode_value: Callable[[bytes], bytes],
+    encode_key: Encode,
+    encode_value: Encode,
 ) -> Iterator[_Record]:
     null = arguments.null.encode() if arguments.null is not None else None
     separator = arguments.key_separator.encode() if arguments.key_separator else None
@@ -225,10 +229,12 @@ def _line_records(
             first, found, rest = text.partition(separator)
             if found:
                 key, text = first, rest
+        written_key = _NONE if key is None else encode_key(key)
+        written_value = _NONE if text == null else encode_value(text)
         yield _Record(
-            None if key is None else encode_key(key),
-            None if text == null else encode_value(text),
-            headers,
+            written_key.data,
+            written_value.data,
+            [*headers, *written_key.headers, *written_value.headers],
             timestamp,
             arguments.partition,
         )
@@ -239,8 +245,8 @@ def _json_records(
     lines: IO[bytes],
     headers: list[tuple[str, Any]],
     timestamp: int,
-    encode_key: Callable[[bytes], bytes],
-    encode_value: Callable[[bytes], bytes],
+    encode_key: Encode,
+    encode_value: Encode,
 ) -> Iterator[_Record]:
     decode = msgspec.json.Decoder(_JsonRecord).decode
     for number, line in enumerate(lines, start=1):
@@ -250,22 +256,23 @@ def _json_records(
             record = decode(line)
         except MALFORMED as error:
             raise CommandError(f"line {number}: {error}") from None
+        key, value = _encoded(record.key, encode_key), _encoded(record.value, encode_value)
         yield _Record(
-            _encoded(record.key, encode_key),
-            _encoded(record.value, encode_value),
-            [*headers, *record.headers.items()],
+            key.data,
+            value.data,
+            [*headers, *record.headers.items(), *key.headers, *value.headers],
             timestamp or record.timestamp,
             arguments.partition,
         )
 
 
-def _encoded(member: msgspec.Raw, encode: Callable[[bytes], bytes]) -> bytes | None:
+def _encoded(member: msgspec.Raw, encode: Encode) -> Serialized:
     """Return a member's bytes: a string as its text, null as None, anything else as its JSON."""
     text = bytes(member)
     if text == b"null":
-        return None
-    if text.startswith(b'"') and encode is bytes:
-        return msgspec.json.decode(text, type=str).encode()
+        return _NONE
+    if text.startswith(b'"') and encode is as_text:
+        return Serialized(msgspec.json.decode(text, type=str).encode())
     if text.startswith(b'"'):
         try:
             return encode(text)

@@ -17,6 +17,8 @@ import pytest
 from tests.apache_kafka import apache_kafka
 from tests.contract.broker_process import BrokerProcess
 from tests.odd_records import append_with_odd_header
+from tests.ports import reserved_ports
+from tests.registry_process import Registry, registry_on
 
 pytestmark = pytest.mark.early
 
@@ -259,7 +261,6 @@ def test_a_part_of_a_topic_is_printed(terminal: Terminal, topic: str) -> None:
 
 
 def test_avro_goes_in_and_out(terminal: Terminal, topic: str, tmp_path: Path) -> None:
-    pytest.importorskip("fastavro")
     schema = tmp_path / "trip.avsc"
     fields = [{"name": "city", "type": "string"}, {"name": "km", "type": "double"}]
     schema.write_text(json.dumps({"type": "record", "name": "Trip", "fields": fields}))
@@ -271,7 +272,70 @@ def test_avro_goes_in_and_out(terminal: Terminal, topic: str, tmp_path: Path) ->
     raw = terminal.run(*read, "--value-format", "hex")
     assert raw.startswith("0000000007085769656e")
     wrong = terminal.run("produce", topic, *avro, stdin='{"city":1}\n', status=1)
-    assert "Avro schema" in wrong
+    assert "the value is no Trip" in wrong
+    missing = terminal.run("consume", topic, "--value-format", "avro", status=1)
+    assert "--value-schema FILE or --schema-registry URL" in missing
+
+
+@pytest.fixture(scope="module")
+def registry(terminal: Terminal, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    folder = tmp_path_factory.mktemp("registry")
+    words = ("--open", "--replication-factor", "1")
+    with registry_on(terminal.bootstrap_servers, folder, *words) as running:
+        yield running
+
+
+@pytest.mark.parametrize("in_header", [False, True])
+def test_avro_goes_in_and_out_by_a_registry(
+    terminal: Terminal, registry: Registry, topic: str, tmp_path: Path, in_header: bool
+) -> None:
+    schema, config = tmp_path / "trip.avsc", tmp_path / "registry.properties"
+    fields = [{"name": "city", "type": "string"}, {"name": "km", "type": "double"}]
+    schema.write_text(json.dumps({"type": "record", "name": "Trip", "fields": fields}))
+    config.write_text(f"schema.id.in.header={str(in_header).lower()}\n")
+    by_registry = ("--schema-registry", registry.url, "--schema-registry-config", str(config))
+    formats = ("--key-format", "long", "--value-format", "avro", *by_registry)
+    trips = '{"key":7,"value":{"city":"Wien","km":12.5}}\n{"key":8,"value":null}\n'
+    words = ("--json", "--partition", "0")
+    missing = terminal.run("produce", topic, *words, *formats, stdin=trips, status=1)
+    assert "not found" in missing
+    terminal.run("produce", topic, *words, *formats, "--value-schema", str(schema), stdin=trips)
+    # The newest schema of the subject is taken from now on.
+    terminal.run("produce", topic, *words, *formats, stdin='{"key":9,"value":{"city":"G","km":1}}')
+    wrong = terminal.run("produce", topic, *words, *formats, stdin='{"value":{"km":1}}', status=1)
+    assert "the value is no Trip" in wrong
+    read = ("consume", topic, "--from", "beginning", "--exit", *formats)
+    rows = terminal.rows(*read)
+    assert [(row["key"], row["value"]) for row in rows] == [
+        (7, {"city": "Wien", "km": 12.5}), (8, None), (9, {"city": "G", "km": 1.0}),
+    ]  # fmt: skip
+    assert bool(rows[0]["headers"]) == in_header
+    # A reader with an older schema sees what it knows.
+    schema.write_text(json.dumps({"type": "record", "name": "Trip", "fields": fields[:1]}))
+    older = terminal.run(*read, "--value-schema", str(schema))
+    assert older == '{"city":"Wien"}\n\n{"city":"G"}\n'
+
+
+def test_a_record_of_another_format_does_not_stop_those_behind_it(
+    terminal: Terminal, registry: Registry, topic: str
+) -> None:
+    odd = "7b7d\n\n0000000000\n007fffffff02\n"
+    words = ("--partition", "0", "--value-format", "hex")
+    terminal.run("produce", topic, *words, stdin=odd)
+    terminal.run("produce", topic, "--partition", "0", stdin='{"a":1}\n')
+    read = ("consume", topic, "--from", "beginning", "--exit")
+    registered = ("--value-format", "avro", "--schema-registry", registry.url)
+    told = terminal.run(*read, *registered, status=1)
+    assert len([line for line in told.splitlines() if f"{topic}:0 at offset" in line]) == 5
+    told = terminal.run(*read, "--value-format", "json", status=1)
+    assert '{"a":1}\n' in told
+    assert f"{topic}:0 at offset 2: a record is not JSON" in told
+    assert "does not answer" in terminal.run(
+        *(*read, "--value-format", "avro", "--schema-registry"),
+        f"http://127.0.0.1:{reserved_ports(1)[0]}",
+        status=1,
+    )
+    assert "no format xml" in terminal.run(*read, "--value-format", "xml", status=2)
 
 
 def test_bytes_are_written_in_hexadecimal_and_base64(terminal: Terminal, topic: str) -> None:
