@@ -8,6 +8,7 @@ from typing import Any, Final
 from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.configuration.plugin_properties import CONVERTER_KINDS
 from consumers.connect.configuration.plugins import Plugin, PluginKind, aliases_of
+from consumers.connect.converters.avro_converter import AvroConverter
 from consumers.connect.converters.converter import Converter, HeaderConverter
 from consumers.connect.converters.json_converter import JsonConverter
 from consumers.connect.converters.primitive_converters import (
@@ -23,6 +24,7 @@ from consumers.connect.converters.simple_header_converter import SimpleHeaderCon
 from consumers.connect.converters.string_converter import StringConverter
 
 _CONVERTERS: Final[tuple[type[Converter], ...]] = (
+    AvroConverter,
     *(BooleanConverter, ByteArrayConverter, DoubleConverter, FloatConverter, IntegerConverter),
     *(JsonConverter, LongConverter, ShortConverter, StringConverter),
 )
