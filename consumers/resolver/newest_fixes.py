@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from consumers.worker.records import StateRecord
 from waylog.malformed import MALFORMED
 from waylog.messages import Fix, address_time, live_time
 
@@ -66,9 +67,9 @@ class NewestFixes:
     def __len__(self) -> int:
         return len(self._times)
 
-    def restore(self, values: Sequence[bytes | None]) -> None:
+    def restore(self, records: Sequence[StateRecord]) -> None:
         """Restore the state from records of topic `address`."""
-        for value in values:
+        for _, value in records:
             if value is None:
                 continue
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from consumers.worker.records import InputRecord, OutputRecord
+from consumers.worker.records import InputRecord, OutputRecord, StateRecord
 
 StateT = TypeVar("StateT", bound="State")
 
@@ -13,8 +13,11 @@ StateT = TypeVar("StateT", bound="State")
 class State(Protocol):
     """A processor's memory of one partition."""
 
-    def restore(self, values: Sequence[bytes | None]) -> None:
-        """Restore the state from records of the processor's state topic, in log order."""
+    def restore(self, records: Sequence[StateRecord]) -> None:
+        """Restore the state from records of the processor's state topic, in log order.
+
+        Called once for each piece of the partition. Must not raise on bad records.
+        """
 
 
 class Processor(Protocol[StateT]):
