@@ -38,6 +38,7 @@ _EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `waylog resolver`."""
     from consumers.resolver import re_resolve_command
+    from consumers.worker.processing_guarantee import AT_LEAST_ONCE, PROCESSING_GUARANTEES
     from geoservice.fallback.fallback import add_arguments as add_fallback_arguments
 
     parser.epilog = _EXAMPLES
@@ -78,6 +79,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="look also the addresses of devices that send nothing up again when the index changes",
     )
     add("--group", default=DEFAULT_GROUP, help="consumer group (default %(default)s)")
+    add(
+        "--processing-guarantee",
+        choices=PROCESSING_GUARANTEES,
+        default=AT_LEAST_ONCE,
+        help="exactly_once_v2: addresses and offsets are written in transactions, so that after a "
+        "crash readers of committed records see no address twice (default %(default)s)",
+    )
     add(
         "--report-interval",
         type=float,
@@ -176,7 +184,10 @@ def _run_worker(arguments: argparse.Namespace) -> int:
         Resolver(geocoder, fallback, standstill=standstill, renewal=renewal),
         client_id="resolver",
         telemetry=telemetry,
-        settings=WorkerSettings(report_interval_s=arguments.report_interval),
+        settings=WorkerSettings(
+            processing_guarantee=arguments.processing_guarantee,
+            report_interval_s=arguments.report_interval,
+        ),
         on_ready=ready,
     )
     for number in (signal.SIGINT, signal.SIGTERM):

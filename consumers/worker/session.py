@@ -1,19 +1,17 @@
 """One session of a consumer group's member: the life of its clients, from joining to an error that
 they cannot survive.
 
-Records are consumed in batches and handed to a processor; what it returns is produced with
-`acks=all`. A partition's offset is committed only after all results of its records were
-acknowledged. The next batch gathers meanwhile. An assigned partition stays paused until its state
-is restored; the state of a revoked partition is dropped.
+Records are consumed in batches and handed to a processor; what it returns is stored, and offsets
+are committed, by the way that the processing guarantee names (results.py). The next batch gathers
+meanwhile. An assigned partition stays paused until its state is restored; the state of a revoked
+partition is dropped.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic
 
@@ -25,63 +23,38 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from consumers.worker.dead_letters import DeadLetters
+from consumers.worker.assignment import Assignment, Assignments, Ends
+from consumers.worker.at_least_once import AtLeastOnceResults
 from consumers.worker.erasure_filter import ErasureFilter
+from consumers.worker.exactly_once import ExactlyOnceResults
 from consumers.worker.membership import Counters, Membership, TopicsDiffer
+from consumers.worker.processing_guarantee import EXACTLY_ONCE
 from consumers.worker.processor import StateT
 from consumers.worker.records import OutputRecord
 from consumers.worker.restore import Restorer
+from consumers.worker.results import Results, SessionFailed, TransactionAborted
 from waylog.kafka.clients import (
     LogForbidden,
     LogUnreachable,
     check_allowed,
     client_config,
     consumer_config,
-    producer_config,
 )
 from waylog.kafka.errors import error_text, forbidden_kind, forbidden_text, not_stored_text
 from waylog.kafka.group_membership import leave_group
-from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.reach import silence_reason
-from waylog.kafka.topics import ERROR
 from waylog.observability.interceptors import performance_logged
 from waylog.observability.telemetry import now_ms
 from waylog.sealing.sealing import opener, shared_key_ring
 
 logger = logging.getLogger(__name__)
 
-#: Lets librdkafka choose the partition by the key.
-_BY_KEY: Final = -1
 #: Seconds that a stopping worker waits for an answer from the log, before it waits for more.
 _ANSWER_S: Final = 2.0
 #: Seconds that a session has to last after one that failed before the worker counts as well again.
 _WELL_AFTER_S: Final = 15.0
 #: The kind of trouble that failed sessions are.
 SESSIONS: Final = "sessions"
-
-
-class SessionFailed(Exception):
-    """The clients of this session cannot go on; new ones can."""
-
-
-@dataclass(eq=False)
-class _Assignment(Generic[StateT]):
-    """A partition while it is assigned. When it is assigned again, there is a new object."""
-
-    partition: int
-    state: StateT
-    position: int = -1  # after the last record that was processed
-    acknowledged: int = -1  # after the last record whose results are acknowledged
-    committed: int = -1  # the offset that the group knows; at most `acknowledged`
-    restored: bool = False
-    revoked: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(eq=False)
-class _Batch(Generic[StateT]):
-    """Results on their way to the log, and the offsets to commit once they are stored."""
-
-    ends: list[tuple[_Assignment[StateT], int]]
 
 
 class Session(Generic[StateT]):
@@ -98,16 +71,13 @@ class Session(Generic[StateT]):
         self._watchdog = membership.watchdog
         self._topic = membership.topic
         self._group = membership.group
-        self._assignments: dict[int, _Assignment[StateT]] = {}
-        self._unacknowledged: deque[_Batch[StateT]] = deque()
-        self._restored: deque[_Assignment[StateT]] = deque()
-        self._fatal: KafkaError | None = None
-        self._failed: str | None = None  # why a result was not stored
+        self._assignments: Assignments[StateT] = {}
+        self._restored: deque[Assignment[StateT]] = deque()
+        # Why results could not be stored when a callback of the consumer wanted it.
+        self._void: SessionFailed | TransactionAborted | KafkaException | None = None
         self._down_said = -1e9
-        self._committing = False
         # True if the log answers at the end of the session; None until it was asked.
         self._answered: bool | None = None
-        self._next_commit = 0.0
         self._batch_began = 0.0
         servers, client_id = membership.bootstrap_servers, membership.client_id
         self._bootstrap_servers = servers
@@ -124,27 +94,15 @@ class Session(Generic[StateT]):
             )
             | {"on_commit": self._on_commit, "error_cb": self._on_error}
         )
-        self._producer = LibrdkafkaProducer(
-            producer_config(
-                servers,
-                client_id,
-                # A result waits for the broker, however long that is away. One that cannot be
-                # delivered even then is an error that new clients may not have.
-                delivery_timeout_ms=0,
-                # Longer than a batch takes; a flush ends it.
-                linger_ms=100,
-                queue_buffering_max_messages=8_000,
-                queue_buffering_max_kbytes=8 * 1024,
-            )
-            | {
-                "error_cb": self._on_error,
-                # Success is known from the flush that ends a batch.
-                "delivery.report.only.error": True,
-                "on_delivery": self._on_delivery,
-            }
-        )
         self._status = membership.status
-        self._dead_letters = DeadLetters(servers, client_id, membership.status)
+        results = (
+            ExactlyOnceResults
+            if self._settings.processing_guarantee == EXACTLY_ONCE
+            else AtLeastOnceResults
+        )
+        self._results: Results[StateT] = results(
+            membership, self._consumer, self._assignments, self._erased
+        )
         self._restorer = Restorer(
             client_config(servers, f"{client_id}-restore"),
             membership.processor.state_topic,
@@ -158,6 +116,8 @@ class Session(Generic[StateT]):
                 return
             if not self._erased.wait(self._watchdog, self._stopping):
                 return
+            if not self._results.start():
+                return
             self._consumer.subscribe(
                 [self._topic],
                 on_assign=self._on_assign,
@@ -166,8 +126,10 @@ class Session(Generic[StateT]):
             )
             self._on_ready()
             self._loop()
-            if self._log_answers() and self._drain():
-                self._commit_now(list(self._assignments.values()))
+            if self._log_answers():
+                self._results.hand_over(list(self._assignments.values()))
+        except TransactionAborted as error:
+            logger.warning("the last records are processed again: %s", error)
         except KafkaException as error:
             # Only the producer needs a right on the cluster, where it may write to no topic.
             if forbidden_kind(error) == "cluster":
@@ -189,13 +151,16 @@ class Session(Generic[StateT]):
                 self._watchdog.alive()
             self._status.look()
             messages = self._next_messages()
-            self._resume_restored()
-            batch = self._sort(messages)
-            if batch:
-                self._process(batch)
-            self._write_late_results()
-            self._await_acknowledgements()
-            self._commit_soon()
+            try:
+                self._check_void()
+                self._resume_restored()
+                batch = self._sort(messages)
+                if batch:
+                    self._process(batch)
+                self._write_late_results()
+                self._results.settle()
+            except TransactionAborted as error:
+                self._begin_again(error)
             now = time.monotonic()
             if now - began > _WELL_AFTER_S:
                 self._status.over(SESSIONS)
@@ -290,51 +255,9 @@ class Session(Generic[StateT]):
         if outputs:
             self._write(outputs, [])
 
-    def _write(
-        self, outputs: list[OutputRecord], ends: list[tuple[_Assignment[StateT], int]]
-    ) -> None:
+    def _write(self, outputs: list[OutputRecord], ends: Ends[StateT]) -> None:
         self._counters.results += len(outputs)
-        self._unacknowledged.append(_Batch(ends))
-        for output in outputs:
-            self._produce(output)
-
-    def _produce(self, output: OutputRecord) -> None:
-        topic, partition, key, value, headers = output
-        if self._erased.has(output):
-            return
-        is_dead_letter = topic == ERROR
-        if self._keys is not None and not is_dead_letter:
-            value = self._keys.seal_value(topic, value, key)
-        if partition is None:
-            partition = _BY_KEY
-        while True:
-            try:
-                if is_dead_letter:
-                    self._dead_letters.send(output)
-                elif headers is None:
-                    self._producer.produce(topic, value, key, partition)
-                else:
-                    self._producer.produce(topic, value, key, partition, headers=dict(headers))
-                return
-            except BufferError:
-                # The log does not keep up: wait for it.
-                self._producer.poll(0.05)
-                self._dead_letters.flush(0)
-                self._watchdog.alive()
-                self._check_fatal()
-                if self._stopping.is_set():
-                    raise SessionFailed("stopped while the log does not keep up") from None
-
-    def _await_acknowledgements(self) -> None:
-        """Send the queued results, one request a partition, and wait until they are stored.
-
-        One batch at a time: with more requests in flight than an idempotent producer may have (5),
-        librdkafka's thread spins until the log has answered.
-        """
-        self._producer.poll(0)
-        self._check_fatal()
-        while self._unacknowledged and not self._stopping.is_set():
-            self._flush()
+        self._results.write(outputs, ends)
 
     def _log_answers(self) -> bool:
         """Return True if the log answers at the end; asks it only once in a session."""
@@ -349,75 +272,8 @@ class Session(Generic[StateT]):
                 logger.warning("the log does not answer: what is not committed comes again")
         return self._answered
 
-    def _drain(self) -> bool:
-        """Wait for all acknowledgements, up to a limit; return whether all came."""
-        deadline = time.monotonic() + self._settings.drain_s
-        while self._unacknowledged and time.monotonic() < deadline:
-            self._flush()
-        return not self._unacknowledged
-
-    def _flush(self) -> None:
-        """Wait a moment; once nothing is in flight, everything was stored or has failed."""
-        self._watchdog.alive()
-        on_their_way = self._producer.flush(0.05) + self._dead_letters.flush(0.05)
-        self._check_fatal()
-        if self._failed is not None:
-            raise SessionFailed(f"a result was not stored: {self._failed}")
-        if on_their_way:
-            return
-        while self._unacknowledged:
-            for assignment, end in self._unacknowledged.popleft().ends:
-                assignment.acknowledged = end
-
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failed = not_stored_text(error, message.topic() or "")
-
-    # ---- offsets ----
-
-    def _commit_soon(self) -> None:
-        now = time.monotonic()
-        if self._committing or now < self._next_commit:
-            return
-        offsets = self._uncommitted(list(self._assignments.values()))
-        if not offsets:
-            return
-        self._next_commit = now + self._settings.commit_interval_s
-        try:
-            self._consumer.commit(offsets=offsets, asynchronous=True)
-            self._committing = True
-        except KafkaException as error:
-            logger.info("offsets are committed later: %s", error.args[0].str())
-
-    def _commit_now(self, assignments: list[_Assignment[StateT]]) -> None:
-        offsets = self._uncommitted(assignments)
-        if not offsets:
-            return
-        try:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            # Their records will be processed again: delivery is at least once.
-            logger.warning("the last offsets were not committed: %s", error.args[0].str())
-            return
-        for assignment in assignments:
-            assignment.committed = assignment.acknowledged
-
-    def _uncommitted(self, assignments: list[_Assignment[StateT]]) -> list[TopicPartition]:
-        return [
-            TopicPartition(self._topic, assignment.partition, assignment.acknowledged)
-            for assignment in assignments
-            if assignment.acknowledged > assignment.committed
-        ]
-
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        self._committing = False
-        if error is not None:
-            logger.info("offsets are committed again: %s", error.str())
-            return
-        for offset in offsets:
-            assignment = self._assignments.get(offset.partition)
-            if assignment is not None and offset.error is None:
-                assignment.committed = max(assignment.committed, offset.offset)
+        self._results.on_commit(error, offsets)
 
     # ---- the group ----
 
@@ -425,7 +281,7 @@ class Session(Generic[StateT]):
         consumer.incremental_assign(partitions)
         consumer.pause(partitions)
         assignments = [
-            _Assignment(each.partition, self._processor.new_state()) for each in partitions
+            Assignment(each.partition, self._processor.new_state()) for each in partitions
         ]
         for assignment in assignments:
             self._assignments[assignment.partition] = assignment
@@ -451,20 +307,24 @@ class Session(Generic[StateT]):
         # The next owner restores its state from our results: they must be stored first.
         leaving = self._take(partitions)
         try:
-            if self._drain():
-                self._commit_now(leaving)
-        except SessionFailed as error:
-            logger.warning("giving partitions away uncommitted: %s", error)
+            self._results.hand_over(leaving)
+        except (SessionFailed, TransactionAborted, KafkaException) as error:
+            logger.warning("giving partitions away uncommitted: %s", error_text(error))
+            self._void = error
         consumer.incremental_unassign(partitions)
         logger.info("revoked %s", sorted(each.partition for each in partitions))
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Another member owns them already: nothing may be committed.
         self._take(partitions)
+        try:
+            self._results.abandon()
+        except (SessionFailed, TransactionAborted, KafkaException) as error:
+            self._void = error
         consumer.incremental_unassign(partitions)
         logger.warning("lost %s", sorted(each.partition for each in partitions))
 
-    def _take(self, partitions: list[TopicPartition]) -> list[_Assignment[StateT]]:
+    def _take(self, partitions: list[TopicPartition]) -> list[Assignment[StateT]]:
         taken = []
         for each in partitions:
             assignment = self._assignments.pop(each.partition, None)
@@ -475,6 +335,20 @@ class Session(Generic[StateT]):
 
     # ---- trouble ----
 
+    def _check_void(self) -> None:
+        if self._void is not None:
+            error, self._void = self._void, None
+            raise error
+
+    def _begin_again(self, error: TransactionAborted) -> None:
+        """Go on from the committed offsets, with states as they were then."""
+        logger.warning("records since the last commit are processed again: %s", error)
+        partitions = [TopicPartition(self._topic, each) for each in self._assignments]
+        if partitions:
+            self._take(partitions)
+            self._consumer.incremental_unassign(partitions)
+            self._on_assign(self._consumer, partitions)
+
     def _on_message_error(self, error: KafkaError) -> None:
         if error.fatal():
             raise SessionFailed(error.str())
@@ -484,9 +358,7 @@ class Session(Generic[StateT]):
             logger.warning("consuming: %s", error.str())
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            self._fatal = error
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._nobody_answers()
 
     def _nobody_answers(self) -> None:
@@ -495,10 +367,6 @@ class Session(Generic[StateT]):
             self._down_said = now
             why = silence_reason(self._bootstrap_servers)
             logger.warning("%s; waiting for a broker", why or "no broker can be reached")
-
-    def _check_fatal(self) -> None:
-        if self._fatal is not None:
-            raise SessionFailed(not_stored_text(self._fatal, self._processor.state_topic))
 
     def _await_topics(self) -> bool:
         """Wait until the topics exist; return False if the worker stops before.
@@ -558,10 +426,4 @@ class Session(Generic[StateT]):
         finally:
             self._restorer.close()
             self._erased.close()
-        # Results that are still queued were not committed either: their records come again.
-        try:
-            self._dead_letters.purge()
-            self._producer.purge()
-            self._producer.flush(1.0)
-        except KafkaException as error:
-            logger.debug("the producer has failed: %s", error_text(error))
+            self._results.close()

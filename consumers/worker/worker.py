@@ -1,4 +1,4 @@
-"""Runs the logic of a consumer group's member, with at-least-once delivery.
+"""Runs the logic of a consumer group's member, at least once or exactly once.
 
 While the broker is away, everything waits and nothing is lost. After an error that the clients
 cannot survive, new clients (`session.py`) begin at the committed offsets.
@@ -13,7 +13,8 @@ from typing import Final, Generic
 
 from consumers.worker.membership import Counters, Membership, WorkerSettings
 from consumers.worker.processor import Processor, StateT
-from consumers.worker.session import SESSIONS, Session, SessionFailed
+from consumers.worker.results import SessionFailed
+from consumers.worker.session import SESSIONS, Session
 from waylog.kafka.clients import LogUnreachable
 from waylog.observability.interceptors import Telemetry
 
@@ -72,7 +73,7 @@ class Worker(Generic[StateT]):
                     logger.warning("stopped: %s", error)
                     return
                 self._membership.contact.silent()
-                # Only acknowledged offsets were committed: new clients begin there.
+                # Only offsets whose results are stored were committed: new clients begin there.
                 if time.monotonic() - started > settings.restart_pause_s_max:
                     pause_s = settings.restart_pause_s
                 logger.error("starting again in %.0f s: %s", pause_s, error)
