@@ -18,7 +18,7 @@ import msgspec
 from consumers.resolver.newest_fixes import NO_STANDSTILL, NewestFixes, StationaryLimits
 from consumers.resolver.renewal import Renewal, ResolvedFix
 from consumers.worker.fix_records import NotAFix, fix_of, passed_on, rejected_record
-from consumers.worker.records import InputRecord, OutputRecord
+from consumers.worker.records import InputRecord, OutputRecord, StateRecord
 from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.address_bytes import AddressBytes, members_of
 from geoservice.reverse.geocoder import Geocoder, ReverseResult, is_point
@@ -134,6 +134,12 @@ class Resolver:
         if self._renewal is not None:
             self._renew(self._renewal, states, outputs, now_ms)
         return outputs
+
+    def state_changes(
+        self, states: Mapping[int, NewestFixes]
+    ) -> Mapping[int, Sequence[StateRecord]]:
+        """Return nothing: states are restored from the addresses themselves."""
+        return {}
 
     def _renew(
         self,

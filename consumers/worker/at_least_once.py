@@ -18,7 +18,7 @@ from consumers.worker.erasure_filter import ErasureFilter
 from consumers.worker.membership import Membership
 from consumers.worker.processor import StateT
 from consumers.worker.records import OutputRecord
-from consumers.worker.results import ResultProducer, SessionFailed
+from consumers.worker.results import Changes, ResultProducer, SessionFailed
 from waylog.kafka.errors import error_text, not_stored_text
 from waylog.kafka.topics import ERROR
 
@@ -56,14 +56,22 @@ class AtLeastOnceResults(Generic[StateT]):
         """Return True: nothing has to be prepared."""
         return True
 
-    def write(self, outputs: Sequence[OutputRecord], ends: Ends[StateT]) -> None:
-        """Queue results, and dead letters on a way of their own."""
-        self._unacknowledged.append(ends)
+    def write(self, outputs: Sequence[OutputRecord], changes: Changes, ends: Ends[StateT]) -> None:
+        """Queue results, and dead letters on a way of their own.
+
+        Waits until the results are stored before it queues changes of states that know of them.
+        """
         letters = [output for output in outputs if output.topic == ERROR]
         if letters:
             outputs = [output for output in outputs if output.topic != ERROR]
             self._dead_letters.send_all(letters, self._wait_for_room)
         self._producer.produce(outputs, self._wait_for_room)
+        if outputs and changes:
+            while not self._is_stored():
+                if self._stopping.is_set():
+                    raise SessionFailed("stopped before the results of a batch were stored")
+        self._producer.produce_changes(changes, self._wait_for_room)
+        self._unacknowledged.append(ends)
 
     def settle(self) -> None:
         """Send the queued results, one request a partition, and wait until they are stored.
@@ -116,17 +124,21 @@ class AtLeastOnceResults(Generic[StateT]):
 
     def _flush(self) -> None:
         """Wait a moment; once nothing is in flight, everything was stored or has failed."""
+        if not self._is_stored():
+            return
+        while self._unacknowledged:
+            for assignment, end in self._unacknowledged.popleft():
+                assignment.acknowledged = end
+
+    def _is_stored(self) -> bool:
+        """Wait a moment; return whether nothing is in flight. Raises SessionFailed."""
         self._watchdog.alive()
         on_their_way = self._producer.client.flush(0.05) + self._dead_letters.flush(0.05)
         self._producer.check()
         if self._producer.failed is not None:
             topic, error = self._producer.failed
             raise SessionFailed(f"a result was not stored: {not_stored_text(error, topic)}")
-        if on_their_way:
-            return
-        while self._unacknowledged:
-            for assignment, end in self._unacknowledged.popleft():
-                assignment.acknowledged = end
+        return not on_their_way
 
     def _commit_soon(self) -> None:
         now = time.monotonic()

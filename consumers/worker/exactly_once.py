@@ -24,7 +24,12 @@ from consumers.worker.erasure_filter import ErasureFilter
 from consumers.worker.membership import Membership
 from consumers.worker.processor import StateT
 from consumers.worker.records import OutputRecord
-from consumers.worker.results import ResultProducer, SessionFailed, TransactionAborted
+from consumers.worker.results import (
+    Changes,
+    ResultProducer,
+    SessionFailed,
+    TransactionAborted,
+)
 from waylog.kafka.clients import LogForbidden
 from waylog.kafka.errors import error_text, forbidden_kind, forbidden_text, not_stored_text
 from waylog.kafka.topics import ERROR
@@ -116,7 +121,7 @@ class ExactlyOnceResults(Generic[StateT]):
                 return True
         return False
 
-    def write(self, outputs: Sequence[OutputRecord], ends: Ends[StateT]) -> None:
+    def write(self, outputs: Sequence[OutputRecord], changes: Changes, ends: Ends[StateT]) -> None:
         """Queue results in the transaction, which begins with the first ones."""
         if not self._is_open:
             self._producer.client.begin_transaction()
@@ -132,6 +137,7 @@ class ExactlyOnceResults(Generic[StateT]):
                 self._has_letters = True
         try:
             self._producer.produce(outputs, self._wait_for_room)
+            self._producer.produce_changes(changes, self._wait_for_room)
         except KafkaException as error:
             self._abort(error.args[0])
 

@@ -46,3 +46,11 @@ class Processor(Protocol[StateT]):
 
     def late_results(self, states: Mapping[int, StateT], now_ms: int) -> list[OutputRecord]:
         """Return more records to write now; `states` has all owned partitions that are restored."""
+
+    def state_changes(self, states: Mapping[int, StateT]) -> Mapping[int, Sequence[StateRecord]]:
+        """Return, by partition, the records of the state topic that keep what has changed.
+
+        Called after `process` and `late_results`. The records are written once the results before
+        them are stored: a state that was restored must not know of results that were lost. A
+        processor whose results are its state has none.
+        """

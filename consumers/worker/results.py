@@ -7,8 +7,8 @@ Streams): AtLeastOnceResults, or ExactlyOnceResults, which writes both in transa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
@@ -16,13 +16,16 @@ from consumers.worker.assignment import Assignment, Ends
 from consumers.worker.erasure_filter import ErasureFilter
 from consumers.worker.membership import Membership
 from consumers.worker.processor import StateT
-from consumers.worker.records import OutputRecord
+from consumers.worker.records import OutputRecord, StateRecord
 from waylog.kafka.clients import producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.sealing.sealing import shared_key_ring
 
 logger = logging.getLogger(__name__)
+
+#: Records of the state topic, by partition.
+Changes: TypeAlias = Mapping[int, Sequence[StateRecord]]
 
 #: Lets librdkafka choose the partition by the key.
 _BY_KEY: Final = -1
@@ -48,8 +51,11 @@ class Results(Protocol[StateT]):
     def start(self) -> bool:
         """Prepare to write, before partitions are assigned; False if the worker stops before."""
 
-    def write(self, outputs: Sequence[OutputRecord], ends: Ends[StateT]) -> None:
-        """Queue the results of records up to the offsets `ends`, or results of no new records."""
+    def write(self, outputs: Sequence[OutputRecord], changes: Changes, ends: Ends[StateT]) -> None:
+        """Queue the results of records up to the offsets `ends`, or results of no new records.
+
+        `changes` of states are not stored before the results.
+        """
 
     def settle(self) -> None:
         """Store what is queued and commit offsets, as far as that is due after a batch."""
@@ -103,26 +109,45 @@ class ResultProducer:
 
         Raises KafkaException for a result that no topic could take.
         """
-        produce, keys = self.client.produce, self._keys
+        has, queue, keys = self._erased.has, self._queue, self._keys
         for output in outputs:
-            if self._erased.has(output):
+            if has(output):
                 continue
             topic, partition, key, value, headers = output
             if keys is not None:
                 value = keys.seal_value(topic, value, key)
-            if partition is None:
-                partition = _BY_KEY
-            while True:
-                try:
-                    if headers is None:
-                        produce(topic, value, key, partition)
-                    else:
-                        produce(topic, value, key, partition, headers=dict(headers))
-                    break
-                except BufferError:
-                    # The log does not keep up.
-                    self.client.poll(0.05)
-                    wait()
+            queue(topic, value, key, _BY_KEY if partition is None else partition, headers, wait)
+
+    def produce_changes(self, changes: Changes, wait: Callable[[], None]) -> None:
+        """Queue changes of states, as `produce` does."""
+        topic = self._state_topic
+        for partition, records in changes.items():
+            for key, value in records:
+                sealed = value
+                if self._keys is not None and value is not None:
+                    sealed = self._keys.seal_value(topic, value, key)
+                self._queue(topic, sealed, key, partition, None, wait)
+
+    def _queue(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        headers: list[tuple[str, bytes]] | None,
+        wait: Callable[[], None],
+    ) -> None:
+        while True:
+            try:
+                if headers is None:
+                    self.client.produce(topic, value, key, partition)
+                else:
+                    self.client.produce(topic, value, key, partition, headers=dict(headers))
+                return
+            except BufferError:
+                # The log does not keep up.
+                self.client.poll(0.05)
+                wait()
 
     def check(self) -> None:
         """Raise SessionFailed after a fatal error."""

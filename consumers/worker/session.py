@@ -233,7 +233,7 @@ class Session(Generic[StateT]):
             ends.append((assignment, assignment.position))
             self._counters.records += len(records)
         self._counters.batches += 1
-        self._write(outputs, ends)
+        self._write(outputs, states, ends)
 
     def _opened(self, batch: dict[int, list[Message]]) -> dict[int, list[Message]]:
         """Return the batch with values decrypted.
@@ -252,12 +252,15 @@ class Session(Generic[StateT]):
             if assignment.restored
         }
         outputs = self._processor.late_results(states, now_ms())
-        if outputs:
-            self._write(outputs, [])
+        self._write(outputs, states, [])
 
-    def _write(self, outputs: list[OutputRecord], ends: Ends[StateT]) -> None:
-        self._counters.results += len(outputs)
-        self._results.write(outputs, ends)
+    def _write(
+        self, outputs: list[OutputRecord], states: dict[int, StateT], ends: Ends[StateT]
+    ) -> None:
+        changes = self._processor.state_changes(states)
+        if outputs or changes or ends:
+            self._counters.results += len(outputs)
+            self._results.write(outputs, changes, ends)
 
     def _log_answers(self) -> bool:
         """Return True if the log answers at the end; asks it only once in a session."""
