@@ -81,6 +81,7 @@ COMMANDS = (
     Command("consume", "waylog.console.consume", "read records of a topic"),
     Command("offsets", "waylog.console.offsets", "show the offsets of a topic"),
     Command("groups", "waylog.console.groups", "list, describe and reset consumer groups"),
+    Command("dead-letters", "waylog.console.dead_letters", "see refused records, send them again"),
     Command("cluster", "waylog.console.cluster", "brokers, controllers, elections, moves"),
     Command("replay", "waylog.replay.command", "send recorded tracks as devices would"),
     Command("history", "spark.history.command", "keep the history as Parquet"),

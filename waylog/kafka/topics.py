@@ -92,6 +92,11 @@ TOPICS = (
     Topic(LOG, 1, kept_for(7)),
 )
 
+#: Which dead letters `waylog dead-letters replay` has sent again; created when it first does.
+DEAD_LETTER_REPLAY_TOPIC = Topic(
+    "dead-letter-replay", 1, {"cleanup.policy": "compact", **_SOON_COMPACTED}
+)
+
 #: The keys of sealed values (docs/decisions/0006); created where values are sealed. A key that is
 #: destroyed leaves the files when its segment is compacted, so segments end soon.
 VALUE_KEY_TOPIC = Topic(
