@@ -142,6 +142,7 @@ def _run_worker(arguments: argparse.Namespace) -> int:
     from consumers.resolver.newest_fixes import StationaryLimits
     from consumers.resolver.renewal import Renewal
     from consumers.resolver.resolver import Resolver
+    from consumers.resolver.retries import RETRY_TOPICS
     from consumers.worker.membership import TopicsDiffer, WorkerSettings
     from consumers.worker.worker import Worker, describe
     from geoservice.fallback.fallback import from_arguments
@@ -177,17 +178,25 @@ def _run_worker(arguments: argparse.Namespace) -> int:
         notify_ready()
 
     tune_garbage_collector()
+    resolver = Resolver(
+        geocoder,
+        fallback,
+        standstill=standstill,
+        renewal=renewal,
+        retry_topics=() if fallback is None else RETRY_TOPICS,
+    )
     worker = Worker(
         arguments.bootstrap_servers,
         arguments.group,
         LOCATION,
-        Resolver(geocoder, fallback, standstill=standstill, renewal=renewal),
+        resolver,
         client_id="resolver",
         telemetry=telemetry,
         settings=WorkerSettings(
             processing_guarantee=arguments.processing_guarantee,
             report_interval_s=arguments.report_interval,
         ),
+        delayed=resolver.retries,
         on_ready=ready,
     )
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -38,7 +38,6 @@ class AtLeastOnceResults(Generic[StateT]):
         self._settings = membership.settings
         self._stopping = membership.stopping
         self._watchdog = membership.watchdog
-        self._topic = membership.topic
         self._consumer = consumer
         self._assignments = assignments
         # Batches whose results are on their way to the log.
@@ -103,7 +102,7 @@ class AtLeastOnceResults(Generic[StateT]):
             logger.info("offsets are committed again: %s", error.str())
             return
         for offset in offsets:
-            assignment = self._assignments.get(offset.partition)
+            assignment = self._assignments.find(offset.topic, offset.partition)
             if assignment is not None and offset.error is None:
                 assignment.committed = max(assignment.committed, offset.offset)
 
@@ -144,7 +143,7 @@ class AtLeastOnceResults(Generic[StateT]):
         now = time.monotonic()
         if self._committing or now < self._next_commit:
             return
-        offsets = self._uncommitted(list(self._assignments.values()))
+        offsets = self._uncommitted(self._assignments.all())
         if not offsets:
             return
         self._next_commit = now + self._settings.commit_interval_s
@@ -169,7 +168,7 @@ class AtLeastOnceResults(Generic[StateT]):
 
     def _uncommitted(self, assignments: Sequence[Assignment[StateT]]) -> list[TopicPartition]:
         return [
-            TopicPartition(self._topic, assignment.partition, assignment.acknowledged)
+            TopicPartition(assignment.topic, assignment.partition, assignment.acknowledged)
             for assignment in assignments
             if assignment.acknowledged > assignment.committed
         ]

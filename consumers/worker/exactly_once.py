@@ -70,7 +70,6 @@ class ExactlyOnceResults(Generic[StateT]):
         self._stopping = membership.stopping
         self._watchdog = membership.watchdog
         self._contact = membership.contact
-        self._topic = membership.topic
         self._state_topic = membership.processor.state_topic
         self._transactional_id = membership.transactional_id
         self._consumer = consumer
@@ -185,7 +184,7 @@ class ExactlyOnceResults(Generic[StateT]):
         while producer.flush(0.05) + self._dead_letters.flush(0):
             self._go_on(deadline)
         self._check()
-        assignments = list(dict.fromkeys([*self._assignments.values(), *leaving]))
+        assignments = list(dict.fromkeys([*self._assignments.all(), *leaving]))
         self._call(lambda: self._send_offsets(assignments), deadline)
         self._call(lambda: producer.commit_transaction(_CALL_S), deadline)
         self._is_open = self._has_letters = False
@@ -196,7 +195,7 @@ class ExactlyOnceResults(Generic[StateT]):
 
     def _send_offsets(self, assignments: list[Assignment[StateT]]) -> None:
         offsets = [
-            TopicPartition(self._topic, each.partition, each.acknowledged)
+            TopicPartition(each.topic, each.partition, each.acknowledged)
             for each in assignments
             if each.acknowledged > each.committed
         ] or [self._known_offset(assignments[0])]
@@ -210,7 +209,7 @@ class ExactlyOnceResults(Generic[StateT]):
 
         Results of no new records are fenced by it: the generation comes with offsets only.
         """
-        place = TopicPartition(self._topic, assignment.partition)
+        place = assignment.place
         offset = assignment.committed
         if offset < 0:
             [found] = self._consumer.committed([place], timeout=_CALL_S)
@@ -218,7 +217,7 @@ class ExactlyOnceResults(Generic[StateT]):
         if offset < 0:
             # Where a group begins that has committed nothing.
             offset, _ = self._consumer.get_watermark_offsets(place, timeout=_CALL_S)
-        return TopicPartition(self._topic, assignment.partition, offset)
+        return TopicPartition(assignment.topic, assignment.partition, offset)
 
     def _call(self, function: Callable[[], None], deadline: float) -> None:
         """Call the log, again while it does not answer."""

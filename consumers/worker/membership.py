@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic
 
+from consumers.worker.delays import DelayedProcessor
 from consumers.worker.processing_guarantee import AT_LEAST_ONCE, ProcessingGuarantee
 from consumers.worker.processor import Processor, StateT
 from waylog.kafka.reach import silence_reason
@@ -75,6 +76,7 @@ class Membership(Generic[StateT]):
     telemetry: Telemetry
     settings: WorkerSettings
     on_ready: Callable[[], None]
+    delayed: DelayedProcessor[StateT] | None = None
     counters: Counters = field(default_factory=Counters)
     stopping: threading.Event = field(default_factory=threading.Event)
     #: Of all sessions, so that each one ends the transaction that the one before left open; of no

@@ -109,14 +109,26 @@ class ResultProducer:
 
         Raises KafkaException for a result that no topic could take.
         """
-        has, queue, keys = self._erased.has, self._queue, self._keys
+        has, produce, keys = self._erased.has, self.client.produce, self._keys
         for output in outputs:
             if has(output):
                 continue
             topic, partition, key, value, headers = output
             if keys is not None:
                 value = keys.seal_value(topic, value, key)
-            queue(topic, value, key, _BY_KEY if partition is None else partition, headers, wait)
+            if partition is None:
+                partition = _BY_KEY
+            while True:
+                try:
+                    if headers is None:
+                        produce(topic, value, key, partition)
+                    else:
+                        produce(topic, value, key, partition, headers=dict(headers))
+                    break
+                except BufferError:
+                    # The log does not keep up.
+                    self.client.poll(0.05)
+                    wait()
 
     def produce_changes(self, changes: Changes, wait: Callable[[], None]) -> None:
         """Queue changes of states, as `produce` does."""
@@ -126,28 +138,13 @@ class ResultProducer:
                 sealed = value
                 if self._keys is not None and value is not None:
                     sealed = self._keys.seal_value(topic, value, key)
-                self._queue(topic, sealed, key, partition, None, wait)
-
-    def _queue(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        partition: int,
-        headers: list[tuple[str, bytes]] | None,
-        wait: Callable[[], None],
-    ) -> None:
-        while True:
-            try:
-                if headers is None:
-                    self.client.produce(topic, value, key, partition)
-                else:
-                    self.client.produce(topic, value, key, partition, headers=dict(headers))
-                return
-            except BufferError:
-                # The log does not keep up.
-                self.client.poll(0.05)
-                wait()
+                while True:
+                    try:
+                        self.client.produce(topic, sealed, key, partition)
+                        break
+                    except BufferError:
+                        self.client.poll(0.05)
+                        wait()
 
     def check(self) -> None:
         """Raise SessionFailed after a fatal error."""

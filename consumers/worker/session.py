@@ -25,6 +25,7 @@ from confluent_kafka import (
 
 from consumers.worker.assignment import Assignment, Assignments, Ends
 from consumers.worker.at_least_once import AtLeastOnceResults
+from consumers.worker.delays import Delays
 from consumers.worker.erasure_filter import ErasureFilter
 from consumers.worker.exactly_once import ExactlyOnceResults
 from consumers.worker.membership import Counters, Membership, TopicsDiffer
@@ -39,10 +40,12 @@ from waylog.kafka.clients import (
     check_allowed,
     client_config,
     consumer_config,
+    ensure_topics,
 )
 from waylog.kafka.errors import error_text, forbidden_kind, forbidden_text, not_stored_text
 from waylog.kafka.group_membership import leave_group
 from waylog.kafka.reach import silence_reason
+from waylog.kafka.topics import Topic, kept_for
 from waylog.observability.interceptors import performance_logged
 from waylog.observability.telemetry import now_ms
 from waylog.sealing.sealing import opener, shared_key_ring
@@ -71,7 +74,7 @@ class Session(Generic[StateT]):
         self._watchdog = membership.watchdog
         self._topic = membership.topic
         self._group = membership.group
-        self._assignments: Assignments[StateT] = {}
+        self._assignments: Assignments[StateT] = Assignments()
         self._restored: deque[Assignment[StateT]] = deque()
         # Why results could not be stored when a callback of the consumer wanted it.
         self._void: SessionFailed | TransactionAborted | KafkaException | None = None
@@ -94,6 +97,10 @@ class Session(Generic[StateT]):
             )
             | {"on_commit": self._on_commit, "error_cb": self._on_error}
         )
+        self._delays = (
+            None if membership.delayed is None else Delays(self._consumer, membership.delayed)
+        )
+        self._delayed_topics = () if membership.delayed is None else membership.delayed.topics
         self._status = membership.status
         results = (
             ExactlyOnceResults
@@ -127,7 +134,7 @@ class Session(Generic[StateT]):
             self._on_ready()
             self._loop()
             if self._log_answers():
-                self._results.hand_over(list(self._assignments.values()))
+                self._results.hand_over(self._assignments.all())
         except TransactionAborted as error:
             logger.warning("the last records are processed again: %s", error)
         except KafkaException as error:
@@ -154,9 +161,11 @@ class Session(Generic[StateT]):
             try:
                 self._check_void()
                 self._resume_restored()
-                batch = self._sort(messages)
+                batch, delayed = self._sort(messages)
                 if batch:
                     self._process(batch)
+                if self._delays is not None:
+                    self._process_due(self._delays, delayed)
                 self._write_late_results()
                 self._results.settle()
             except TransactionAborted as error:
@@ -201,29 +210,33 @@ class Session(Generic[StateT]):
         self._batch_began = time.monotonic()
         return [first, *self._consumer.consume(settings.batch_records - 1, 0)]
 
-    def _sort(self, messages: list[Message]) -> dict[int, list[Message]]:
-        """Return the records by partition; errors are handled."""
+    def _sort(self, messages: list[Message]) -> tuple[dict[int, list[Message]], list[Message]]:
+        """Return the records by partition, and those of delayed topics; errors are handled."""
         batch: dict[int, list[Message]] = {}
+        delayed: list[Message] = []
         for message in messages:
             error = message.error()
             if error is not None:
                 self._on_message_error(error)
                 continue
+            if self._delayed_topics and message.topic() in self._delayed_topics:
+                delayed.append(message)
+                continue
             partition = message.partition()
             records = batch.get(partition)  # type: ignore[arg-type]
             if records is None:
-                assignment = self._assignments.get(partition)  # type: ignore[arg-type]
+                assignment = self._assignments.consumed.get(partition)  # type: ignore[arg-type]
                 if assignment is None or not assignment.restored:
                     # Revoked while the records were on their way: they are not committed, and
                     # the new owner gets them.
                     continue
                 records = batch[partition] = []  # type: ignore[index]
             records.append(message)
-        return batch
+        return batch, delayed
 
     @performance_logged
     def _process(self, batch: dict[int, list[Message]]) -> None:
-        assignments = [self._assignments[partition] for partition in batch]
+        assignments = [self._assignments.consumed[partition] for partition in batch]
         states = {assignment.partition: assignment.state for assignment in assignments}
         outputs = self._processor.process(self._opened(batch), states, now_ms())
         ends = []
@@ -234,6 +247,25 @@ class Session(Generic[StateT]):
             self._counters.records += len(records)
         self._counters.batches += 1
         self._write(outputs, states, ends)
+
+    def _process_due(self, delays: Delays[StateT], messages: list[Message]) -> None:
+        now = now_ms()
+        delays.resume(now)
+        batch: dict[int, list[Message]] = {}
+        ends: dict[tuple[str, int], int] = {}
+        for message in messages:
+            topic, partition = message.topic() or "", message.partition() or 0
+            assignment = self._assignments.consumed.get(partition)
+            if assignment is not None and assignment.restored and delays.due(message, now):
+                batch.setdefault(partition, []).append(message)
+                ends[topic, partition] = (message.offset() or 0) + 1
+        if not batch:
+            return
+        states = {each: self._assignments.consumed[each].state for each in batch}
+        outputs = delays.processor.process(self._opened(batch), states, now)
+        self._write(
+            outputs, states, [(self._assignments.delayed[key], end) for key, end in ends.items()]
+        )
 
     def _opened(self, batch: dict[int, list[Message]]) -> dict[int, list[Message]]:
         """Return the batch with values decrypted.
@@ -248,7 +280,7 @@ class Session(Generic[StateT]):
     def _write_late_results(self) -> None:
         states = {
             partition: assignment.state
-            for partition, assignment in self._assignments.items()
+            for partition, assignment in self._assignments.consumed.items()
             if assignment.restored
         }
         outputs = self._processor.late_results(states, now_ms())
@@ -281,13 +313,15 @@ class Session(Generic[StateT]):
     # ---- the group ----
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        consumer.incremental_assign(partitions)
-        consumer.pause(partitions)
+        all_partitions = self._with_delayed(partitions)
+        consumer.incremental_assign(all_partitions)
+        consumer.pause(all_partitions)
         assignments = [
-            Assignment(each.partition, self._processor.new_state()) for each in partitions
+            Assignment(self._topic, each.partition, self._processor.new_state())
+            for each in partitions
         ]
         for assignment in assignments:
-            self._assignments[assignment.partition] = assignment
+            self._assignments.add(assignment, self._delayed_topics)
             self._restorer.restore(
                 assignment.partition,
                 assignment.state.restore,
@@ -302,7 +336,7 @@ class Session(Generic[StateT]):
             if assignment.revoked.is_set():
                 continue
             assignment.restored = True
-            self._consumer.resume([TopicPartition(self._topic, assignment.partition)])
+            self._consumer.resume(self._with_delayed([assignment.place]))
         if self._restorer.failed is not None:
             raise SessionFailed(f"a state was not restored: {self._restorer.failed}")
 
@@ -314,7 +348,7 @@ class Session(Generic[StateT]):
         except (SessionFailed, TransactionAborted, KafkaException) as error:
             logger.warning("giving partitions away uncommitted: %s", error_text(error))
             self._void = error
-        consumer.incremental_unassign(partitions)
+        consumer.incremental_unassign(self._with_delayed(partitions))
         logger.info("revoked %s", sorted(each.partition for each in partitions))
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -324,17 +358,24 @@ class Session(Generic[StateT]):
             self._results.abandon()
         except (SessionFailed, TransactionAborted, KafkaException) as error:
             self._void = error
-        consumer.incremental_unassign(partitions)
+        consumer.incremental_unassign(self._with_delayed(partitions))
         logger.warning("lost %s", sorted(each.partition for each in partitions))
 
     def _take(self, partitions: list[TopicPartition]) -> list[Assignment[StateT]]:
+        if self._delays is not None:
+            self._delays.forget(self._with_delayed(partitions))
         taken = []
         for each in partitions:
-            assignment = self._assignments.pop(each.partition, None)
-            if assignment is not None:
-                assignment.revoked.set()
-                taken.append(assignment)
+            taken += self._assignments.take(each.partition)
         return taken
+
+    def _with_delayed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return partitions that are consumed, and those of delayed topics that go with them."""
+        return partitions + [
+            TopicPartition(topic, each.partition)
+            for topic in self._delayed_topics
+            for each in partitions
+        ]
 
     # ---- trouble ----
 
@@ -346,10 +387,10 @@ class Session(Generic[StateT]):
     def _begin_again(self, error: TransactionAborted) -> None:
         """Go on from the committed offsets, with states as they were then."""
         logger.warning("records since the last commit are processed again: %s", error)
-        partitions = [TopicPartition(self._topic, each) for each in self._assignments]
+        partitions = [TopicPartition(self._topic, each) for each in self._assignments.consumed]
         if partitions:
             self._take(partitions)
-            self._consumer.incremental_unassign(partitions)
+            self._consumer.incremental_unassign(self._with_delayed(partitions))
             self._on_assign(self._consumer, partitions)
 
     def _on_message_error(self, error: KafkaError) -> None:
@@ -403,6 +444,7 @@ class Session(Generic[StateT]):
                         f"topic {names[0]} has {counts[0]} partitions and topic {names[1]} has "
                         f"{counts[1]}: a device must be in the same partition of both"
                     )
+                self._ensure_delayed_topics(counts[0])
                 return True
             if not said:
                 logger.info("waiting for the topics %s and %s", *names)
@@ -410,10 +452,26 @@ class Session(Generic[StateT]):
             self._stopping.wait(0.2)
         return False
 
+    def _ensure_delayed_topics(self, partitions: int) -> None:
+        """Create missing topics; raises TopicsDiffer, LogUnreachable and KafkaException."""
+        if not self._delayed_topics:
+            return
+        ensure_topics(
+            self._bootstrap_servers,
+            [Topic(name, partitions, kept_for(1)) for name in self._delayed_topics],
+        )
+        for name in self._delayed_topics:
+            count = len(self._consumer.list_topics(name, timeout=_ANSWER_S).topics[name].partitions)
+            if count not in (0, partitions):
+                raise TopicsDiffer(
+                    f"topic {self._topic} has {partitions} partitions and topic {name} has "
+                    f"{count}: a device must be in the same partition of both"
+                )
+
     def _lag(self) -> int:
         """Return the number of records left in the assigned partitions, from cached offsets."""
         lag = 0
-        for assignment in list(self._assignments.values()):
+        for assignment in list(self._assignments.consumed.values()):
             _, high = self._consumer.get_watermark_offsets(
                 TopicPartition(self._topic, assignment.partition), cached=True
             )

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic
 
+from consumers.worker.delays import DelayedProcessor
 from consumers.worker.membership import Counters, Membership, WorkerSettings
 from consumers.worker.processor import Processor, StateT
 from consumers.worker.results import SessionFailed
@@ -37,6 +38,7 @@ class Worker(Generic[StateT]):
         client_id: str,
         telemetry: Telemetry,
         settings: WorkerSettings | None = None,
+        delayed: DelayedProcessor[StateT] | None = None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._membership = Membership(
@@ -48,6 +50,7 @@ class Worker(Generic[StateT]):
             telemetry,
             settings or WorkerSettings(),
             on_ready,
+            delayed,
         )
 
     @property
