@@ -250,7 +250,6 @@ class Session(Generic[StateT]):
 
     def _process_due(self, delays: Delays[StateT], messages: list[Message]) -> None:
         now = now_ms()
-        delays.resume(now)
         batch: dict[int, list[Message]] = {}
         ends: dict[tuple[str, int], int] = {}
         for message in messages:
@@ -259,6 +258,8 @@ class Session(Generic[StateT]):
             if assignment is not None and assignment.restored and delays.due(message, now):
                 batch.setdefault(partition, []).append(message)
                 ends[topic, partition] = (message.offset() or 0) + 1
+        # Not before: these messages were read ahead of those that are read again now.
+        delays.resume(now)
         if not batch:
             return
         states = {each: self._assignments.consumed[each].state for each in batch}
