@@ -60,6 +60,8 @@ class StreamTask(Generic[ValueT]):
     def late_results(self, states: Mapping[int, Store[ValueT]], now_ms: int) -> list[OutputRecord]:
         """Return what the processor forwards because time has passed; forgets erased devices."""
         self._clean(states)
+        # Stores of partitions that were given away are not kept.
+        self._cleaned = {partition: self._cleaned[partition] for partition in states}
         self._take_erasures(states)
         if 0 <= now_ms - self._punctuated_ms < PUNCTUATE_MS:
             return []

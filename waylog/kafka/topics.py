@@ -95,7 +95,7 @@ TOPICS = (
 
 #: Which dead letters `waylog dead-letters replay` has sent again; created when it first does.
 DEAD_LETTER_REPLAY_TOPIC = Topic(
-    "dead-letter-replay", 1, {"cleanup.policy": "compact", **_SOON_COMPACTED}
+    "dead-letter-replay", 1, {"cleanup.policy": "compact", **SOON_COMPACTED}
 )
 
 #: The keys of sealed values (docs/decisions/0006); created where values are sealed. A key that is
