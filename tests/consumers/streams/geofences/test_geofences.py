@@ -308,6 +308,13 @@ def test_many_fences_at_one_place_are_all_told_and_the_index_grows_in_steps() ->
     assert len(driven.send(at(1, 0))) == 100
     assert len(driven.send(at(2, 9))) == 1000
     assert len(topology.fences) == 2500
+    # The large tree still has those that are gone, or elsewhere.
+    for number in range(2496):
+        topology.define(f"ann/{number:04}", None)
+    moved = {"circle": {"lat": 48.0, "lon": 9.0, "radius": 100}}
+    topology.define("ann/2496", msgspec.convert(moved, Geofence))
+    entered = transitions(driven.send(at(3, 0)))
+    assert [fence for _, fence, _ in entered] == ["2497", "2498", "2499"]
 
 
 def test_real_tracks_give_what_a_batch_job_computes() -> None:
