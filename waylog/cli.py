@@ -72,7 +72,7 @@ COMMANDS = (
         "resolver", "consumers.resolver.command", "one resolver process: fixes in, addresses out"
     ),
     Command("connect", "consumers.connect.command", "a worker for Kafka Connect's connectors"),
-    Command("streams", "consumers.streams.commands.command", "geofences, speed and other topologies"),
+    Command("streams", "consumers.streams.commands.command", "geofences, speed, others"),
     Command("user", "gateway.users.user_command", "add, list and revoke users"),
     Command("link", "gateway.users.link_command", "a one-time link that opens the live map"),
     Command("device", "gateway.users.device_command", "tokens for single devices"),
