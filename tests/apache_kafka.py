@@ -103,6 +103,49 @@ def _start(config: Path, log_path: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
 
+class ApacheKafka:
+    """A running cluster, whose nodes can be killed and started again."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address  # the bootstrap servers
+        self._nodes: list[tuple[Path, Path]] = []  # configuration and log
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def add(self, config: Path, log_path: Path) -> None:
+        """Start a new node; it may take some seconds to serve."""
+        self._nodes.append((config, log_path))
+        self._processes.append(_start(config, log_path))
+
+    def await_start(self, timeout_s: float = 90) -> None:
+        """Wait until all nodes have started."""
+        deadline = time.monotonic() + timeout_s
+        while not all(b"Kafka Server started" in log.read_bytes() for _, log in self._nodes):
+            assert time.monotonic() < deadline, self._nodes[0][1].read_text()[-2000:]
+            assert all(process.poll() is None for process in self._processes)
+            time.sleep(0.1)
+
+    def kill(self, index: int = 0) -> None:
+        """End a node at once."""
+        self._processes[index].kill()
+        self._processes[index].wait()
+
+    def start(self, index: int = 0) -> None:
+        """Start a node again that was killed."""
+        self._processes[index] = _start(*self._nodes[index])
+        self.await_start()
+
+    def stop(self) -> None:
+        """End all nodes."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
 @contextmanager
 def apache_kafka(
     brokers: int = 1,
@@ -115,9 +158,21 @@ def apache_kafka(
     Names in `more` have `_` where a property has a dot; a value is for all nodes, or a sequence has
     one for each. `listeners` is appended to the two that always exist, PLAINTEXT and CONTROLLER.
     """
+    with running_apache_kafka(brokers, more, first_node=first_node) as cluster:
+        yield cluster.address
+
+
+@contextmanager
+def running_apache_kafka(
+    brokers: int = 1,
+    more: Mapping[str, str | Sequence[str]] | None = None,
+    *,
+    first_node: int = 1,
+) -> Iterator[ApacheKafka]:
+    """Run a cluster as `apache_kafka` does, and yield it."""
     ports = reserved_ports(2 * brokers)
     listeners, controllers = ports[:brokers], ports[brokers:]
-    processes: list[subprocess.Popen[bytes]] = []
+    cluster = ApacheKafka(",".join(f"127.0.0.1:{port}" for port in listeners))
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         cluster_id = tool("kafka.tools.StorageTool", "random-uuid").stdout.split()[-1]
@@ -139,22 +194,8 @@ def apache_kafka(
                 )
                 done = tool("kafka.tools.StorageTool", *formatting, str(config))
                 assert done.returncode == 0, done.stderr
-                processes.append(_start(config, node / "log"))
-            deadline = time.monotonic() + 90
-            while not all(
-                b"Kafka Server started" in (folder / str(i + 1) / "log").read_bytes()
-                for i in range(brokers)
-            ):
-                assert time.monotonic() < deadline, (folder / "1" / "log").read_text()[-2000:]
-                assert all(process.poll() is None for process in processes)
-                time.sleep(0.1)
-            yield ",".join(f"127.0.0.1:{port}" for port in listeners)
+                cluster.add(config, node / "log")
+            cluster.await_start()
+            yield cluster
         finally:
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                try:
-                    process.wait(20)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+            cluster.stop()

@@ -38,6 +38,7 @@ _EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `waylog resolver`."""
     from consumers.resolver import re_resolve_command
+    from consumers.worker.processing_guarantee import AT_LEAST_ONCE, PROCESSING_GUARANTEES
     from geoservice.fallback.fallback import add_arguments as add_fallback_arguments
 
     parser.epilog = _EXAMPLES
@@ -78,6 +79,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="look also the addresses of devices that send nothing up again when the index changes",
     )
     add("--group", default=DEFAULT_GROUP, help="consumer group (default %(default)s)")
+    add(
+        "--processing-guarantee",
+        choices=PROCESSING_GUARANTEES,
+        default=AT_LEAST_ONCE,
+        help="exactly_once_v2: addresses and offsets are written in transactions, so that after a "
+        "crash readers of committed records see no address twice (default %(default)s)",
+    )
     add(
         "--report-interval",
         type=float,
@@ -134,6 +142,7 @@ def _run_worker(arguments: argparse.Namespace) -> int:
     from consumers.resolver.newest_fixes import StationaryLimits
     from consumers.resolver.renewal import Renewal
     from consumers.resolver.resolver import Resolver
+    from consumers.resolver.retries import RETRY_TOPICS
     from consumers.worker.membership import TopicsDiffer, WorkerSettings
     from consumers.worker.worker import Worker, describe
     from geoservice.fallback.fallback import from_arguments
@@ -169,14 +178,25 @@ def _run_worker(arguments: argparse.Namespace) -> int:
         notify_ready()
 
     tune_garbage_collector()
+    resolver = Resolver(
+        geocoder,
+        fallback,
+        standstill=standstill,
+        renewal=renewal,
+        retry_topics=() if fallback is None else RETRY_TOPICS,
+    )
     worker = Worker(
         arguments.bootstrap_servers,
         arguments.group,
         LOCATION,
-        Resolver(geocoder, fallback, standstill=standstill, renewal=renewal),
+        resolver,
         client_id="resolver",
         telemetry=telemetry,
-        settings=WorkerSettings(report_interval_s=arguments.report_interval),
+        settings=WorkerSettings(
+            processing_guarantee=arguments.processing_guarantee,
+            report_interval_s=arguments.report_interval,
+        ),
+        delayed=resolver.retries,
         on_ready=ready,
     )
     for number in (signal.SIGINT, signal.SIGTERM):

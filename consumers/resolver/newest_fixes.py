@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from consumers.worker.records import StateRecord
 from waylog.malformed import MALFORMED
 from waylog.messages import Fix, address_time, live_time
 
@@ -54,7 +55,7 @@ class NewestFixes:
     The state is restored from topic `address`. Its size depends on the number of devices only.
     """
 
-    __slots__ = ("_own_times", "_points", "_standstill", "_times")
+    __slots__ = ("_completed", "_own_times", "_points", "_standstill", "_times")
 
     def __init__(self, standstill: StationaryLimits = NO_STANDSTILL) -> None:
         self._standstill = standstill
@@ -62,13 +63,15 @@ class NewestFixes:
         # The fix's own time where it is another one.
         self._own_times: dict[str, int] = {}
         self._points: dict[str, _ResolvedPoint] = {}
+        # The times of fixes whose addresses the fallback has completed.
+        self._completed: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._times)
 
-    def restore(self, values: Sequence[bytes | None]) -> None:
+    def restore(self, records: Sequence[StateRecord]) -> None:
         """Restore the state from records of topic `address`."""
-        for value in values:
+        for _, value in records:
             if value is None:
                 continue
             try:
@@ -80,6 +83,8 @@ class NewestFixes:
             if live != resolved.time:
                 # Its arrival is not known: any other fix may take its place.
                 live = 0
+            if "+" in resolved.index_version:
+                self._completed[resolved.device] = resolved.time
             if (
                 self.accept(resolved.device, live, resolved.time)
                 and self._standstill.distance_m > 0
@@ -91,6 +96,14 @@ class NewestFixes:
     def time_of(self, device: str) -> int | None:
         """Return the time of the device's newest fix, None if none is known."""
         return self._own_times.get(device, self._times.get(device))
+
+    def set_completed(self, device: str, time: int) -> None:
+        """Remember that the address of the fix of this time is complete."""
+        self._completed[device] = time
+
+    def awaits(self, device: str, time: int) -> bool:
+        """Return whether the fix of this time is the newest, and its address not complete."""
+        return self.time_of(device) == time and self._completed.get(device) != time
 
     def accept(self, device: str, live: int, time: int) -> bool:
         """Remember a fix, unless a newer one of its device is known; return whether it was.

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from consumers.resolver.newest_fixes import NewestFixes
 from consumers.resolver.resolver import Resolver
 from consumers.worker.partitions import PartitionReader
-from consumers.worker.records import OutputRecord
+from consumers.worker.records import OutputRecord, StateRecord
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import FixedGeocoder
 from waylog.kafka.clients import client_config, ensure_topics, producer_config
@@ -182,7 +182,7 @@ class ReResolver:
         for records in reader.batches(
             self.done.topic, partition, *bounds, stopped=lambda: self._stopping
         ):
-            state.restore([record.value() for record in self._opened(records)])
+            state.restore([StateRecord(each.key(), each.value()) for each in self._opened(records)])
         return state
 
     def _opened(self, records: list[Message]) -> list[Message]:

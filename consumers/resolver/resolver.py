@@ -17,8 +17,9 @@ import msgspec
 
 from consumers.resolver.newest_fixes import NO_STANDSTILL, NewestFixes, StationaryLimits
 from consumers.resolver.renewal import Renewal, ResolvedFix
+from consumers.resolver.retries import Retries, RetryTopic, retry_record
 from consumers.worker.fix_records import NotAFix, fix_of, passed_on, rejected_record
-from consumers.worker.records import InputRecord, OutputRecord
+from consumers.worker.records import InputRecord, OutputRecord, StateRecord
 from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.address_bytes import AddressBytes, members_of
 from geoservice.reverse.geocoder import Geocoder, ReverseResult, is_point
@@ -56,8 +57,12 @@ class Resolver:
         standstill: StationaryLimits = NO_STANDSTILL,
         topic: str = ADDRESS,
         renewal: Renewal | None = None,
+        retry_topics: Sequence[RetryTopic] = (),
     ) -> None:
-        """Addresses are written to `topic`; `renewal` finds those there from an older index."""
+        """Addresses are written to `topic`; `renewal` finds those there from an older index.
+
+        Fixes for which the fallback has no answer yet go to `retry_topics`, one after the other.
+        """
         self._geocoders = geocoders
         self._fallback = fallback
         self._renewal = renewal
@@ -68,6 +73,9 @@ class Resolver:
         self.rejected = 0
         self.stood_still = 0
         self.renewed = 0
+        self._retry_topics = retry_topics
+        #: Of the fixes that come back from the retry topics; None without a fallback.
+        self.retries: Final = Retries(self._resolve_again, retry_topics) if retry_topics else None
         self._addresses: AddressBytes | None = None  # of the geocoder that was used last
         self._awaited: dict[str, tuple[_Found, ReverseResult]] = {}
         self._answers_seen = 0
@@ -111,7 +119,7 @@ class Resolver:
             ]
         if found:
             self.resolved += len(found)
-            self._look_up(geocoder, found, outputs, now_ms)
+            self._look_up(geocoder, found, states, outputs, now_ms)
         return outputs
 
     def _moved(
@@ -135,6 +143,12 @@ class Resolver:
             self._renew(self._renewal, states, outputs, now_ms)
         return outputs
 
+    def state_changes(
+        self, states: Mapping[int, NewestFixes]
+    ) -> Mapping[int, Sequence[StateRecord]]:
+        """Return nothing: states are restored from the addresses themselves."""
+        return {}
+
     def _renew(
         self,
         renewal: Renewal,
@@ -151,7 +165,7 @@ class Resolver:
         ]
         if stale:
             self.renewed += len(stale)
-            self._look_up(geocoder, stale, outputs, now_ms)
+            self._look_up(geocoder, stale, states, outputs, now_ms)
 
     def _late_answers(self, states: Mapping[int, NewestFixes], now_ms: int) -> list[OutputRecord]:
         fallback = self._fallback
@@ -169,6 +183,7 @@ class Resolver:
             if result is not None:
                 end = _end(now_ms, result.index_version)
                 outputs.append(self._record(found, members_of(result), end))
+                state.set_completed(device, found.fix.time)
                 del self._awaited[device]
             elif not fallback.is_awaited(asked):
                 del self._awaited[device]
@@ -178,6 +193,7 @@ class Resolver:
         self,
         geocoder: Geocoder,
         found: list[_Found],
+        states: Mapping[int, NewestFixes],
         outputs: list[OutputRecord],
         now_ms: int,
     ) -> None:
@@ -193,8 +209,53 @@ class Resolver:
         results = self._fallback.complete(geocoder.reverse_batch(lats, lons))
         for each, result in zip(found, results, strict=True):
             self._await_answer(self._fallback, each, result)
+            self._retry_later(self._fallback, each, result, states, outputs, now_ms)
             end = _end(now_ms, result.index_version)
             outputs.append(self._record(each, self._addresses.of_result(result), end))
+
+    def _retry_later(
+        self,
+        fallback: Fallback,
+        found: _Found,
+        result: ReverseResult,
+        states: Mapping[int, NewestFixes],
+        outputs: list[OutputRecord],
+        now_ms: int,
+    ) -> None:
+        """Write a fix whose address is not complete to the first retry topic.
+
+        Renewed addresses have no fix to write: they are completed when the index changes again.
+        """
+        if not self._retry_topics or found.partition is None or not isinstance(found.fix, Fix):
+            return
+        if fallback.lacks(result):
+            outputs.append(retry_record(found.fix, found.partition, 1, now_ms, self._retry_topics))
+        elif "+" in result.index_version:
+            states[found.partition].set_completed(found.fix.device, found.fix.time)
+
+    def _resolve_again(
+        self, fixes: list[tuple[int, Fix, int]], states: Mapping[int, NewestFixes], now_ms: int
+    ) -> list[OutputRecord]:
+        """Return the addresses of fixes that come from retry topics, or their next retries."""
+        fallback = self._fallback
+        assert fallback is not None
+        outputs: list[OutputRecord] = []
+        geocoder = self._geocoders.current
+        lats = array("d", [fix.lat for _, fix, _ in fixes])
+        lons = array("d", [fix.lon for _, fix, _ in fixes])
+        results = fallback.complete(geocoder.reverse_batch(lats, lons))
+        for (partition, fix, attempt), result in zip(fixes, results, strict=True):
+            found = _Found(partition, fix, None)
+            if fallback.lacks(result):
+                self._await_answer(fallback, found, result)
+                outputs.append(
+                    retry_record(fix, partition, attempt + 1, now_ms, self._retry_topics)
+                )
+            elif "+" in result.index_version:
+                end = _end(now_ms, result.index_version)
+                outputs.append(self._record(found, members_of(result), end))
+                states[partition].set_completed(fix.device, fix.time)
+        return outputs
 
     def _await_answer(self, fallback: Fallback, found: _Found, result: ReverseResult) -> None:
         self._awaited.pop(found.fix.device, None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -49,6 +50,17 @@ class DeadLetters:
     def send(self, letter: OutputRecord) -> None:
         """Queue a record; raises BufferError if the log does not keep up, and LogUnreachable."""
         self._send(letter, is_short=False)
+
+    def send_all(self, letters: Iterable[OutputRecord], wait: Callable[[], None]) -> None:
+        """Queue records; calls `wait` while the log does not keep up, which may raise."""
+        for letter in letters:
+            while True:
+                try:
+                    self.send(letter)
+                    break
+                except BufferError:
+                    self.flush(0.05)
+                    wait()
 
     def flush(self, timeout_s: float) -> int:
         """Wait for acknowledgements, and return how many are still missing."""

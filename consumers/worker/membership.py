@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic
 
+from consumers.worker.delays import DelayedProcessor
+from consumers.worker.processing_guarantee import AT_LEAST_ONCE, ProcessingGuarantee
 from consumers.worker.processor import Processor, StateT
 from waylog.kafka.reach import silence_reason
 from waylog.observability.interceptors import Telemetry
@@ -29,7 +32,16 @@ class WorkerSettings:
     batch_interval_s: float = 0.03
     #: Wait after the first record of a batch, for records of other partitions that are on the way.
     gather_s: float = 0.003
+    processing_guarantee: ProcessingGuarantee = AT_LEAST_ONCE
+    #: Time from one commit of offsets to the next, at least once.
     commit_interval_s: float = 0.2
+    #: Time from one commit of a transaction to the next, exactly once. Results can be read after
+    #: their commit, so they wait for half of it on average.
+    transaction_interval_s: float = 0.1
+    #: Time after which the log aborts a transaction that is not ended: readers of committed records
+    #: wait that long for the results of others when this process is killed. It is as long as its
+    #: place in the group is kept, and longer than a broker takes to start again.
+    transaction_timeout_s: float = 10.0
     #: Limit for acknowledgements on a clean stop, or when a partition is revoked.
     drain_s: float = 10.0
     restart_pause_s: float = 1.0
@@ -64,12 +76,17 @@ class Membership(Generic[StateT]):
     telemetry: Telemetry
     settings: WorkerSettings
     on_ready: Callable[[], None]
+    delayed: DelayedProcessor[StateT] | None = None
     counters: Counters = field(default_factory=Counters)
     stopping: threading.Event = field(default_factory=threading.Event)
+    #: Of all sessions, so that each one ends the transaction that the one before left open; of no
+    #: other process, which would be fenced.
+    transactional_id: str = field(init=False)
     contact: BrokerLiveness = field(init=False)
     watchdog: Watchdog = field(default_factory=Watchdog)
     status: ProcessStatus = field(default_factory=ProcessStatus)
 
     def __post_init__(self) -> None:
         why = partial(silence_reason, self.bootstrap_servers)
+        object.__setattr__(self, "transactional_id", f"{self.group}-{uuid.uuid4()}")
         object.__setattr__(self, "contact", BrokerLiveness(self.status, why))

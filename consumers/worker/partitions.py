@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 _BATCH_RECORDS: Final = 5000
 _WAIT_S: Final = 0.1
@@ -20,6 +28,8 @@ class PartitionReader:
 
     def __init__(self, config: dict[str, Any], group: str) -> None:
         """`config` is a client's. `group` is only used for committed offsets; it is not joined."""
+        self._config = config
+        self._admin: AdminClient | None = None
         self._consumer = Consumer(
             config
             | {
@@ -39,11 +49,22 @@ class PartitionReader:
         return [] if metadata.error is not None else sorted(metadata.partitions)
 
     def bounds(self, topic: str, partition: int, timeout_s: float = 5.0) -> tuple[int, int]:
-        """Return the first offset and the one after the last; raises KafkaException."""
-        low, high = self._consumer.get_watermark_offsets(
-            TopicPartition(topic, partition), timeout=timeout_s
+        """Return the first offset and the one after the last; raises KafkaException.
+
+        The end is the high watermark. A reader of committed records is told the last stable offset
+        instead, which is the start of the first open transaction: what that has written already
+        would be left out although it may be committed. `batches` waits until it is decided.
+        """
+        asked = TopicPartition(topic, partition)
+        low, _ = self._consumer.get_watermark_offsets(asked, timeout=timeout_s)
+        if self._admin is None:
+            self._admin = AdminClient(self._config)
+        answers = self._admin.list_offsets(
+            {asked: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=timeout_s,
         )
-        return low, high
+        return low, answers[asked].result().offset
 
     def offset_of_time(self, topic: str, partition: int, time_ms: int) -> int | None:
         """Return the offset of the first record at or after a time, None without one.
@@ -78,10 +99,11 @@ class PartitionReader:
         *,
         stopped: Callable[[], bool] = lambda: False,
     ) -> Iterator[list[Message]]:
-        """Yield the records from `start` up to `end`, or until `stopped()` returns true.
+        """Yield the committed records from `start` up to `end`, or until `stopped()` returns true.
 
-        Waits for a log that is away for a while. Raises KafkaException for errors that waiting
-        does not cure.
+        Waits for a log that is away for a while, and for transactions that were open at `end`: the
+        longest of them ends by its timeout (`transaction.timeout.ms`). Raises KafkaException for
+        errors that waiting does not cure.
         """
         if start >= end:
             return

@@ -27,6 +27,13 @@ class InputRecord(Protocol):
         """Return the headers as pairs of name and bytes, None if there are none."""
 
 
+class StateRecord(NamedTuple):
+    """A record of a state topic. Without a value it is a tombstone, which deletes its key."""
+
+    key: bytes | None
+    value: bytes | None
+
+
 class OutputRecord(NamedTuple):
     """A record to be written."""
 

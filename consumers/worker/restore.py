@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaException, Message
 
 from consumers.worker.partitions import PartitionReader
+from consumers.worker.records import StateRecord
 from waylog.process.threads import start_thread
 
 logger = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ _STEP_MAX_S: Final = 120.0
 
 class _Request(NamedTuple):
     partition: int
-    restore: Callable[[Sequence[bytes | None]], None]
+    restore: Callable[[Sequence[StateRecord]], None]
     done: Callable[[], None]
     cancelled: threading.Event
 
@@ -60,11 +61,11 @@ class Restorer:
     def restore(
         self,
         partition: int,
-        restore: Callable[[Sequence[bytes | None]], None],
+        restore: Callable[[Sequence[StateRecord]], None],
         done: Callable[[], None],
         cancelled: threading.Event,
     ) -> None:
-        """Hand all values of a partition to `restore`, then call `done`; both in the thread."""
+        """Hand all records of a partition to `restore`, then call `done`; both in the thread."""
         self._requests.put(_Request(partition, restore, done, cancelled))
         if self._thread is None:
             self._thread = start_thread(self._run, "restore", may_end=self._has_ended)
@@ -103,7 +104,9 @@ class Restorer:
             for records in reader.batches(
                 self._topic, request.partition, *bounds, stopped=lambda: self._given_up(request)
             ):
-                request.restore([record.value() for record in self._opened(records)])
+                request.restore(
+                    [StateRecord(each.key(), each.value()) for each in self._opened(records)]
+                )
                 count += len(records)
             if self._given_up(request):
                 return

@@ -1,19 +1,17 @@
 """One session of a consumer group's member: the life of its clients, from joining to an error that
 they cannot survive.
 
-Records are consumed in batches and handed to a processor; what it returns is produced with
-`acks=all`. A partition's offset is committed only after all results of its records were
-acknowledged. The next batch gathers meanwhile. An assigned partition stays paused until its state
-is restored; the state of a revoked partition is dropped.
+Records are consumed in batches and handed to a processor; what it returns is stored, and offsets
+are committed, by the way that the processing guarantee names (results.py). The next batch gathers
+meanwhile. An assigned partition stays paused until its state is restored; the state of a revoked
+partition is dropped.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic
 
@@ -25,63 +23,41 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from consumers.worker.dead_letters import DeadLetters
+from consumers.worker.assignment import Assignment, Assignments, Ends
+from consumers.worker.at_least_once import AtLeastOnceResults
+from consumers.worker.delays import Delays
 from consumers.worker.erasure_filter import ErasureFilter
+from consumers.worker.exactly_once import ExactlyOnceResults
 from consumers.worker.membership import Counters, Membership, TopicsDiffer
+from consumers.worker.processing_guarantee import EXACTLY_ONCE
 from consumers.worker.processor import StateT
 from consumers.worker.records import OutputRecord
 from consumers.worker.restore import Restorer
+from consumers.worker.results import Results, SessionFailed, TransactionAborted
 from waylog.kafka.clients import (
     LogForbidden,
     LogUnreachable,
     check_allowed,
     client_config,
     consumer_config,
-    producer_config,
+    ensure_topics,
 )
 from waylog.kafka.errors import error_text, forbidden_kind, forbidden_text, not_stored_text
 from waylog.kafka.group_membership import leave_group
-from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.reach import silence_reason
-from waylog.kafka.topics import ERROR
+from waylog.kafka.topics import Topic, kept_for
 from waylog.observability.interceptors import performance_logged
 from waylog.observability.telemetry import now_ms
 from waylog.sealing.sealing import opener, shared_key_ring
 
 logger = logging.getLogger(__name__)
 
-#: Lets librdkafka choose the partition by the key.
-_BY_KEY: Final = -1
 #: Seconds that a stopping worker waits for an answer from the log, before it waits for more.
 _ANSWER_S: Final = 2.0
 #: Seconds that a session has to last after one that failed before the worker counts as well again.
 _WELL_AFTER_S: Final = 15.0
 #: The kind of trouble that failed sessions are.
 SESSIONS: Final = "sessions"
-
-
-class SessionFailed(Exception):
-    """The clients of this session cannot go on; new ones can."""
-
-
-@dataclass(eq=False)
-class _Assignment(Generic[StateT]):
-    """A partition while it is assigned. When it is assigned again, there is a new object."""
-
-    partition: int
-    state: StateT
-    position: int = -1  # after the last record that was processed
-    acknowledged: int = -1  # after the last record whose results are acknowledged
-    committed: int = -1  # the offset that the group knows; at most `acknowledged`
-    restored: bool = False
-    revoked: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(eq=False)
-class _Batch(Generic[StateT]):
-    """Results on their way to the log, and the offsets to commit once they are stored."""
-
-    ends: list[tuple[_Assignment[StateT], int]]
 
 
 class Session(Generic[StateT]):
@@ -98,16 +74,13 @@ class Session(Generic[StateT]):
         self._watchdog = membership.watchdog
         self._topic = membership.topic
         self._group = membership.group
-        self._assignments: dict[int, _Assignment[StateT]] = {}
-        self._unacknowledged: deque[_Batch[StateT]] = deque()
-        self._restored: deque[_Assignment[StateT]] = deque()
-        self._fatal: KafkaError | None = None
-        self._failed: str | None = None  # why a result was not stored
+        self._assignments: Assignments[StateT] = Assignments()
+        self._restored: deque[Assignment[StateT]] = deque()
+        # Why results could not be stored when a callback of the consumer wanted it.
+        self._void: SessionFailed | TransactionAborted | KafkaException | None = None
         self._down_said = -1e9
-        self._committing = False
         # True if the log answers at the end of the session; None until it was asked.
         self._answered: bool | None = None
-        self._next_commit = 0.0
         self._batch_began = 0.0
         servers, client_id = membership.bootstrap_servers, membership.client_id
         self._bootstrap_servers = servers
@@ -124,27 +97,19 @@ class Session(Generic[StateT]):
             )
             | {"on_commit": self._on_commit, "error_cb": self._on_error}
         )
-        self._producer = LibrdkafkaProducer(
-            producer_config(
-                servers,
-                client_id,
-                # A result waits for the broker, however long that is away. One that cannot be
-                # delivered even then is an error that new clients may not have.
-                delivery_timeout_ms=0,
-                # Longer than a batch takes; a flush ends it.
-                linger_ms=100,
-                queue_buffering_max_messages=8_000,
-                queue_buffering_max_kbytes=8 * 1024,
-            )
-            | {
-                "error_cb": self._on_error,
-                # Success is known from the flush that ends a batch.
-                "delivery.report.only.error": True,
-                "on_delivery": self._on_delivery,
-            }
+        self._delays = (
+            None if membership.delayed is None else Delays(self._consumer, membership.delayed)
         )
+        self._delayed_topics = () if membership.delayed is None else membership.delayed.topics
         self._status = membership.status
-        self._dead_letters = DeadLetters(servers, client_id, membership.status)
+        results = (
+            ExactlyOnceResults
+            if self._settings.processing_guarantee == EXACTLY_ONCE
+            else AtLeastOnceResults
+        )
+        self._results: Results[StateT] = results(
+            membership, self._consumer, self._assignments, self._erased
+        )
         self._restorer = Restorer(
             client_config(servers, f"{client_id}-restore"),
             membership.processor.state_topic,
@@ -158,6 +123,8 @@ class Session(Generic[StateT]):
                 return
             if not self._erased.wait(self._watchdog, self._stopping):
                 return
+            if not self._results.start():
+                return
             self._consumer.subscribe(
                 [self._topic],
                 on_assign=self._on_assign,
@@ -166,8 +133,10 @@ class Session(Generic[StateT]):
             )
             self._on_ready()
             self._loop()
-            if self._log_answers() and self._drain():
-                self._commit_now(list(self._assignments.values()))
+            if self._log_answers():
+                self._results.hand_over(self._assignments.all())
+        except TransactionAborted as error:
+            logger.warning("the last records are processed again: %s", error)
         except KafkaException as error:
             # Only the producer needs a right on the cluster, where it may write to no topic.
             if forbidden_kind(error) == "cluster":
@@ -189,13 +158,18 @@ class Session(Generic[StateT]):
                 self._watchdog.alive()
             self._status.look()
             messages = self._next_messages()
-            self._resume_restored()
-            batch = self._sort(messages)
-            if batch:
-                self._process(batch)
-            self._write_late_results()
-            self._await_acknowledgements()
-            self._commit_soon()
+            try:
+                self._check_void()
+                self._resume_restored()
+                batch, delayed = self._sort(messages)
+                if batch:
+                    self._process(batch)
+                if self._delays is not None:
+                    self._process_due(self._delays, delayed)
+                self._write_late_results()
+                self._results.settle()
+            except TransactionAborted as error:
+                self._begin_again(error)
             now = time.monotonic()
             if now - began > _WELL_AFTER_S:
                 self._status.over(SESSIONS)
@@ -236,29 +210,33 @@ class Session(Generic[StateT]):
         self._batch_began = time.monotonic()
         return [first, *self._consumer.consume(settings.batch_records - 1, 0)]
 
-    def _sort(self, messages: list[Message]) -> dict[int, list[Message]]:
-        """Return the records by partition; errors are handled."""
+    def _sort(self, messages: list[Message]) -> tuple[dict[int, list[Message]], list[Message]]:
+        """Return the records by partition, and those of delayed topics; errors are handled."""
         batch: dict[int, list[Message]] = {}
+        delayed: list[Message] = []
         for message in messages:
             error = message.error()
             if error is not None:
                 self._on_message_error(error)
                 continue
+            if self._delayed_topics and message.topic() in self._delayed_topics:
+                delayed.append(message)
+                continue
             partition = message.partition()
             records = batch.get(partition)  # type: ignore[arg-type]
             if records is None:
-                assignment = self._assignments.get(partition)  # type: ignore[arg-type]
+                assignment = self._assignments.consumed.get(partition)  # type: ignore[arg-type]
                 if assignment is None or not assignment.restored:
                     # Revoked while the records were on their way: they are not committed, and
                     # the new owner gets them.
                     continue
                 records = batch[partition] = []  # type: ignore[index]
             records.append(message)
-        return batch
+        return batch, delayed
 
     @performance_logged
     def _process(self, batch: dict[int, list[Message]]) -> None:
-        assignments = [self._assignments[partition] for partition in batch]
+        assignments = [self._assignments.consumed[partition] for partition in batch]
         states = {assignment.partition: assignment.state for assignment in assignments}
         outputs = self._processor.process(self._opened(batch), states, now_ms())
         ends = []
@@ -268,7 +246,27 @@ class Session(Generic[StateT]):
             ends.append((assignment, assignment.position))
             self._counters.records += len(records)
         self._counters.batches += 1
-        self._write(outputs, ends)
+        self._write(outputs, states, ends)
+
+    def _process_due(self, delays: Delays[StateT], messages: list[Message]) -> None:
+        now = now_ms()
+        batch: dict[int, list[Message]] = {}
+        ends: dict[tuple[str, int], int] = {}
+        for message in messages:
+            topic, partition = message.topic() or "", message.partition() or 0
+            assignment = self._assignments.consumed.get(partition)
+            if assignment is not None and assignment.restored and delays.due(message, now):
+                batch.setdefault(partition, []).append(message)
+                ends[topic, partition] = (message.offset() or 0) + 1
+        # Not before: these messages were read ahead of those that are read again now.
+        delays.resume(now)
+        if not batch:
+            return
+        states = {each: self._assignments.consumed[each].state for each in batch}
+        outputs = delays.processor.process(self._opened(batch), states, now)
+        self._write(
+            outputs, states, [(self._assignments.delayed[key], end) for key, end in ends.items()]
+        )
 
     def _opened(self, batch: dict[int, list[Message]]) -> dict[int, list[Message]]:
         """Return the batch with values decrypted.
@@ -283,58 +281,19 @@ class Session(Generic[StateT]):
     def _write_late_results(self) -> None:
         states = {
             partition: assignment.state
-            for partition, assignment in self._assignments.items()
+            for partition, assignment in self._assignments.consumed.items()
             if assignment.restored
         }
         outputs = self._processor.late_results(states, now_ms())
-        if outputs:
-            self._write(outputs, [])
+        self._write(outputs, states, [])
 
     def _write(
-        self, outputs: list[OutputRecord], ends: list[tuple[_Assignment[StateT], int]]
+        self, outputs: list[OutputRecord], states: dict[int, StateT], ends: Ends[StateT]
     ) -> None:
-        self._counters.results += len(outputs)
-        self._unacknowledged.append(_Batch(ends))
-        for output in outputs:
-            self._produce(output)
-
-    def _produce(self, output: OutputRecord) -> None:
-        topic, partition, key, value, headers = output
-        if self._erased.has(output):
-            return
-        is_dead_letter = topic == ERROR
-        if self._keys is not None and not is_dead_letter:
-            value = self._keys.seal_value(topic, value, key)
-        if partition is None:
-            partition = _BY_KEY
-        while True:
-            try:
-                if is_dead_letter:
-                    self._dead_letters.send(output)
-                elif headers is None:
-                    self._producer.produce(topic, value, key, partition)
-                else:
-                    self._producer.produce(topic, value, key, partition, headers=dict(headers))
-                return
-            except BufferError:
-                # The log does not keep up: wait for it.
-                self._producer.poll(0.05)
-                self._dead_letters.flush(0)
-                self._watchdog.alive()
-                self._check_fatal()
-                if self._stopping.is_set():
-                    raise SessionFailed("stopped while the log does not keep up") from None
-
-    def _await_acknowledgements(self) -> None:
-        """Send the queued results, one request a partition, and wait until they are stored.
-
-        One batch at a time: with more requests in flight than an idempotent producer may have (5),
-        librdkafka's thread spins until the log has answered.
-        """
-        self._producer.poll(0)
-        self._check_fatal()
-        while self._unacknowledged and not self._stopping.is_set():
-            self._flush()
+        changes = self._processor.state_changes(states)
+        if outputs or changes or ends:
+            self._counters.results += len(outputs)
+            self._results.write(outputs, changes, ends)
 
     def _log_answers(self) -> bool:
         """Return True if the log answers at the end; asks it only once in a session."""
@@ -349,86 +308,21 @@ class Session(Generic[StateT]):
                 logger.warning("the log does not answer: what is not committed comes again")
         return self._answered
 
-    def _drain(self) -> bool:
-        """Wait for all acknowledgements, up to a limit; return whether all came."""
-        deadline = time.monotonic() + self._settings.drain_s
-        while self._unacknowledged and time.monotonic() < deadline:
-            self._flush()
-        return not self._unacknowledged
-
-    def _flush(self) -> None:
-        """Wait a moment; once nothing is in flight, everything was stored or has failed."""
-        self._watchdog.alive()
-        on_their_way = self._producer.flush(0.05) + self._dead_letters.flush(0.05)
-        self._check_fatal()
-        if self._failed is not None:
-            raise SessionFailed(f"a result was not stored: {self._failed}")
-        if on_their_way:
-            return
-        while self._unacknowledged:
-            for assignment, end in self._unacknowledged.popleft().ends:
-                assignment.acknowledged = end
-
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failed = not_stored_text(error, message.topic() or "")
-
-    # ---- offsets ----
-
-    def _commit_soon(self) -> None:
-        now = time.monotonic()
-        if self._committing or now < self._next_commit:
-            return
-        offsets = self._uncommitted(list(self._assignments.values()))
-        if not offsets:
-            return
-        self._next_commit = now + self._settings.commit_interval_s
-        try:
-            self._consumer.commit(offsets=offsets, asynchronous=True)
-            self._committing = True
-        except KafkaException as error:
-            logger.info("offsets are committed later: %s", error.args[0].str())
-
-    def _commit_now(self, assignments: list[_Assignment[StateT]]) -> None:
-        offsets = self._uncommitted(assignments)
-        if not offsets:
-            return
-        try:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            # Their records will be processed again: delivery is at least once.
-            logger.warning("the last offsets were not committed: %s", error.args[0].str())
-            return
-        for assignment in assignments:
-            assignment.committed = assignment.acknowledged
-
-    def _uncommitted(self, assignments: list[_Assignment[StateT]]) -> list[TopicPartition]:
-        return [
-            TopicPartition(self._topic, assignment.partition, assignment.acknowledged)
-            for assignment in assignments
-            if assignment.acknowledged > assignment.committed
-        ]
-
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        self._committing = False
-        if error is not None:
-            logger.info("offsets are committed again: %s", error.str())
-            return
-        for offset in offsets:
-            assignment = self._assignments.get(offset.partition)
-            if assignment is not None and offset.error is None:
-                assignment.committed = max(assignment.committed, offset.offset)
+        self._results.on_commit(error, offsets)
 
     # ---- the group ----
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        consumer.incremental_assign(partitions)
-        consumer.pause(partitions)
+        all_partitions = self._with_delayed(partitions)
+        consumer.incremental_assign(all_partitions)
+        consumer.pause(all_partitions)
         assignments = [
-            _Assignment(each.partition, self._processor.new_state()) for each in partitions
+            Assignment(self._topic, each.partition, self._processor.new_state())
+            for each in partitions
         ]
         for assignment in assignments:
-            self._assignments[assignment.partition] = assignment
+            self._assignments.add(assignment, self._delayed_topics)
             self._restorer.restore(
                 assignment.partition,
                 assignment.state.restore,
@@ -443,7 +337,7 @@ class Session(Generic[StateT]):
             if assignment.revoked.is_set():
                 continue
             assignment.restored = True
-            self._consumer.resume([TopicPartition(self._topic, assignment.partition)])
+            self._consumer.resume(self._with_delayed([assignment.place]))
         if self._restorer.failed is not None:
             raise SessionFailed(f"a state was not restored: {self._restorer.failed}")
 
@@ -451,29 +345,54 @@ class Session(Generic[StateT]):
         # The next owner restores its state from our results: they must be stored first.
         leaving = self._take(partitions)
         try:
-            if self._drain():
-                self._commit_now(leaving)
-        except SessionFailed as error:
-            logger.warning("giving partitions away uncommitted: %s", error)
-        consumer.incremental_unassign(partitions)
+            self._results.hand_over(leaving)
+        except (SessionFailed, TransactionAborted, KafkaException) as error:
+            logger.warning("giving partitions away uncommitted: %s", error_text(error))
+            self._void = error
+        consumer.incremental_unassign(self._with_delayed(partitions))
         logger.info("revoked %s", sorted(each.partition for each in partitions))
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Another member owns them already: nothing may be committed.
         self._take(partitions)
-        consumer.incremental_unassign(partitions)
+        try:
+            self._results.abandon()
+        except (SessionFailed, TransactionAborted, KafkaException) as error:
+            self._void = error
+        consumer.incremental_unassign(self._with_delayed(partitions))
         logger.warning("lost %s", sorted(each.partition for each in partitions))
 
-    def _take(self, partitions: list[TopicPartition]) -> list[_Assignment[StateT]]:
+    def _take(self, partitions: list[TopicPartition]) -> list[Assignment[StateT]]:
+        if self._delays is not None:
+            self._delays.forget(self._with_delayed(partitions))
         taken = []
         for each in partitions:
-            assignment = self._assignments.pop(each.partition, None)
-            if assignment is not None:
-                assignment.revoked.set()
-                taken.append(assignment)
+            taken += self._assignments.take(each.partition)
         return taken
 
+    def _with_delayed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return partitions that are consumed, and those of delayed topics that go with them."""
+        return partitions + [
+            TopicPartition(topic, each.partition)
+            for topic in self._delayed_topics
+            for each in partitions
+        ]
+
     # ---- trouble ----
+
+    def _check_void(self) -> None:
+        if self._void is not None:
+            error, self._void = self._void, None
+            raise error
+
+    def _begin_again(self, error: TransactionAborted) -> None:
+        """Go on from the committed offsets, with states as they were then."""
+        logger.warning("records since the last commit are processed again: %s", error)
+        partitions = [TopicPartition(self._topic, each) for each in self._assignments.consumed]
+        if partitions:
+            self._take(partitions)
+            self._consumer.incremental_unassign(self._with_delayed(partitions))
+            self._on_assign(self._consumer, partitions)
 
     def _on_message_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -484,9 +403,7 @@ class Session(Generic[StateT]):
             logger.warning("consuming: %s", error.str())
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            self._fatal = error
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._nobody_answers()
 
     def _nobody_answers(self) -> None:
@@ -495,10 +412,6 @@ class Session(Generic[StateT]):
             self._down_said = now
             why = silence_reason(self._bootstrap_servers)
             logger.warning("%s; waiting for a broker", why or "no broker can be reached")
-
-    def _check_fatal(self) -> None:
-        if self._fatal is not None:
-            raise SessionFailed(not_stored_text(self._fatal, self._processor.state_topic))
 
     def _await_topics(self) -> bool:
         """Wait until the topics exist; return False if the worker stops before.
@@ -532,6 +445,7 @@ class Session(Generic[StateT]):
                         f"topic {names[0]} has {counts[0]} partitions and topic {names[1]} has "
                         f"{counts[1]}: a device must be in the same partition of both"
                     )
+                self._ensure_delayed_topics(counts[0])
                 return True
             if not said:
                 logger.info("waiting for the topics %s and %s", *names)
@@ -539,10 +453,26 @@ class Session(Generic[StateT]):
             self._stopping.wait(0.2)
         return False
 
+    def _ensure_delayed_topics(self, partitions: int) -> None:
+        """Create missing topics; raises TopicsDiffer, LogUnreachable and KafkaException."""
+        if not self._delayed_topics:
+            return
+        ensure_topics(
+            self._bootstrap_servers,
+            [Topic(name, partitions, kept_for(1)) for name in self._delayed_topics],
+        )
+        for name in self._delayed_topics:
+            count = len(self._consumer.list_topics(name, timeout=_ANSWER_S).topics[name].partitions)
+            if count not in (0, partitions):
+                raise TopicsDiffer(
+                    f"topic {self._topic} has {partitions} partitions and topic {name} has "
+                    f"{count}: a device must be in the same partition of both"
+                )
+
     def _lag(self) -> int:
         """Return the number of records left in the assigned partitions, from cached offsets."""
         lag = 0
-        for assignment in list(self._assignments.values()):
+        for assignment in list(self._assignments.consumed.values()):
             _, high = self._consumer.get_watermark_offsets(
                 TopicPartition(self._topic, assignment.partition), cached=True
             )
@@ -558,10 +488,4 @@ class Session(Generic[StateT]):
         finally:
             self._restorer.close()
             self._erased.close()
-        # Results that are still queued were not committed either: their records come again.
-        try:
-            self._dead_letters.purge()
-            self._producer.purge()
-            self._producer.flush(1.0)
-        except KafkaException as error:
-            logger.debug("the producer has failed: %s", error_text(error))
+            self._results.close()

@@ -1,4 +1,4 @@
-"""Runs the logic of a consumer group's member, with at-least-once delivery.
+"""Runs the logic of a consumer group's member, at least once or exactly once.
 
 While the broker is away, everything waits and nothing is lost. After an error that the clients
 cannot survive, new clients (`session.py`) begin at the committed offsets.
@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic
 
+from consumers.worker.delays import DelayedProcessor
 from consumers.worker.membership import Counters, Membership, WorkerSettings
 from consumers.worker.processor import Processor, StateT
-from consumers.worker.session import SESSIONS, Session, SessionFailed
+from consumers.worker.results import SessionFailed
+from consumers.worker.session import SESSIONS, Session
 from waylog.kafka.clients import LogUnreachable
 from waylog.observability.interceptors import Telemetry
 
@@ -36,6 +38,7 @@ class Worker(Generic[StateT]):
         client_id: str,
         telemetry: Telemetry,
         settings: WorkerSettings | None = None,
+        delayed: DelayedProcessor[StateT] | None = None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._membership = Membership(
@@ -47,6 +50,7 @@ class Worker(Generic[StateT]):
             telemetry,
             settings or WorkerSettings(),
             on_ready,
+            delayed,
         )
 
     @property
@@ -72,7 +76,7 @@ class Worker(Generic[StateT]):
                     logger.warning("stopped: %s", error)
                     return
                 self._membership.contact.silent()
-                # Only acknowledged offsets were committed: new clients begin there.
+                # Only offsets whose results are stored were committed: new clients begin there.
                 if time.monotonic() - started > settings.restart_pause_s_max:
                     pause_s = settings.restart_pause_s
                 logger.error("starting again in %.0f s: %s", pause_s, error)

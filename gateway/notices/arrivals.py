@@ -6,10 +6,11 @@ fixes, and has left when it is LEAVING_M away. Passing by a place is not an arri
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
+
+from waylog.great_circle import distance_m
 
 RADIUS_M: Final = 120.0
 LEAVING_M: Final = 250.0
@@ -17,7 +18,6 @@ STAY_MS: Final = 3 * 60 * 1000
 #: Silence near a place, in ms, after which a stay that is not announced yet starts again.
 _SILENCE_MS: Final = 60 * 60 * 1000
 _DEVICES_MAX: Final = 50_000
-_EARTH_M: Final = 6_371_008.8
 
 
 class Arrival(NamedTuple):
@@ -82,13 +82,3 @@ def _place_at(lat: float, lon: float, places: Sequence[dict[str, Any]]) -> dict[
     if nearest is None or distance_m(lat, lon, nearest["lat"], nearest["lon"]) > RADIUS_M:
         return None
     return nearest
-
-
-def distance_m(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
-    """Return the distance along the great circle (haversine)."""
-    phi, other_phi = math.radians(lat), math.radians(other_lat)
-    half = (
-        math.sin((other_phi - phi) / 2) ** 2
-        + math.cos(phi) * math.cos(other_phi) * math.sin(math.radians(other_lon - lon) / 2) ** 2
-    )
-    return 2 * _EARTH_M * math.asin(min(1.0, math.sqrt(half)))

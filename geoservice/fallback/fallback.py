@@ -197,6 +197,13 @@ class Fallback:
         """Return whether an answer for this point is still expected."""
         return self._wants(result) and _cell(result.lat, result.lon) in self._waiting
 
+    def lacks(self, result: ReverseResult) -> bool:
+        """Return whether this point needs an answer that is not known yet."""
+        if not self._wants(result):
+            return False
+        with self._changed:
+            return _cell(result.lat, result.lon) not in self._answers
+
     def answer(self, result: ReverseResult) -> ReverseResult | None:
         """Return the result with the place answered so far, or None. Sends no request."""
         with self._changed:

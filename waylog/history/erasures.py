@@ -223,9 +223,14 @@ def append_erasures(bootstrap_servers: str, devices: Iterable[str], before_ms: i
 
 
 def append_records(
-    bootstrap_servers: str, records: Sequence[tuple[str, bytes, bytes | None]]
+    bootstrap_servers: str,
+    records: Sequence[tuple[str, bytes, bytes | None]],
+    what: str = "an erasure",
 ) -> None:
-    """Append (topic, key, value) records and wait until all are stored; raises LogUnreachable."""
+    """Append (topic, key, value) records and wait until all are stored.
+
+    Raises LogUnreachable, whose message says `what` they are.
+    """
     producer = LibrdkafkaProducer(producer_config(bootstrap_servers, "waylog-erase"))
     failures: list[str] = []
 
@@ -243,9 +248,9 @@ def append_records(
             except KafkaException as error:
                 failures.append(not_stored_text(error, topic))
                 break
-    waiting = producer.finish(30.0, ERASURE)
+    waiting = producer.finish(30.0, records[0][0] if records else ERASURE)
     if waiting or failures:
-        raise LogUnreachable(f"an erasure: {waiting or failures[0]}")
+        raise LogUnreachable(f"{what}: {waiting or failures[0]}")
 
 
 def read_erasures(bootstrap_servers: str) -> Erasures:

@@ -16,6 +16,7 @@ PLACE = "place"
 PLACE_EDIT = "place-edit"
 VALUE_KEY = "value-key"
 ERASURE = "erasure"
+GEOFENCE = "geofence"
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -25,7 +26,7 @@ _SEGMENTS_OF_RETENTION = 24
 _SEGMENT_MS_MIN = 60_000
 
 #: Records that were replaced or erased leave the files within a day.
-_SOON_COMPACTED = {"max.compaction.lag.ms": str(_DAY_MS), "segment.ms": str(_DAY_MS)}
+SOON_COMPACTED = {"max.compaction.lag.ms": str(_DAY_MS), "segment.ms": str(_DAY_MS)}
 
 #: Few partitions keep batches large, on which the cost of a broker and of a producer depends; four
 #: leave room for four resolvers.
@@ -62,7 +63,7 @@ TOPICS = (
         {
             "cleanup.policy": "compact,delete",
             "retention.ms": str(30 * _DAY_MS),
-            **_SOON_COMPACTED,
+            **SOON_COMPACTED,
             # Tombstones of erased devices stay as long as `location` may have their fixes: a view
             # that is built again must not show them.
             "delete.retention.ms": str(8 * _DAY_MS),
@@ -72,8 +73,8 @@ TOPICS = (
     ),
     Topic(EVENT, KEYED_PARTITIONS, kept_for(30)),
     # Results of the places job, key = device, and what users say of them, key = device LF place.
-    Topic(PLACE, KEYED_PARTITIONS, {"cleanup.policy": "compact", **_SOON_COMPACTED}),
-    Topic(PLACE_EDIT, 1, {"cleanup.policy": "compact", **_SOON_COMPACTED}),
+    Topic(PLACE, KEYED_PARTITIONS, {"cleanup.policy": "compact", **SOON_COMPACTED}),
+    Topic(PLACE_EDIT, 1, {"cleanup.policy": "compact", **SOON_COMPACTED}),
     # Sessions of MQTT clients, and retained messages other than fixes and addresses.
     Topic(
         MQTT_STATE,
@@ -81,15 +82,20 @@ TOPICS = (
         {
             "cleanup.policy": "compact",
             "segment.bytes": str(16 * 1024 * 1024),
-            **_SOON_COMPACTED,
+            **SOON_COMPACTED,
         },
     ),
     # The erasures of devices (waylog.history.erasures), which all writers and readers honour.
-    Topic(ERASURE, 1, {"cleanup.policy": "compact", **_SOON_COMPACTED}),
+    Topic(ERASURE, 1, {"cleanup.policy": "compact", **SOON_COMPACTED}),
     Topic(ERROR, 1, kept_for(30)),
     Topic(PERFORMANCE, 1, kept_for(1)),
     Topic(PARAMETER, 1, kept_for(1)),
     Topic(LOG, 1, kept_for(7)),
+)
+
+#: Which dead letters `waylog dead-letters replay` has sent again; created when it first does.
+DEAD_LETTER_REPLAY_TOPIC = Topic(
+    "dead-letter-replay", 1, {"cleanup.policy": "compact", **SOON_COMPACTED}
 )
 
 #: The keys of sealed values (docs/decisions/0006); created where values are sealed. A key that is
@@ -104,3 +110,6 @@ VALUE_KEY_TOPIC = Topic(
         "min.cleanable.dirty.ratio": "0.01",
     },
 )
+
+#: Definitions of geofences (consumers.streams.geofences); created where they are used.
+GEOFENCE_TOPIC = Topic(GEOFENCE, 1, {"cleanup.policy": "compact", **SOON_COMPACTED})

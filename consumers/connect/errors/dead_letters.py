@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from consumers.connect.data.exceptions import kafka_name_of
 from consumers.connect.errors.failures import ConsumedRecord, Failure
+from waylog.kafka.dead_letters import CONNECT_PREFIX
 
-PREFIX: Final = "__connect.errors."
 #: A trace is cut to this; a record has to fit its topic.
 _TRACE_CHARACTERS_MAX: Final = 16 * 1024
 
@@ -52,7 +52,7 @@ def dead_letter(
         headers = (
             *headers,
             *(
-                (PREFIX + name, None if text is None else text.encode("utf-8", "replace"))
+                (CONNECT_PREFIX + name, None if text is None else text.encode("utf-8", "replace"))
                 for name, text in context
             ),
         )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from consumers.resolver.newest_fixes import NewestFixes, StationaryLimits
 from consumers.resolver.resolver import Resolver
 from consumers.worker.fix_records import RAW_BYTES_MAX
-from consumers.worker.records import OutputRecord
+from consumers.worker.records import OutputRecord, StateRecord
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import FixedGeocoder
 from tests.odd_records import MALFORMED_VALUES
@@ -91,6 +91,11 @@ def resolve(
     return resolver.process({0: records}, {0: state if state is not None else NewestFixes()}, NOW)
 
 
+def restore(state: NewestFixes, *values: bytes | None) -> None:
+    """Restore a state from records of topic `address` with these values."""
+    state.restore([StateRecord(b"ann/phone", value) for value in values])
+
+
 def test_a_fix_becomes_the_address_of_its_place(resolver: Resolver) -> None:
     fix = make_fix()
     [output] = resolve(resolver, [record_of(fix)])
@@ -145,11 +150,11 @@ def test_a_fix_from_the_future_does_not_keep_later_ones_from_their_address(
     assert state.time_of(future.device) == later.time
     # After a restart the time of its arrival is not known.
     restored = NewestFixes()
-    restored.restore([written.value])
+    restore(restored, written.value)
     assert restored.time_of(future.device) == future.time
     assert resolve(resolver, [record_of(later)], restored)
     assert restored.time_of(future.device) == later.time
-    restored.restore([written.value])
+    restore(restored, written.value)
     assert restored.time_of(future.device) == later.time
 
 
@@ -163,7 +168,7 @@ def test_of_two_fixes_of_the_same_time_the_later_record_counts(resolver: Resolve
 def test_a_restored_state_knows_what_was_resolved_before(resolver: Resolver) -> None:
     [written] = resolve(resolver, [record_of(make_fix(time=9))])
     state = NewestFixes()
-    state.restore([written.value, None, b"not an address", b'{"device": 3}', b'{"device": "\xff"}'])
+    restore(state, written.value, None, b"not an address", b'{"device": 3}', b'{"device": "\xff"}')
     assert len(state) == 1
     assert not resolve(resolver, [record_of(make_fix(time=8))], state)
     assert resolve(resolver, [record_of(make_fix(time=10))], state)
@@ -172,7 +177,7 @@ def test_a_restored_state_knows_what_was_resolved_before(resolver: Resolver) -> 
 def test_a_state_is_restored_past_records_of_other_programs(resolver: Resolver) -> None:
     [address] = resolve(resolver, [record_of(make_fix())])
     state = NewestFixes()
-    state.restore([*MALFORMED_VALUES, None, address.value])
+    restore(state, *MALFORMED_VALUES, None, address.value)
     assert len(state) == 1
     assert state.time_of("ann/phone") == BEGIN + 1000
 
@@ -180,7 +185,7 @@ def test_a_state_is_restored_past_records_of_other_programs(resolver: Resolver) 
 def test_a_state_restored_from_disordered_records_has_the_newest() -> None:
     state = NewestFixes()
     times = [BEGIN + time for time in (3, 8, 5)]
-    state.restore([json.dumps({"device": "d", "time": time}).encode() for time in times])
+    restore(state, *(json.dumps({"device": "d", "time": time}).encode() for time in times))
     assert not state.accept("d", BEGIN + 7, BEGIN + 7)
     assert state.accept("d", BEGIN + 8, BEGIN + 8)
 
@@ -287,7 +292,7 @@ def test_the_newest_address_is_always_that_of_the_newest_fix(
             restarts = restarts - {position}
             position = committed
             state = NewestFixes()
-            state.restore(log)
+            restore(state, *log)
         else:
             committed = position
     written = [decode_address(value) for value in log]
@@ -364,7 +369,7 @@ def test_a_restored_state_knows_where_a_device_stands(geocoder: Geocoder) -> Non
     resolver = standing(geocoder)
     [written] = resolve(resolver, [record_of(make_fix(time=1000))], resolver.new_state())
     state = resolver.new_state()
-    state.restore([written.value])
+    restore(state, written.value)
     assert times_sent(resolver, state, make_fix(time=2000)) == []
     assert times_sent(resolver, state, make_fix(time=3000, lat=48.0)) == [3000]
 
@@ -374,7 +379,7 @@ def test_an_address_out_of_another_index_is_resolved_again(geocoder: Geocoder) -
     [written] = resolve(resolver, [record_of(make_fix(time=1000))], resolver.new_state())
     address = decode_address(written.value)
     state = resolver.new_state()
-    state.restore([encode(msgspec.structs.replace(address, index_version="another"))])
+    restore(state, encode(msgspec.structs.replace(address, index_version="another")))
     assert times_sent(resolver, state, make_fix(time=2000)) == [2000]
 
 
@@ -384,9 +389,8 @@ def test_a_record_without_coordinates_keeps_nothing_from_being_resolved(
     resolver = standing(geocoder)
     state = resolver.new_state()
     version = geocoder.index_version
-    state.restore(
-        [json.dumps({"device": "ann/phone", "time": 1, "index_version": version}).encode()]
-    )
+    of_another = {"device": "ann/phone", "time": 1, "index_version": version}
+    restore(state, json.dumps(of_another).encode())
     assert times_sent(resolver, state, make_fix(time=2)) == [2]
 
 
@@ -412,4 +416,4 @@ def test_nobody_is_farther_from_the_address_than_the_threshold(
         assert fix.time - newest.time < 300_000
         if number in restarts:
             state = resolver.new_state()
-            state.restore(log)
+            restore(state, *log)

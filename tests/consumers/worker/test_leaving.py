@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from consumers.worker import session
-from consumers.worker.records import InputRecord, OutputRecord
+from consumers.worker.records import InputRecord, OutputRecord, StateRecord
 from consumers.worker.worker import Worker
 from tests.closed_consumers import observed_consumers
 from tests.consumers.running import Broker, await_condition
@@ -19,7 +19,7 @@ from waylog.kafka.topics import ADDRESS, LOCATION
 
 
 class NoState:
-    def restore(self, values: Sequence[bytes | None]) -> None:
+    def restore(self, records: Sequence[StateRecord]) -> None:
         """Remember nothing."""
 
 
@@ -52,6 +52,9 @@ class Held:
             self.is_held.set()
             assert self.goes_on.wait(60)
         return []
+
+    def state_changes(self, states: Mapping[int, NoState]) -> Mapping[int, Sequence[StateRecord]]:
+        return {}
 
 
 class NoTelemetry:

@@ -22,7 +22,7 @@ def test_a_state_that_cannot_be_restored_is_told_to_the_session(
     monkeypatch.setattr("os._exit", ends.append)
     monkeypatch.setattr(restore, "PartitionReader", fail)
     restorer = Restorer({"client.id": "test"}, "address")
-    restorer.restore(0, lambda _values: None, lambda: None, threading.Event())
+    restorer.restore(0, lambda _records: None, lambda: None, threading.Event())
     await_condition(lambda: restorer.failed == "ValueError: no state", 30, "the failure")
     await_condition(
         lambda: "restore" not in {each.name for each in threading.enumerate()}, 30, "its end"
@@ -42,7 +42,7 @@ def test_a_restoring_thread_that_hangs_is_noticed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(restore, "_STEP_MAX_S", 0.01)
     restorer = Restorer({"client.id": "test"}, "address")
     assert not restorer.hangs
-    restorer.restore(0, lambda _values: None, lambda: None, threading.Event())
+    restorer.restore(0, lambda _records: None, lambda: None, threading.Event())
     await_condition(lambda: restorer.hangs, 30, "the notice")
     go_on.set()
     await_condition(lambda: restorer.failed is not None, 30, "the end")

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.sessions.router import Router
-from gateway.notices.arrivals import STAY_MS, Arrivals, distance_m
+from gateway.notices.arrivals import STAY_MS, Arrivals
 from gateway.notices.notices import FRESH_MS, MachineLock, Notices, event_of
 from gateway.notices.owntracks_downlink import name_of, set_waypoints
 from gateway.notices.waypoint_source import WaypointSource
@@ -53,11 +53,6 @@ def test_to_pass_by_or_to_fall_silent_is_not_to_arrive() -> None:
     assert arrivals.observe("a/b", NOW + 3 * STAY_MS, 47.14, 9.52, [HOME]) is None
     assert arrivals.observe("a/b", NOW + 3 * STAY_MS + 2 * 3600_000, 47.14, 9.52, [HOME]) is None
     assert arrivals.observe("c/d", NOW, 47.14, 9.52, []) is None
-
-
-def test_distances_are_those_of_the_sphere() -> None:
-    assert distance_m(0, 0, 0, 1) == pytest.approx(111_195, abs=1)
-    assert distance_m(0, 179.9, 0, -179.9) == pytest.approx(22_239, abs=1)
 
 
 def test_places_have_names_and_become_regions() -> None:

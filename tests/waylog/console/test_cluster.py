@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.contract.cluster_processes import ClusterProcesses
-from tests.waylog.console.test_console import Terminal
+from tests.waylog.console.terminal import Terminal
 
 TIMEOUT_S = 60.0
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.contract.broker_process import BrokerProcess
-from tests.waylog.console.test_console import Terminal
+from tests.waylog.console.terminal import Terminal
 from waylog.cli import CommandError
 from waylog.console import cluster_state
 from waylog.console.cluster_state import ClusterState, effective

@@ -10,62 +10,16 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.apache_kafka import apache_kafka
 from tests.contract.broker_process import BrokerProcess
 from tests.odd_records import append_with_odd_header
 from tests.ports import reserved_ports
 from tests.registry_process import Registry, registry_on
+from tests.waylog.console.terminal import Terminal
 
 pytestmark = pytest.mark.early
-
-
-class Terminal:
-    """Runs `waylog` commands against one broker."""
-
-    def __init__(self, bootstrap_servers: str) -> None:
-        self.bootstrap_servers = bootstrap_servers
-
-    def run(self, *words: str, stdin: str = "", status: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "waylog.cli", *words, "--bootstrap-servers",
-             self.bootstrap_servers],
-            input=stdin, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert done.returncode == status, done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stdout + done.stderr
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command that keeps running."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "waylog.cli", *words, "--bootstrap-servers",
-             self.bootstrap_servers],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def rows(self, *words: str) -> list[dict[str, Any]]:
-        printed = self.run(*words, "--json")
-        return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-
-
-@pytest.fixture(
-    scope="module", params=["waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka)]
-)
-def terminal(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Terminal]:
-    """Give a terminal for our broker, and one for Apache Kafka (-m kafka)."""
-    if request.param == "apache-kafka":
-        with apache_kafka() as servers:
-            yield Terminal(servers)
-        return
-    broker = BrokerProcess(tmp_path_factory.mktemp("broker"))
-    yield Terminal(broker.start())
-    broker.stop()
 
 
 @pytest.fixture

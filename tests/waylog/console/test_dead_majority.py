@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.contract.cluster_processes import ClusterProcesses
-from tests.waylog.console.test_console import Terminal
+from tests.waylog.console.terminal import Terminal
 
 #: Seconds that a command may take: four until it asks what is missing, three for that, and the rest
 #: for a busy machine.

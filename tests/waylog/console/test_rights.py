@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.contract.broker_process import BrokerProcess
-from tests.waylog.console.test_console import Terminal
+from tests.waylog.console.terminal import Terminal
 
 USERS = {"root": "r", "anna": "a"}
 

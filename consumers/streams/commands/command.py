@@ -1,0 +1,176 @@
+"""`waylog streams`: topologies that turn streams of records into others."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from consumers.streams.commands import geofences as geofence_command
+from consumers.worker.processing_guarantee import AT_LEAST_ONCE, PROCESSING_GUARANTEES
+from waylog.cli import EXIT_DONE, CommandError
+from waylog.config import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    ConfigError,
+    check_bootstrap_servers,
+    check_finite,
+)
+from waylog.console.common import add_json, pairs, print_rows
+
+if TYPE_CHECKING:
+    from consumers.streams.processor import Topology
+    from consumers.worker.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+_EXAMPLES: Final = """examples:
+  waylog streams list                                  the topologies that there are
+  waylog streams run NAME                              on the log of this machine; as many
+                                                       processes as the topic has partitions
+  waylog streams run NAME --property limit=36          with a property of the topology
+  waylog streams run --module my_topology.py           a topology of your own
+  waylog streams geofences add home --user ann --circle 47.14,9.52,150
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `waylog streams`."""
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add_run(actions.add_parser("run", help="run a topology until SIGTERM or SIGINT"))
+    listing = actions.add_parser("list", help="list the topologies that are installed")
+    add_json(listing)
+    geofences = actions.add_parser("geofences", help="add, list, import and remove geofences")
+    geofence_command.add_arguments(geofences)
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", nargs="?", metavar="NAME", help="a topology of `waylog streams list`")
+    add("--module", type=Path, metavar="FILE.py", help="take the topology from a Python file")
+    add(
+        "--bootstrap-servers",
+        default=DEFAULT_BOOTSTRAP_SERVERS,
+        metavar="LIST",
+        help="Kafka brokers (default %(default)s)",
+    )
+    add(
+        "--property",
+        dest="properties",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property of the topology (docs/streams.md lists them); may be given several times",
+    )
+    add(
+        "--processing-guarantee",
+        choices=PROCESSING_GUARANTEES,
+        default=AT_LEAST_ONCE,
+        help="exactly_once_v2: results, states and offsets are written in transactions, so that "
+        "after a crash readers of committed records see nothing twice (default %(default)s)",
+    )
+    add(
+        "--report-interval",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds between two lines of counters (default 30)",
+    )
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Check the options; see waylog.cli.CommandModule."""
+    if arguments.action == "run":
+        check_bootstrap_servers(arguments.bootstrap_servers)
+        check_finite(arguments, "--report-interval")
+        if not arguments.report_interval > 0:
+            raise ConfigError("--report-interval is more than 0")
+        _topology(arguments)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a topology, or list them, or change geofences."""
+    if arguments.action == "list":
+        return _list(arguments.json)
+    if arguments.action == "geofences":
+        return geofence_command.run(arguments)
+    return _run(arguments)
+
+
+def _list(as_json: bool) -> int:
+    from consumers.streams import registry
+
+    rows = [{"name": name, "summary": registry.summary(name)} for name in registry.names()]
+    print_rows(rows, as_json=as_json)
+    return EXIT_DONE
+
+
+def _topology(arguments: argparse.Namespace) -> Topology:
+    from consumers.streams import registry
+    from consumers.streams.properties import Properties
+
+    if arguments.module is not None:
+        factory = registry.find_in_file(arguments.module, arguments.name)
+    elif arguments.name is not None:
+        factory = registry.find(arguments.name)
+    else:
+        raise ConfigError("name a topology of `waylog streams list`, or give --module FILE.py")
+    properties = Properties(pairs(arguments.properties, "--property"))
+    topology = factory(properties)
+    properties.check_all_known(topology.name)
+    return topology
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from confluent_kafka import KafkaException
+
+    from consumers.streams.runner import TopologyRun
+    from consumers.worker.membership import TopicsDiffer, WorkerSettings
+    from waylog.kafka.clients import LogUnreachable
+    from waylog.kafka.errors import error_text
+    from waylog.observability.log_lines import configure_logging
+    from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
+    from waylog.process.garbage_collection import tune_garbage_collector
+    from waylog.process.notify import notify_ready
+
+    check(arguments)
+    configure_logging()
+    topology = _topology(arguments)
+    stopping = threading.Event()
+    workers: list[Worker[Any]] = []
+
+    def stop(*_: object) -> None:
+        stopping.set()
+        for worker in workers:
+            worker.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    telemetry = KafkaTelemetry(arguments.bootstrap_servers, "streams")
+    logging.getLogger().addHandler(KafkaLogHandler(telemetry))
+
+    def ready() -> None:
+        logger.info("topology %s ready kafka=%s", topology.name, arguments.bootstrap_servers)
+        notify_ready()
+
+    tune_garbage_collector()
+    running = TopologyRun(
+        topology,
+        arguments.bootstrap_servers,
+        WorkerSettings(
+            processing_guarantee=arguments.processing_guarantee,
+            report_interval_s=arguments.report_interval,
+        ),
+        telemetry,
+        ready,
+    )
+    try:
+        running.run(stopping, workers)
+    except (TopicsDiffer, LogUnreachable, KafkaException) as error:
+        raise CommandError(error_text(error)) from None
+    finally:
+        telemetry.close()
+    return EXIT_DONE

@@ -1,0 +1,87 @@
+"""Geofences out of GeoJSON files: a Feature, or a FeatureCollection.
+
+A Polygon or MultiPolygon is one as it is; a Point needs the property `radius`, a LineString the
+property `width`, both in metres. The properties `name`, `dwell`, `minimum` and `devices` are those
+of a definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from consumers.streams.geofences.definition import Geofence, InvalidGeofence, decode_geofence
+from waylog.malformed import MALFORMED
+
+_OPTIONAL: Final = ("dwell", "minimum", "devices")
+
+
+def read_features(text: bytes, more: Mapping[str, Any] | None = None) -> dict[str, Geofence]:
+    """Return the geofences of a file by their names; raises InvalidGeofence.
+
+    `more` has members for features that do not have the property themselves.
+    """
+    try:
+        document = msgspec.json.decode(text)
+    except MALFORMED as error:
+        raise InvalidGeofence(f"the file is no JSON: {error}") from None
+    kind = document.get("type") if isinstance(document, dict) else None
+    if kind == "FeatureCollection":
+        features, where = document.get("features"), "features"
+    elif kind == "Feature":
+        features, where = [document], ""
+    else:
+        raise InvalidGeofence("type: Feature or FeatureCollection is expected")
+    if not isinstance(features, list):
+        raise InvalidGeofence(f"{where}: an array is expected")
+    found: dict[str, Geofence] = {}
+    for number, feature in enumerate(features):
+        place = f"{where}[{number}]" if where else "the feature"
+        try:
+            name, fence = _of_feature(feature, dict(more or {}))
+        except InvalidGeofence as error:
+            raise InvalidGeofence(f"{place}: {error}") from None
+        if name in found:
+            raise InvalidGeofence(f"{place}: properties.name: there are two features {name!r}")
+        found[name] = fence
+    return found
+
+
+def _of_feature(feature: object, more: dict[str, Any]) -> tuple[str, Geofence]:
+    if not isinstance(feature, dict) or feature.get("type") != "Feature":
+        raise InvalidGeofence("type: Feature is expected")
+    geometry, properties = feature.get("geometry"), feature.get("properties")
+    if not isinstance(geometry, dict):
+        raise InvalidGeofence("geometry: an object is expected")
+    if not isinstance(properties, dict):
+        raise InvalidGeofence("properties: an object with the member name is expected")
+    properties = more | properties
+    name = properties.get("name")
+    if not isinstance(name, str):
+        raise InvalidGeofence("properties.name: a text is expected")
+    members: dict[str, Any] = {each: properties[each] for each in _OPTIONAL if each in properties}
+    members |= _shape(geometry, properties)
+    return name, decode_geofence(msgspec.json.encode(members))
+
+
+def _shape(geometry: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:
+    kind = geometry.get("type")
+    if kind in ("Polygon", "MultiPolygon"):
+        return {"polygon": geometry}
+    if kind == "LineString":
+        return {"corridor": {"line": geometry, "width": _needed("width", properties)}}
+    if kind == "Point":
+        position = geometry.get("coordinates")
+        if not isinstance(position, list) or len(position) < 2:
+            raise InvalidGeofence("geometry.coordinates: [longitude, latitude] is expected")
+        radius = _needed("radius", properties)
+        return {"circle": {"lon": position[0], "lat": position[1], "radius": radius}}
+    raise InvalidGeofence("geometry.type: Point, LineString, Polygon or MultiPolygon is expected")
+
+
+def _needed(member: str, properties: dict[str, Any]) -> object:
+    if member not in properties:
+        raise InvalidGeofence(f"properties.{member}: metres are expected")
+    return properties[member]

@@ -1,0 +1,161 @@
+"""Runs a topology: creates its topics, and a worker for each of its processors."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from consumers.streams.processor import (
+    StreamProcessor,
+    Topology,
+    application_id,
+    changelog_topic,
+)
+from consumers.streams.store import Store
+from consumers.streams.stream_task import StreamTask
+from consumers.worker.membership import WorkerSettings
+from consumers.worker.worker import Worker, describe
+from waylog.history.erasures import ErasureLog
+from waylog.kafka.clients import LogForbidden, LogUnreachable, client_config, ensure_topics
+from waylog.kafka.topics import SOON_COMPACTED, Topic
+from waylog.observability.interceptors import Telemetry
+from waylog.process.threads import start_thread
+from waylog.process.watchdog import Watchdog
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.5
+_ANSWER_S: Final = 2.0
+_FOREVER_S: Final = float("inf")
+_JOIN_S: Final = 30.0
+
+
+@dataclass(frozen=True)
+class TopologyRun:
+    """What is needed to run a topology; `run` is called in the main thread."""
+
+    topology: Topology
+    bootstrap_servers: str
+    settings: WorkerSettings
+    telemetry: Telemetry
+    on_ready: Callable[[], None]
+
+    def run(self, stopping: threading.Event, workers: list[Worker[Any]]) -> None:
+        """Run until each of `workers`, which gets one for each processor, was told to stop.
+
+        Raises TopicsDiffer and LogUnreachable.
+        """
+        watchdog = Watchdog()
+        processors = self.topology.processors()
+        with ExitStack() as ending:
+            self._ensure(self.topology.topics(), stopping, watchdog)
+            for processor in processors:
+                ending.callback(processor.close)
+                processor.start(self.bootstrap_servers, stopping)
+                watchdog.alive()
+            waiting = _Countdown(len(processors), self.on_ready)
+            for processor in processors:
+                self._create_changelog(processor, stopping, watchdog)
+                task, erasures = self._task(processor)
+                ending.callback(erasures.close)
+                erasures.wait(_FOREVER_S, stopping=stopping, alive=watchdog.alive)
+                workers.append(self._worker(processor, task, waiting.one_less))
+            if stopping.is_set():
+                return
+            others = [
+                start_thread(worker.run, f"worker {number}", may_end=stopping.is_set, daemon=True)
+                for number, worker in enumerate(workers[1:], 2)
+            ]
+            workers[0].run()
+            for thread in others:
+                thread.join(_JOIN_S)
+        for worker in workers:
+            logger.info("topology %s stopped: %s", self.topology.name, describe(worker.counters))
+
+    def _task(self, processor: StreamProcessor[Any]) -> tuple[StreamTask[Any], ErasureLog]:
+        changelog = changelog_topic(application_id(processor))
+        task: StreamTask[Any] = StreamTask(processor, changelog)
+        return task, ErasureLog(self.bootstrap_servers, task.erased)
+
+    def _worker(
+        self, processor: StreamProcessor[Any], task: StreamTask[Any], ready: Callable[[], None]
+    ) -> Worker[Store[Any]]:
+        application = application_id(processor)
+        return Worker(
+            self.bootstrap_servers,
+            application,
+            processor.topic,
+            task,
+            client_id=application,
+            telemetry=self.telemetry,
+            settings=self.settings,
+            on_ready=ready,
+        )
+
+    def _ensure(
+        self, topics: Sequence[Topic], stopping: threading.Event, watchdog: Watchdog
+    ) -> None:
+        """Create topics, as soon as the log can be reached; raises LogForbidden."""
+        said = False
+        while topics and not stopping.is_set():
+            watchdog.alive()
+            try:
+                ensure_topics(self.bootstrap_servers, topics, timeout_s=_ANSWER_S)
+                return
+            except LogForbidden:
+                raise
+            except LogUnreachable as error:
+                if not said:
+                    logger.warning("%s; waiting for a broker", error)
+                    said = True
+
+    def _create_changelog(
+        self, processor: StreamProcessor[Any], stopping: threading.Event, watchdog: Watchdog
+    ) -> None:
+        """Create a changelog with as many partitions as the topic that is read has."""
+        topic = changelog_topic(application_id(processor))
+        admin = AdminClient(client_config(self.bootstrap_servers, topic))
+        said = False
+        while not stopping.is_set():
+            watchdog.alive()
+            partitions = _partitions(admin, processor.topic)
+            if partitions:
+                config = {"cleanup.policy": "compact", **SOON_COMPACTED}
+                self._ensure([Topic(topic, partitions, config)], stopping, watchdog)
+                return
+            if not said:
+                logger.info("waiting for topic %s", processor.topic)
+                said = True
+            stopping.wait(_LOOK_S)
+
+
+class _Countdown:
+    """Calls a function once it was called as often as expected."""
+
+    def __init__(self, count: int, done: Callable[[], None]) -> None:
+        self._left = count
+        self._done = done
+        self._lock = threading.Lock()
+
+    def one_less(self) -> None:
+        """Count a call; a worker calls this again for each of its sessions."""
+        with self._lock:
+            self._left -= 1
+            if self._left == 0:
+                self._done()
+
+
+def _partitions(admin: AdminClient, topic: str) -> int:
+    """Return the number of a topic's partitions, 0 while it does not exist or nobody answers."""
+    try:
+        found = admin.list_topics(topic, timeout=2.0).topics[topic]
+    except KafkaException:
+        return 0
+    return 0 if found.error is not None else len(found.partitions)

@@ -1,0 +1,220 @@
+"""Measures topologies of `waylog streams`: fixes a second, CPU for a fix, and memory.
+
+    python -m load_tests.benches.streams_bench --topology speed
+    python -m load_tests.benches.streams_bench --topology geofences --fences 100000
+    python -m load_tests.benches.streams_bench --topology geofences --fences 100000 \\
+        --tracks geolife.csv.gz
+
+Fixes of 10,000 devices lie in topic `location` before the topology starts. CPU is that of its
+process, librdkafka's threads included, from the first tenth of the fixes to the last one. The
+places of the fixes are random walks, or out of a file with lines `uid,lat,lon,...`; half of the
+geofences lie where fixes are, the others up to two degrees away. They belong to everybody unless
+`--fences-of user` gives each user some of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import itertools
+import json
+import math
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from load_tests.benches.connect_bench import broker_process
+from load_tests.benches.filling import fill
+from load_tests.processor_time import read_process
+from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
+from waylog.kafka.topics import EVENT, GEOFENCE_TOPIC, KEYED_PARTITIONS, LOCATION
+from waylog.messages import Fix, encode, fix_id
+
+_LIMIT_S: Final = 600.0
+_LOOK_S: Final = 0.02
+_BEGIN_MS: Final = 1_700_000_000_000
+_INTERVAL_MS: Final = 5_000
+#: Part of the fixes after which measuring begins: by then all is loaded.
+_WARM: Final = 0.1
+
+Place = tuple[float, float]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the measurement; print a line of JSON."""
+    parser = argparse.ArgumentParser(
+        prog="python -m load_tests.benches.streams_bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--topology", default="geofences", help="default: %(default)s")
+    add("--fixes", type=int, default=400_000, help="default: %(default)s")
+    add("--devices", type=int, default=10_000, help="default: %(default)s")
+    add("--fences", type=int, default=0, help="circles of 50 to 1000 m; default: %(default)s")
+    add("--fences-of", choices=("everybody", "user"), default="everybody")
+    add("--tracks", type=Path, help="CSV (gzip) with uid, lat and lon in its first columns")
+    add("--processing-guarantee", default="at_least_once", help="default: %(default)s")
+    arguments = parser.parse_args(argv)
+    with (
+        tempfile.TemporaryDirectory(prefix="waylog-bench-") as name,
+        broker_process(Path(name)) as servers,
+    ):
+        ensure_topics(servers)
+        ensure_topics(servers, [GEOFENCE_TOPIC])
+        rounds = _rounds(arguments)
+        first = next(rounds)
+        _define(servers, arguments, first)
+        all_rounds = itertools.chain([first], rounds)
+        fill(servers, itertools.islice(_records(all_rounds), arguments.fixes))
+        print(json.dumps(_measured(servers, arguments)), flush=True)
+    return 0
+
+
+def _rounds(arguments: argparse.Namespace) -> Iterator[list[Place]]:
+    """Yield the places of all devices, again and again."""
+    chance = random.Random(1)
+    if arguments.tracks is not None:
+        tracks = itertools.cycle(_places(arguments.tracks))
+        while True:
+            yield list(itertools.islice(tracks, arguments.devices))
+    places = [(chance.uniform(46, 48), chance.uniform(8, 11)) for _ in range(arguments.devices)]
+    while True:
+        yield places
+        places = [
+            (lat + chance.gauss(0, 0.0005), lon + chance.gauss(0, 0.0005)) for lat, lon in places
+        ]
+
+
+def _places(path: Path) -> list[Place]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        rows = itertools.islice(csv.reader(lines), 1, None, 20)
+        return [(float(row[1]), float(row[2])) for row in rows]
+
+
+def _records(rounds: Iterable[list[Place]]) -> Iterator[tuple[bytes, bytes]]:
+    for number, places in enumerate(rounds):
+        time_ms = _BEGIN_MS + number * _INTERVAL_MS
+        for device_number, (lat, lon) in enumerate(places):
+            device = f"user{device_number}/phone"
+            fix = Fix(
+                id=fix_id(device, time_ms, lat, lon),
+                device=device,
+                user=f"user{device_number}",
+                lat=lat,
+                lon=lon,
+                time=time_ms,
+                received=time_ms + 900,
+                accuracy=14.0,
+                speed=6.4,
+                battery=72.0,
+                source="owntracks",
+            )
+            yield device.encode(), encode(fix)
+
+
+def _define(servers: str, arguments: argparse.Namespace, places: list[Place]) -> None:
+    chance = random.Random(2)
+    producer = Producer(producer_config(servers, "bench"))
+    for number in range(arguments.fences):
+        device = chance.randrange(len(places))
+        lat, lon = places[device]
+        if number % 2:
+            lat, lon = lat + chance.uniform(-2, 2), lon + chance.uniform(-2, 2)
+        else:
+            lat, lon = lat + chance.gauss(0, 0.002), lon + chance.gauss(0, 0.002)
+        radius = 50 * 20 ** chance.random()
+        owner = "*" if arguments.fences_of == "everybody" else f"user{device}"
+        circle = {
+            "lat": max(-90.0, min(90.0, lat)),
+            "lon": math.remainder(lon, 360),
+            "radius": radius,
+        }
+        value = json.dumps({"circle": circle, "dwell": 600})
+        producer.produce(GEOFENCE_TOPIC.name, value, f"{owner}/{number}")
+        producer.poll(0)
+    assert producer.flush(_LIMIT_S) == 0
+
+
+def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    consumer = Consumer(consumer_config(servers, "bench", f"streams-{arguments.topology}"))
+    partitions = [TopicPartition(LOCATION, number) for number in range(KEYED_PARTITIONS)]
+
+    def await_fixes(count: float) -> float:
+        deadline = time.monotonic() + _LIMIT_S
+        while True:
+            done = sum(max(0, each.offset) for each in consumer.committed(partitions, timeout=10.0))
+            if done >= count:
+                return float(done)
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{done} of {count:.0f} fixes within {_LIMIT_S:.0f} s")
+            time.sleep(_LOOK_S)
+
+    try:
+        with _topology_process(servers, arguments) as pid:
+            first = await_fixes(arguments.fixes * _WARM)
+            cpu_s, began = _cpu_s(pid), time.monotonic()
+            last = await_fixes(arguments.fixes)
+            cpu_s, seconds = _cpu_s(pid) - cpu_s, time.monotonic() - began
+            fixes, memory_mb = last - first, _memory_mb(pid)
+        ends = [
+            consumer.get_watermark_offsets(TopicPartition(EVENT, each.partition), timeout=10.0)
+            for each in partitions
+        ]
+    finally:
+        consumer.close()
+    return {
+        "topology": arguments.topology,
+        "fences": arguments.fences,
+        "fences_of": arguments.fences_of,
+        "guarantee": arguments.processing_guarantee,
+        "fixes": round(fixes),
+        "seconds": round(seconds, 2),
+        "fixes_per_s": round(fixes / seconds),
+        "us_cpu_per_fix": round(1e6 * cpu_s / fixes, 2),
+        "events": sum(end for _, end in ends),
+        "memory_mb": round(memory_mb),
+    }
+
+
+@contextmanager
+def _topology_process(servers: str, arguments: argparse.Namespace) -> Iterator[int]:
+    words = ["streams", "run", arguments.topology, "--bootstrap-servers", servers]
+    words += ["--processing-guarantee", arguments.processing_guarantee]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "waylog.cli", *words], stderr=subprocess.DEVNULL
+    )
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _cpu_s(pid: int) -> float:
+    found = read_process(pid)
+    if found is None:
+        raise RuntimeError("the topology has ended")
+    return found.cpu_s
+
+
+def _memory_mb(pid: int) -> float:
+    """Return the most memory that a process has had."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    found = re.search(r"VmHWM:\s+(\d+) kB", text)
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
