@@ -95,13 +95,13 @@ class HistoryRows:
         )
 
     def offsets(
-        self, ranges: Mapping[int, Range], progress: Callable[[int, int], None] = lambda *_: None
+        self, ranges: Mapping[int, Range], progress: Callable[[int, int], object] = lambda *_: None
     ) -> Offsets:
         """Return which offsets of some ranges are in a file."""
         return self._tried(lambda: self._offsets(ranges, progress))
 
     def _offsets(
-        self, ranges: Mapping[int, Range], progress: Callable[[int, int], None]
+        self, ranges: Mapping[int, Range], progress: Callable[[int, int], object]
     ) -> Offsets:
         offsets = Offsets(ranges)
         files = [file for file in self._reader.files() if self._overlaps(file, ranges)]
