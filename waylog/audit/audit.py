@@ -161,6 +161,8 @@ class _Reading:
             each.kind is ReaderKind.HISTORY and each.positions is not None for each in readers
         )
         self._history = self._history if has_history else None
+        if self._history is not None:
+            self._history.refresh()
         if gone and question.fix_id is None:
             self._take_gone(gone)
         self._take_log(self._bounded(ranges))
@@ -284,7 +286,6 @@ class _Reading:
 
     def _in_history(self, piece: Mapping[int, Range]) -> Offsets:
         assert self._history is not None
-        self._history.refresh()
         return self._history.offsets(
             piece, lambda done, total: self._progress("the history", done, total)
         )
