@@ -15,11 +15,12 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from waylog.config import ConfigError
 from waylog.kafka.clients import LogUnreachable, check_allowed, consumer_config
 from waylog.kafka.errors import error_text
 from waylog.kafka.reach import connect_admin
 from waylog.kafka.topic_reader import next_messages
-from waylog.sealing.sealing import opener
+from waylog.sealing.sealing import ENVIRONMENT, is_sealed, opener
 
 _CLIENT: Final = "waylog-audit"
 _TIMEOUT_S: Final = 10.0
@@ -44,7 +45,11 @@ class Range(NamedTuple):
 
 
 class LogReader:
-    """A client of a log. All methods raise LogUnreachable, LogForbidden for a missing right."""
+    """A client of a log.
+
+    All methods raise LogUnreachable, LogForbidden for a missing right, and ConfigError for sealed
+    values without the master key.
+    """
 
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, str] | None = None) -> None:
         """`properties` are those with which the client logs in. Raises ConfigError."""
@@ -138,11 +143,21 @@ class LogReader:
                     check_allowed(error, f"topic {topic}")
             if records:
                 deadline = time.monotonic() + _SILENCE_MAX_S
-                yield records if self._opened is None else self._opened(records)
+                yield self._open(records)
             elif time.monotonic() > deadline:
                 raise LogUnreachable(
                     f"nothing came from {topic}-{partition} for {_SILENCE_MAX_S:.0f} s"
                 )
+
+    def _open(self, records: list[Message]) -> list[Message]:
+        if self._opened is not None:
+            return self._opened(records)
+        last = records[-1].value()
+        if isinstance(last, bytes) and is_sealed(last):
+            raise ConfigError(
+                f"the log's values are sealed: {ENVIRONMENT} has to name the file of the master key"
+            )
+        return records
 
     def committed(self, topic: str) -> tuple[dict[str, dict[int, int]], int]:
         """Return the offsets that groups have committed in a topic, by group and partition.

@@ -10,7 +10,7 @@ from aiohttp import web
 from gateway.http.requests.authentication import reader, require_device
 from gateway.http.requests.responses import Refused, json_answer, unavailable
 from gateway.http.requests.services import SERVICES, Services
-from gateway.mqtt.sessions.delivery_state import ClientDelivery, address_deliveries
+from gateway.http.routes.address_deliveries import ClientDelivery, address_deliveries
 from gateway.tracks.asking import ArchiveRefused, ArchiveUnavailable
 from gateway.users.permissions import Visibility, visibility_of
 from waylog.audit.days import parse_day

@@ -26,9 +26,12 @@ from tests.waylog.audit.running import (
 from waylog.audit import audit as audit_module
 from waylog.cli import main
 from waylog.history.erasures import append_erasures
-from waylog.kafka.clients import client_config
-from waylog.kafka.topics import ERROR, LOCATION
+from waylog.kafka.clients import client_config, ensure_topics
+from waylog.kafka.topics import ERROR, LOCATION, VALUE_KEY_TOPIC, Topic
 from waylog.messages import Rejected, encode
+from waylog.sealing.sealing import ENVIRONMENT, shared_key_ring
+from waylog.sealing.value_encryption import ensure_master_key, load_master_key
+from waylog.sealing.value_keys import KeyRing
 
 
 def test_a_fix_that_the_history_has_lost_is_found(log: AuditedLog) -> None:
@@ -180,7 +183,7 @@ def test_refusals_are_told_with_their_reasons(log: AuditedLog) -> None:
     }  # fmt: skip
     headers = [(f"__connect.errors.{name}", text.encode()) for name, text in context.items()]
     letter = (b"ada/phone", encode(fixes[2]), fixes[2].received)
-    ensure_topic(log, "letters")
+    ensure_topics(log.servers, [Topic("letters", 1)])
     log.append_values("letters", [letter], headers=headers)
     log.append_values("letters", [letter])
 
@@ -200,13 +203,6 @@ def test_refusals_are_told_with_their_reasons(log: AuditedLog) -> None:
     assert totals["refused"] == 2
     status, receipt = log.device("ada/phone", "--dead-letters", "no-letters")
     assert receipt["unknown"] == ["there is no topic no-letters of dead letters"]
-
-
-def ensure_topic(log: AuditedLog, name: str) -> None:
-    from waylog.kafka.clients import ensure_topics
-    from waylog.kafka.topics import Topic
-
-    ensure_topics(log.servers, [Topic(name, 1)])
 
 
 def test_gaps_in_the_count_of_an_app_are_shown(log: AuditedLog) -> None:
@@ -374,6 +370,33 @@ def test_a_day_is_read_in_pieces(log: AuditedLog, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(audit_module, "PIECE_OFFSETS", 7)
     assert log.audit("day", DAY) == whole
     assert whole[1][-1]["lacking"] == 1
+
+
+def test_sealed_values_are_opened_with_the_master_key(
+    log: AuditedLog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    key_file = tmp_path / "master.key"
+    ensure_master_key(key_file)
+    ensure_topics(log.servers, [VALUE_KEY_TOPIC])
+    ring = KeyRing(log.servers, load_master_key(key_file))
+    fixes = [make_fix("ada/phone", number) for number in range(5)]
+    rejected = Rejected(reason="bad", source="osmand", time=0, raw=b"", device="ada/phone")
+    for topic, value in [*((LOCATION, encode(fix)) for fix in fixes), (ERROR, encode(rejected))]:
+        sealed = ring.seal_value(topic, value, b"ada/phone")
+        log.append_values(topic, [(b"ada/phone", sealed, NOON_MS)])
+    ring.close()
+    assert log.printed("device", "ada/phone", "--day", DAY)[0] == 2
+    assert "has to name the file of the master key" in capfd.readouterr().err
+    monkeypatch.setenv(ENVIRONMENT, str(key_file))
+    shared_key_ring.cache_clear()  # this process has looked for a key before
+    log.write_history()
+    status, receipt = log.device("ada/phone")
+    assert (status, receipt["acknowledged"], receipt["unreadable"]) == (0, 5, 0)
+    assert receipt["refused"] == [{"reason": "osmand: bad", "count": 1}]
+    assert counts_of(receipt, "history") == {"taken": 5}
 
 
 @pytest.mark.parametrize(
