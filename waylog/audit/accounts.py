@@ -6,7 +6,7 @@ the number of devices and readers, not on that of fixes. All times are ms since 
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 from waylog.audit.facts import AddressFact, FixFact, Reader, ReaderKind, Refusal
 from waylog.messages import address_time
 
-#: Ids in which a fix that came twice is recognised, by partition.
+#: A fix that came twice is recognised among at least half as many ids of others.
 RECENT_IDS: Final = 500_000
 #: Fixes that the history lacks and that are looked for under other offsets.
 SUSPECTS_MAX: Final = 100_000
@@ -54,20 +54,32 @@ class ReaderAccount:
 
     def count(self, state: State, number: int, received: int) -> None:
         """Count a fix, or take it back with -1."""
+        if state is State.TAKEN:
+            self.taken += number
+            if number > 0 and (self.until is None or received > self.until):
+                self.until = received
+            return
         name = state.value
         setattr(self, name, getattr(self, name) + number)
-        if number < 0:
-            return
-        if state is State.TAKEN:
-            self.until = _greatest(self.until, received)
-        elif state is State.PENDING or state is State.OVERDUE:
-            self.since = _least(self.since, received)
+        if number > 0 and state in {State.PENDING, State.OVERDUE}:
+            self.since = received if self.since is None else min(self.since, received)
 
-    def refused_because(self, reason: str) -> None:
+    def refused_because(self, reason: str, number: int = 1) -> None:
         """Count a reason; only the first few different ones are kept."""
         if self.reasons is None:
             self.reasons = Counter()
-        count_reason(self.reasons, reason)
+        count_reason(self.reasons, reason, number)
+
+    def add(self, other: ReaderAccount) -> None:
+        """Add the counts of another account."""
+        for state in State:
+            setattr(self, state.value, getattr(self, state.value) + getattr(other, state.value))
+        if other.until is not None:
+            self.until = other.until if self.until is None else max(self.until, other.until)
+        if other.since is not None:
+            self.since = other.since if self.since is None else min(self.since, other.since)
+        for reason, number in (other.reasons or {}).items():
+            self.refused_because(reason, number)
 
     def lacking(self, kind: ReaderKind) -> int:
         """Return how many fixes should be there and are not.
@@ -78,11 +90,11 @@ class ReaderAccount:
         return self.overdue + self.missing + refused
 
 
-def count_reason(reasons: Counter[str], reason: str) -> None:
+def count_reason(reasons: Counter[str], reason: str, number: int = 1) -> None:
     """Count a reason; of many different ones only the first few are kept."""
     reason = reason[:_REASON_CHARACTERS_MAX]
     if reason in reasons or len(reasons) < _REASONS_MAX:
-        reasons[reason] += 1
+        reasons[reason] += number
 
 
 class DeviceAccount:
@@ -108,6 +120,18 @@ class DeviceAccount:
         #: Messages that a gateway has refused, by reason.
         self.refused: Counter[str] | None = None
 
+    def note_times(self, fix: FixFact) -> None:
+        """Note when a fix was received and made."""
+        received, time = fix.received, fix.time
+        if self.last_received is None or received > self.last_received:
+            self.last_received = received
+        if self.first_received is None or received < self.first_received:
+            self.first_received = received
+        if self.last_time is None or time > self.last_time:
+            self.last_time = time
+        if self.first_time is None or time < self.first_time:
+            self.first_time = time
+
 
 class Accounts:
     """The accounts of all devices that facts name."""
@@ -127,7 +151,6 @@ class Accounts:
         not get what was before.
         """
         self.readers: Final = list(readers)
-        self.totals: Final = [ReaderAccount() for _ in readers]
         self.devices: Final[dict[str, DeviceAccount]] = {}
         #: Fixes that are in no file of the history at their offset.
         self.suspects: Final[list[FixFact]] = []
@@ -139,7 +162,9 @@ class Accounts:
         for refusal in refusals:
             place = (refusal.partition, refusal.offset)
             self._refusals.setdefault(place, {})[refusal.reader] = refusal.reason
-        self._ids: dict[int, OrderedDict[int, None]] = {}
+        # Hashes of ids: those that came last, and as many from before.
+        self._young_ids: set[int] = set()
+        self._old_ids: set[int] = set()
 
     def device(self, name: str) -> DeviceAccount:
         """Return the account of a device."""
@@ -157,10 +182,7 @@ class Accounts:
         if self._came_before(fix):
             account.repeats += 1
             return False
-        account.first_received = _least(account.first_received, fix.received)
-        account.last_received = _greatest(account.last_received, fix.received)
-        account.first_time = _least(account.first_time, fix.time)
-        account.last_time = _greatest(account.last_time, fix.time)
+        account.note_times(fix)
         if self._count(account, fix, 1, in_history=in_history) is State.MISSING:
             if len(self.suspects) < SUSPECTS_MAX:
                 self.suspects.append(fix)
@@ -193,6 +215,14 @@ class Accounts:
         ):
             account.address = address
 
+    def totals(self) -> list[ReaderAccount]:
+        """Return the sums over all devices, by reader."""
+        sums = [ReaderAccount() for _ in self.readers]
+        for account in self.devices.values():
+            for total, own in zip(sums, account.readers, strict=True):
+                total.add(own)
+        return sums
+
     def without_address(self) -> list[str]:
         """Return the devices that the resolver has passed, and that have no address."""
         for index, reader in enumerate(self.readers):
@@ -207,13 +237,12 @@ class Accounts:
         return []
 
     def _came_before(self, fix: FixFact) -> bool:
-        ids = self._ids.setdefault(fix.partition, OrderedDict())
         key = hash((fix.device, fix.id))
-        if key in ids:
+        if key in self._young_ids or key in self._old_ids:
             return True
-        ids[key] = None
-        if len(ids) > RECENT_IDS:
-            ids.popitem(last=False)
+        self._young_ids.add(key)
+        if len(self._young_ids) >= RECENT_IDS // 2:
+            self._old_ids, self._young_ids = self._young_ids, set()
         return False
 
     def _count(
@@ -234,10 +263,8 @@ class Accounts:
             else:
                 state = self._state(reader, fix, is_history=is_history)
             account.readers[index].count(state, number, fix.received)
-            self.totals[index].count(state, number, fix.received)
             if state is State.REFUSED and refusals is not None and number > 0:
                 account.readers[index].refused_because(refusals[reader.name])
-                self.totals[index].refused_because(refusals[reader.name])
             if is_history:
                 of_history = state
         return of_history
@@ -258,11 +285,3 @@ class Accounts:
 
 def _newness(address: AddressFact) -> tuple[int, int]:
     return address_time(address.time, address.resolved), address.resolved
-
-
-def _least(known: int | None, value: int) -> int:
-    return value if known is None else min(known, value)
-
-
-def _greatest(known: int | None, value: int) -> int:
-    return value if known is None else max(known, value)

@@ -25,7 +25,7 @@ from waylog.history.erasures import Erasures
 from waylog.kafka.record_batch import partition_of
 from waylog.kafka.topics import ADDRESS, ERASURE, LOCATION
 
-#: Offsets whose presence in the history is held in memory at once, two bytes each.
+#: Offsets whose presence in the history is held in memory at once, a byte each.
 PIECE_OFFSETS: Final = 1 << 26
 #: Of a device's day: beyond that its own partition alone is read.
 _ALL_PARTITIONS_MAX: Final = 1_000_000
@@ -301,7 +301,9 @@ class _Reading:
         self._take(fact, timestamp, in_history=in_history)
 
     def _take(self, fact: FixFact, timestamp: int, *, in_history: bool) -> None:
-        if self._erasures.covers(fact.device, timestamp, fact.time, fact.received):
+        if fact.device in self._erasures and self._erasures.covers(
+            fact.device, timestamp, fact.time, fact.received
+        ):
             return
         if self._question.fix_id is not None:
             if fact.id != self._question.fix_id:

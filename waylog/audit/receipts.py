@@ -178,6 +178,7 @@ def totals_of(
 ) -> DayTotals:
     """Return the sums over all devices."""
     devices = accounts.devices.values()
+    sums = accounts.totals()
     return DayTotals(
         day=day.date,
         timezone=day.timezone,
@@ -189,11 +190,10 @@ def totals_of(
         unreadable=sum(each.unreadable for each in devices),
         refused=sum(sum((each.refused or Counter()).values()) for each in devices),
         readers=[
-            _reader_receipt(reader, own)
-            for reader, own in zip(accounts.readers, accounts.totals, strict=True)
+            _reader_receipt(reader, own) for reader, own in zip(accounts.readers, sums, strict=True)
         ],
         addresses_missing=addresses_missing,
-        lacking=_lacking(accounts.readers, accounts.totals) + addresses_missing,
+        lacking=_lacking(accounts.readers, sums) + addresses_missing,
         unknown=list(unknown),
     )
 
