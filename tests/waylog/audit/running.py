@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.consumers.running import Broker
+from tests.consumers.running import WAYLOG, Broker
 from waylog.cli import main
 from waylog.history.history_reader import HistoryReader
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
@@ -50,16 +51,22 @@ def make_fix(
 
 
 class AuditedLog:
-    """A broker and the folder of its history."""
+    """A log, our own broker's unless another is named, and the folder of its history."""
 
-    def __init__(self, folder: Path) -> None:
-        self.broker = Broker(folder)
-        self.servers = self.broker.address
+    def __init__(self, folder: Path, servers: str | None = None) -> None:
+        self._broker = Broker(folder) if servers is None else None
+        self.servers = servers or self.broker.address
         self.history = folder / "history"
         ensure_topics(self.servers)
 
+    @property
+    def broker(self) -> Broker:
+        assert self._broker is not None
+        return self._broker
+
     def close(self) -> None:
-        self.broker.process.stop()
+        if self._broker is not None:
+            self._broker.process.stop()
 
     # --- what there is --------------------------------------------------------------------------
 
@@ -122,8 +129,15 @@ class AuditedLog:
 
     def write_history(self) -> None:
         """Write the history up to the end of the log."""
-        words = ("--once", "--engine", "arrow", "--out", str(self.history))
-        assert main(["history", "run", "--bootstrap-servers", self.servers, *words]) == 0
+        assert main(["history", "run", "--engine", "arrow", *self._where_to_write]) == 0
+
+    def write_history_with_spark(self) -> None:
+        """Write the same in a process with a JVM."""
+        subprocess.run([*WAYLOG, "history", "run", *self._where_to_write], check=True)
+
+    @property
+    def _where_to_write(self) -> tuple[str, ...]:
+        return ("--once", "--out", str(self.history), "--bootstrap-servers", self.servers)
 
     def lose(self, fix: Fix) -> None:
         """Remove a fix from the Parquet file that has it."""

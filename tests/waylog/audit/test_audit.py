@@ -11,6 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewPartitions,
 )
 
+from tests.apache_kafka import apache_kafka
 from tests.odd_records import MALFORMED_VALUES, append_with_odd_header
 from tests.waylog.audit.running import (
     DAY,
@@ -81,6 +82,45 @@ def test_a_fix_that_the_history_has_lost_is_found(log: AuditedLog) -> None:
     status, text = log.printed("fix", phone[-1].id)
     assert status == 0 and "has it" in text and "resolved" in text
     assert main(["audit", "fix", "0" * 24, "--bootstrap-servers", log.servers]) == 1
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_history_that_spark_writes_is_compared_too(log: AuditedLog) -> None:
+    fixes = [make_fix("ada/phone", number) for number in range(20)]
+    log.append(fixes)
+    log.write_history_with_spark()
+    status, receipt = log.device("ada/phone")
+    assert (status, receipt["unknown"]) == (0, [])  # its checkpoint was understood
+    assert counts_of(receipt, "history") == {"taken": 20}
+    log.append([make_fix("ada/phone", 20)])
+    log.lose(fixes[3])
+    status, receipt = log.device("ada/phone", "--late", "9d")
+    assert (status, counts_of(receipt, "history")) == (
+        1, {"taken": 19, "missing": 1, "pending": 1}
+    )  # fmt: skip
+
+
+@pytest.mark.kafka
+def test_the_same_is_told_of_apache_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYLOG_DATA", str(tmp_path / "data"))
+    with apache_kafka(more={"offsets_topic_replication_factor": "1"}) as servers:
+        log = AuditedLog(tmp_path, servers)
+        fixes = [make_fix(f"user{number % 3}/phone", number) for number in range(60)]
+        log.append([*fixes, fixes[5]])
+        log.write_history()
+        log.commit("resolver", log.ends())
+        log.append_addresses(fixes[-3:])
+        status, (*receipts, totals) = log.audit("day", DAY)
+        assert (status, totals["acknowledged"], totals["repeats"]) == (0, 60, 1)
+        assert totals["unknown"] == []
+        assert [each["acknowledged"] for each in receipts] == [20, 20, 20]
+        log.lose(fixes[8])
+        log.commit("connect-files", dict.fromkeys(log.ends(), 0))
+        status, receipt = log.device("user2/phone")
+        assert (status, counts_of(receipt, "history")) == (1, {"taken": 19, "missing": 1})
+        assert counts_of(receipt, "connect-files") == {"overdue": 20}
+        assert log.audit("fix", fixes[8].id)[0] == 1
 
 
 def test_no_coordinates_are_told(log: AuditedLog) -> None:
