@@ -11,7 +11,6 @@ from waylog.audit.facts import AddressFact, FixFact, Refusal
 from waylog.audit.question import Question
 from waylog.audit.sequences import sequence_of
 from waylog.kafka.record_headers import headers_of
-from waylog.kafka.topics import LOCATION
 from waylog.malformed import MALFORMED
 from waylog.messages import Rejected, decode_rejected
 
@@ -148,14 +147,15 @@ def dead_letter_of(record: Record) -> Refusal | None:
     return Refusal(f"{CONNECTOR_GROUP}{name}", *place, reason)
 
 
-def _place(headers: Mapping[str, str], prefix: str) -> tuple[int, int] | None:
-    """Return partition and offset of a record of topic `location`."""
-    if headers.get(f"{prefix}topic") != LOCATION:
+def _place(headers: Mapping[str, str], prefix: str) -> tuple[str, int, int] | None:
+    """Return topic, partition and offset of a record that was refused."""
+    topic = headers.get(f"{prefix}topic")
+    if topic is None:
         return None
     numbers = [headers.get(f"{prefix}{name}", "") for name in ("partition", "offset")]
     if not all(each.isascii() and each.isdecimal() and len(each) < 20 for each in numbers):
         return None
-    return int(numbers[0]), int(numbers[1])
+    return topic, int(numbers[0]), int(numbers[1])
 
 
 def _whose(rejected: Rejected) -> str:

@@ -29,9 +29,10 @@ class AddressFact(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A record of topic `location` that a reader has refused."""
+    """A record that a reader has refused."""
 
     reader: str
+    topic: str
     partition: int
     offset: int
     reason: str

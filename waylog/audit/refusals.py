@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from waylog.audit.evidence import GatewayRefusal, dead_letter_of, refusal_of
+from waylog.audit.evidence import GatewayRefusal, Record, dead_letter_of, refusal_of
 from waylog.audit.facts import Refusal
 from waylog.audit.log_reader import LogReader, Range
 from waylog.audit.question import Progress, Question
-from waylog.kafka.topics import ERROR
+from waylog.kafka.clients import LogForbidden
+from waylog.kafka.topics import ERROR, LOCATION
 
 #: Refusals that are kept in memory.
 REFUSALS_MAX: Final = 200_000
@@ -24,49 +25,79 @@ def read_refusals(
 
     A reader may have refused a record long after the day. What is left out is said in `unknown`.
     """
-    found: list[Refusal] = []
-    of_gateways: list[GatewayRefusal] = []
-    untold = left_out = 0
-    key = None if question.device is None else question.device.encode()
+    reading = _Refusals(log, question, unknown, progress)
     for topic in (ERROR, *question.dead_letters):
-        extents = log.extents(topic)
+        try:
+            reading.read(topic)
+        except LogForbidden as error:
+            unknown.append(f"what was refused is not known: {error}")
+    reading.say_what_is_left_out()
+    return reading.found, reading.of_gateways
+
+
+class _Refusals:
+    """The refusals that were found so far."""
+
+    def __init__(
+        self, log: LogReader, question: Question, unknown: list[str], progress: Progress
+    ) -> None:
+        self.found: Final[list[Refusal]] = []
+        self.of_gateways: Final[list[GatewayRefusal]] = []
+        self._log = log
+        self._question = question
+        self._unknown = unknown
+        self._progress = progress
+        self._key = None if question.device is None else question.device.encode()
+        self._untold = 0
+        self._left_out = 0
+
+    def read(self, topic: str) -> None:
+        """Read what a topic has since the beginning of the day."""
+        question = self._question
+        extents = self._log.extents(topic)
         if not extents and topic != ERROR:
-            unknown.append(f"there is no topic {topic} of dead letters")
-        starts = log.offsets_at(topic, question.day.from_ms, extents)
+            self._unknown.append(f"there is no topic {topic} of dead letters")
+        starts = self._log.offsets_at(topic, question.day.from_ms, extents)
         ranges = {each: Range(starts[each], extents[each].high) for each in extents}
         total, done = sum(each.end - each.start for each in ranges.values()), 0
         if question.records_max is not None and total > question.records_max:
-            unknown.append(
+            self._unknown.append(
                 f"topic {topic} has {total} records since then, too many to be read for this "
                 "answer: what was refused is not known; `waylog audit device` reads them all"
             )
-            continue
-        for records in log.read(topic, ranges):
+            return
+        for records in self._log.read(topic, ranges):
             for record in records:
                 # A record without a key was shortened, and may be of any device.
-                if key is not None and record.key() not in {key, None}:
-                    continue
-                if topic == ERROR:
-                    refusal = refusal_of(record, question.resolver_group)
-                else:
-                    refusal = dead_letter_of(record)
-                    untold += refusal is None
-                if len(found) + len(of_gateways) >= REFUSALS_MAX:
-                    left_out += 1
-                elif isinstance(refusal, Refusal):
-                    found.append(refusal)
-                elif refusal is not None and _is_of(refusal, question):
-                    of_gateways.append(refusal)
+                if self._key is None or record.key() in {self._key, None}:
+                    self._take(topic, record)
             done += len(records)
-            progress(f"topic {topic}", done, total)
-    if untold:
-        unknown.append(
-            f"{untold} dead letters do not tell which record they were: set "
-            "errors.deadletterqueue.context.headers.enable=true in the connector"
-        )
-    if left_out:
-        unknown.append(f"{left_out} refusals beyond {REFUSALS_MAX} were left out")
-    return found, of_gateways
+            self._progress(f"topic {topic}", done, total)
+
+    def _take(self, topic: str, record: Record) -> None:
+        if topic == ERROR:
+            refusal = refusal_of(record, self._question.resolver_group)
+        else:
+            refusal = dead_letter_of(record)
+            self._untold += refusal is None
+        if len(self.found) + len(self.of_gateways) >= REFUSALS_MAX:
+            self._left_out += 1
+        elif isinstance(refusal, Refusal):
+            # A connector may read other topics too.
+            if refusal.topic == LOCATION:
+                self.found.append(refusal)
+        elif refusal is not None and _is_of(refusal, self._question):
+            self.of_gateways.append(refusal)
+
+    def say_what_is_left_out(self) -> None:
+        """Note what was read and could not be used."""
+        if self._untold:
+            self._unknown.append(
+                f"{self._untold} dead letters do not tell which record they were: set "
+                "errors.deadletterqueue.context.headers.enable=true in the connector"
+            )
+        if self._left_out:
+            self._unknown.append(f"{self._left_out} refusals beyond {REFUSALS_MAX} were left out")
 
 
 def _is_of(refusal: GatewayRefusal, question: Question) -> bool:

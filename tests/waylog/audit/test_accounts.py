@@ -81,7 +81,7 @@ def worlds(draw: st.DrawFn) -> World:
         readers,
         draw(st.frozensets(places)),
         tuple(
-            Refusal(name, *place, f"reason {place[1] % 2}")
+            Refusal(name, "location", *place, f"reason {place[1] % 2}")
             for name, place in draw(st.sets(st.tuples(st.sampled_from(NAMES), places), max_size=6))
         ),
         draw(st.dictionaries(st.integers(0, PARTITIONS - 1), st.integers(0, OFFSETS))),
@@ -220,7 +220,10 @@ def test_what_is_missing_counts_only_where_it_should_be() -> None:
         reader("history", ReaderKind.HISTORY, 3),
         reader("experiment", ReaderKind.GROUP, 0, is_expected=False),
     ]
-    refusals = [Refusal("connect-files", 0, 0, "404"), Refusal("history", 0, 1, "no time")]
+    refusals = [
+        Refusal("connect-files", "location", 0, 0, "404"),
+        Refusal("history", "location", 0, 1, "no time"),
+    ]
     accounts = Accounts(
         readers, day_from=1_000, late_before=1_500, log_starts={}, refusals=refusals
     )

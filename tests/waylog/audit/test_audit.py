@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -13,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from tests.apache_kafka import apache_kafka
 from tests.odd_records import MALFORMED_VALUES, append_with_odd_header
+from tests.secured_log import secured_log
 from tests.waylog.audit.running import (
     DAY,
     DAY_MS,
@@ -82,6 +85,22 @@ def test_a_fix_that_the_history_has_lost_is_found(log: AuditedLog) -> None:
     status, text = log.printed("fix", phone[-1].id)
     assert status == 0 and "has it" in text and "resolved" in text
     assert main(["audit", "fix", "0" * 24, "--bootstrap-servers", log.servers]) == 1
+
+
+def test_a_fix_that_came_again_on_another_day_is_not_lost(log: AuditedLog) -> None:
+    fixes = [make_fix("ada/phone", number, NOON_MS - DAY_MS) for number in range(3)]
+    log.append(fixes)
+    # The history has these under their first offsets, before the day that is asked about.
+    log.append_values(LOCATION, ((b"ada/phone", encode(fix), NOON_MS) for fix in fixes[:2]))
+    log.append([make_fix("ada/phone", 9)])
+    log.write_history()
+    status, receipt = log.device("ada/phone")
+    assert (status, receipt["acknowledged"], receipt["repeats"]) == (0, 1, 2)
+    assert counts_of(receipt, "history") == {"taken": 1}
+    log.lose(fixes[1])
+    status, receipt = log.device("ada/phone")
+    assert (status, receipt["acknowledged"], receipt["repeats"]) == (1, 2, 1)
+    assert counts_of(receipt, "history") == {"taken": 1, "missing": 1}
 
 
 @pytest.mark.spark
@@ -226,6 +245,14 @@ def test_refusals_are_told_with_their_reasons(log: AuditedLog) -> None:
     ensure_topics(log.servers, [Topic("letters", 1)])
     log.append_values("letters", [letter], headers=headers)
     log.append_values("letters", [letter])
+    # The connector, and the resolver, have refused records of another topic too.
+    others = context | {"topic": "event", "offset": "3"}
+    headers = [(f"__connect.errors.{name}", text.encode()) for name, text in others.items()]
+    log.append_values("letters", [letter], headers=headers)
+    of_event = msgspec.structs.replace(
+        by_resolver, headers=place | {"topic": "event", "offset": "0"}
+    )
+    log.append_values(ERROR, [(b"ada/phone", encode(of_event), NOON_MS + 5)])
 
     status, receipt = log.device("ada/phone")
     assert status == 0
@@ -437,6 +464,25 @@ def test_sealed_values_are_opened_with_the_master_key(
     assert (status, receipt["acknowledged"], receipt["unreadable"]) == (0, 5, 0)
     assert receipt["refused"] == [{"reason": "osmand: bad", "count": 1}]
     assert counts_of(receipt, "history") == {"taken": 5}
+
+
+def test_without_the_right_to_read_refusals_they_are_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WAYLOG_DATA", str(tmp_path / "data"))
+    with secured_log(tmp_path) as secured:
+        AuditedLog(tmp_path, secured.plaintext).append([make_fix("ada/phone", 1)])
+        words = ["audit", "device", "ada/phone", "--day", DAY, "--json"]
+        words += ["--bootstrap-servers", secured.login]
+        words += ["--command-config", str(secured.properties())]
+        assert main(words) == 1
+        assert "topic location is forbidden" in capfd.readouterr().err
+        for topic in ("location", "address", "erasure"):
+            secured.allow("topic", topic, "read", "describe")
+        assert main(words) == 0
+        receipt = json.loads(capfd.readouterr().out)
+    assert (receipt["acknowledged"], receipt["refused"]) == (1, [])
+    assert "topic error is forbidden" in receipt["unknown"][0]
 
 
 @pytest.mark.parametrize(
