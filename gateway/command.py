@@ -190,6 +190,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="consumer group whose lag the page shows (default: %(default)s)",
     )
     add(
+        "--dead-letters",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="topic of a connector's dead letters, which receipts of devices tell; may be given "
+        "several times",
+    )
+    add(
         "--view-tail",
         type=int,
         default=50_000,
@@ -337,6 +345,7 @@ def run(arguments: argparse.Namespace) -> int:
         share_ports=arguments.workers_share_port,
         client_id=arguments.client_id or f"gateway-{os.getpid()}",
         resolver_group=arguments.resolver_group,
+        dead_letters=tuple(dict.fromkeys(arguments.dead_letters)),
         view_tail_records=arguments.view_tail,
         views=arguments.views or DataDirectory(arguments.data).views,
         append_timeout_s=arguments.append_timeout,

@@ -85,6 +85,7 @@ COMMANDS = (
     Command("groups", "waylog.console.groups", "list, describe and reset consumer groups"),
     Command("dead-letters", "waylog.console.dead_letters", "see refused records, send them again"),
     Command("cluster", "waylog.console.cluster", "brokers, controllers, elections, moves"),
+    Command("audit", "waylog.audit.command", "where the fixes of a device or of a day are"),
     Command("replay", "waylog.replay.command", "send recorded tracks as devices would"),
     Command("history", "spark.history.command", "keep the history as Parquet"),
     Command("places", "spark.places.command", "find favourite places"),

@@ -42,7 +42,7 @@ from gateway.http.requests.responses import (
     unavailable,
 )
 from gateway.http.requests.services import SERVICES, Services
-from gateway.http.routes import reading
+from gateway.http.routes import reading, receipts
 from gateway.http.routes.geocoder import GeocoderProxy
 from gateway.http.routes.pages import Pages
 from gateway.http.routes.push_routes import PushRoutes
@@ -246,6 +246,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *UloggerSessions(services, ingest).routes(),
             *Registrations(services, ingest).routes(),
             *reading.routes(),
+            *receipts.routes(),
             web.get("/v1/stream", partial(serve_stream, ranges), allow_head=False),
             web.get("/v1/ws", partial(serve_websocket, ranges), allow_head=False),
             web.get("/mqtt", _mqtt, allow_head=False),

@@ -10,6 +10,7 @@ import msgspec
 from gateway.http.ingest import ulogger_sessions
 from gateway.http.ingest.app_responses import nothing
 from gateway.http.ingest.paths import PATHS
+from gateway.http.routes.receipts import DeviceReceipt
 from gateway.tracks.track_formats import FORMATS
 from waylog.messages import Address, Fix
 
@@ -70,7 +71,7 @@ _LOG_PATHS: Final = {
 def openapi() -> dict[str, Any]:
     """Return the whole document."""
     _, schemas = msgspec.json.schema_components(
-        (Fix, Address), ref_template="#/components/schemas/{name}"
+        (Fix, Address, DeviceReceipt), ref_template="#/components/schemas/{name}"
     )
     return {
         "openapi": "3.1.0",
@@ -179,6 +180,14 @@ def _paths() -> dict[str, Any]:
         },
         "/v1/devices/{device}/trips": {
             "get": _of_device("Trips between places, by time", query=("from", "to"))
+        },
+        "/v1/devices/{device}/receipts": {
+            "get": _of_device(
+                "Where the fixes of a day are: acknowledged, resolved, in the history, passed by "
+                "each reader, refused; `day` is YYYY-MM-DD, today or yesterday, `tz` its time zone",
+                query=("day", "tz"),
+                answer=_schema("DeviceReceipt"),
+            )
         },
         "/v1/push/key": {
             "get": _operation(_READING, "The key for a browser's PushManager", public=True)

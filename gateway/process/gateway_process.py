@@ -46,6 +46,7 @@ from gateway.observability.metrics_access import MetricsAccess
 from gateway.observability.readiness import WATCH_S, Readiness, reader_trouble, storage_trouble
 from gateway.process.lifecycle import Started, serve_until_stopped
 from gateway.tracks.archive import Archive
+from gateway.tracks.receipts import Receipts
 from gateway.users.admission import DEVICES_PER_USER, Admission, open_admission
 from gateway.users.auth import Authenticator
 from gateway.users.card_book import CardBook
@@ -102,6 +103,7 @@ class GatewaySettings:
     share_ports: bool = False
     client_id: str = "gateway"
     resolver_group: str = "resolver"
+    dead_letters: tuple[str, ...] = ()
     view_tail_records: int = 50_000
     #: Folder in which last positions and ids of fixes survive a restart; None to keep nothing.
     views: Path | None = None
@@ -248,6 +250,13 @@ class _Gateway:
             )
         self.archive = Archive(settings.history, settings.places)
         stack.push_async_callback(self.archive.close)
+        self.receipts = Receipts(
+            settings.bootstrap_servers,
+            settings.history,
+            settings.resolver_group,
+            settings.dead_letters,
+        )
+        stack.push_async_callback(self.receipts.close)
         once = MachineLock(settings.users.with_name(f"{settings.users.name}.notices"))
         stack.callback(once.close)
         self.notices = Notices(self.places, self.location_view, once)
@@ -347,6 +356,7 @@ class _Gateway:
             notices=self.notices,
             web_push=self.web_push,
             archive=self.archive,
+            receipts=self.receipts,
             admission=self.admission,
             cards=CardBook(self.users),
             users=self.users,

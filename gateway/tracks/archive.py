@@ -8,18 +8,14 @@ fixes. The process starts with the first question and ends when none has come fo
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from gateway.friends.home_blur import Circle
-from gateway.limits.pools import Turns
-from waylog.network.shares import ShareExceeded
-from waylog.process.helper_process import HelperProcess
-
-logger = logging.getLogger(__name__)
+from gateway.tracks.asking import Asking
 
 #: Points from memory, and from the history, in one response; a longer track has to be requested in
 #: pieces.
@@ -27,22 +23,8 @@ POINTS_MAX: Final = 250_000
 #: Visits or trips in one response: some years of them.
 ROWS_MAX: Final = 5_000
 
-_ANSWER_S: Final = 60.0
 #: Bytes of the length before each piece of points; a piece without points is the last.
 LENGTH_BYTES: Final = 4
-_READ_AT_ONCE: Final = 64 * 1024
-#: Questions that wait for earlier ones; more are refused.
-_WAITING_MAX: Final = 256
-#: Questions of one user that wait.
-_WAITING_EACH_MAX: Final = 4
-
-
-class ArchiveUnavailable(Exception):
-    """The archive cannot be read now; the text says why."""
-
-
-class ArchiveRefused(Exception):
-    """The archive cannot return what was requested; the text says why."""
 
 
 class Question(msgspec.Struct):
@@ -58,15 +40,6 @@ class Question(msgspec.Struct):
     circles: tuple[Circle, ...] | None = None
 
 
-class AnswerHead(msgspec.Struct, omit_defaults=True):
-    """The line before an answer."""
-
-    bytes: int = 0  # number of bytes that follow
-    error: str = ""
-    refused: bool = False
-
-
-_head: Final = msgspec.json.Decoder(AnswerHead)
 _decode_row: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -85,17 +58,15 @@ def rows_of(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 class Archive:
-    """The client of the reading process; sends it one question at a time.
+    """The client of the reading process. Users (`party`) take turns.
 
-    Users (`party`) take turns. `history` and `places` are URLs, as for `waylog history run` and
+    `history` and `places` are URLs, as for `waylog history run` and
     `waylog places run`; None if there is no such data.
     """
 
     def __init__(self, history: str | None, places: str | None) -> None:
         self._urls = (history or "", places or "")
-        self._process = HelperProcess("gateway.tracks.archive_process", *self._urls)
-        self._turns = Turns(1, 1, _WAITING_EACH_MAX)
-        self._waiting = 0
+        self._asking = Asking("the archive", "gateway.tracks.archive_process", *self._urls)
 
     async def track(
         self,
@@ -139,58 +110,21 @@ class Archive:
 
     async def close(self) -> None:
         """End the process, if it runs."""
-        await self._process.close()
+        await self._asking.close()
 
     async def _ask(
         self, question: Question, party: str, recent: Iterable[bytes] | None = None
     ) -> list[bytes]:
-        if self._waiting >= _WAITING_MAX:
-            raise ArchiveUnavailable("too many questions to the archive wait already")
-        self._waiting += 1
-        try:
-            async with self._turns.turn(party):
-                try:
-                    async with asyncio.timeout(_ANSWER_S):
-                        return await self._exchange(question, recent)
-                except (ArchiveRefused, ArchiveUnavailable):
-                    raise  # this was the whole answer
-                except BaseException as error:
-                    # The answer may still arrive, and must not be taken for that of the next
-                    # question.
-                    await self._process.end()
-                    if isinstance(error, TimeoutError | OSError | EOFError):
-                        raise ArchiveUnavailable("the archive does not answer") from error
-                    raise
-        except ShareExceeded:
-            raise ArchiveUnavailable(
-                "too many questions of yours to the archive wait already"
-            ) from None
-        finally:
-            self._waiting -= 1
+        return await self._asking.ask(
+            msgspec.json.encode(question), party, None if recent is None else partial(_send, recent)
+        )
 
-    async def _exchange(self, question: Question, recent: Iterable[bytes] | None) -> list[bytes]:
-        async with self._process.asked() as (questions, answers):
-            questions.write(msgspec.json.encode(question) + b"\n")
-            if recent is not None:
-                for piece in recent:
-                    questions.write(len(piece).to_bytes(LENGTH_BYTES) + piece)
-                    await questions.drain()
-                    # The process may read as fast as this writes, so that nothing has to drain.
-                    await asyncio.sleep(0)
-                questions.write(bytes(LENGTH_BYTES))
-            await questions.drain()
-            head = _head.decode(await answers.readuntil(b"\n"))
-            if head.refused:
-                raise ArchiveRefused(head.error)
-            if head.error:
-                raise ArchiveUnavailable(head.error)
-            # Read in pieces: waiting for all of it would join a large answer here, which takes
-            # long.
-            pieces: list[bytes] = []
-            missing = head.bytes
-            while missing:
-                pieces.append(await answers.read(min(missing, _READ_AT_ONCE)))
-                if not pieces[-1]:
-                    raise EOFError
-                missing -= len(pieces[-1])
-            return pieces
+
+async def _send(recent: Iterable[bytes], questions: asyncio.StreamWriter) -> None:
+    """Send the points that follow a question, in pieces after their lengths."""
+    for piece in recent:
+        questions.write(len(piece).to_bytes(LENGTH_BYTES) + piece)
+        await questions.drain()
+        # The process may read as fast as this writes, so that nothing has to drain.
+        await asyncio.sleep(0)
+    questions.write(bytes(LENGTH_BYTES))

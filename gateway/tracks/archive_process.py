@@ -18,13 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from gateway.tracks.archive import (
-    LENGTH_BYTES,
-    AnswerHead,
-    ArchiveRefused,
-    ArchiveUnavailable,
-    Question,
-)
+from gateway.tracks.archive import LENGTH_BYTES, Question
+from gateway.tracks.asking import AnswerHead, ArchiveRefused, ArchiveUnavailable
 from gateway.tracks.track_encoders import encode_track
 from gateway.tracks.track_points import Points, between, points_of, unpacked
 from waylog.process.garbage_collection import tune_garbage_collector

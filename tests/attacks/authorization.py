@@ -117,6 +117,10 @@ HTTP: Final = (
         ),
     ),
     Rows(
+        Row("Where the fixes of the device are: receipts", _SEES | {"friend": REFUSED}),
+        _get("/v1/devices/{device}/receipts"),
+    ),
+    Rows(
         Row("Lists, live streams and who one is (what is in them: see below)", _USERS),
         _get("/v1/devices", "/v1/stream", "/v1/ws", "/v1/session", "/v1/entrances"),
     ),

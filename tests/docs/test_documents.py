@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import queue
 import re
 import shlex
 import shutil
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,6 +131,28 @@ def test_a_track_is_replayed_as_the_readme_says(platform: Platform, tmp_path: Pa
     words[0] = str(tmp_path / words[0])
     printed = platform.waylog("replay", *words, "--gateway", platform.url, "--json")
     assert '"acknowledged":2' in printed.replace(" ", "")
+
+
+def test_the_audit_answers_as_its_page_says(platform: Platform) -> None:
+    token = f"Basic {base64.b64encode(f'demo:{platform.demo_token}'.encode()).decode()}"
+    sent = urllib.request.Request(
+        f"{platform.url}/v1/positions", b'{"lat":47.141,"lon":9.5209}', {"Authorization": token}
+    )
+    with urllib.request.urlopen(sent, timeout=60) as answer:
+        (identity,) = json.load(answer)["ids"]
+    lines = [
+        line for line in shell_lines(ROOT / "docs" / "audit.md") if line.startswith("waylog audit ")
+    ]
+    assert len(lines) >= 6
+    for line in lines:
+        words = [identity if word.startswith("019c") else word for word in shlex.split(line)[1:]]
+        printed = platform.waylog(*words, "--bootstrap-servers", platform.kafka)
+        assert "lacking" in printed or "nothing is missing" in printed, line
+    asked = urllib.request.Request(
+        f"{platform.url}/v1/devices/demo%2Fdefault/receipts", headers={"Authorization": token}
+    )
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        assert json.load(answer)["acknowledged"] >= 1
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

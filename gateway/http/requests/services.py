@@ -22,6 +22,7 @@ from gateway.observability.metrics import GatewayMetrics
 from gateway.observability.metrics_access import MetricsAccess
 from gateway.observability.readiness import Readiness
 from gateway.tracks.archive import Archive
+from gateway.tracks.receipts import Receipts
 from gateway.users.admission import Admission
 from gateway.users.auth import Authenticator
 from gateway.users.card_book import CardBook
@@ -67,6 +68,8 @@ class Services:
     geo_url: str | None = None
     web_push: WebPush | None = None
     archive: Archive = field(default_factory=lambda: Archive(None, None))
+    #: Tells where fixes are; by default there is no log to ask.
+    receipts: Receipts = field(default_factory=lambda: Receipts("127.0.0.1:1"))
     #: The names by which browsers may address this gateway.
     hosts: ServedHosts = field(default_factory=ServedHosts)
     #: Access to /metrics and /v1/pipeline, which show the state of the platform.

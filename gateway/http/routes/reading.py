@@ -27,7 +27,8 @@ from gateway.http.requests.responses import (
 from gateway.http.requests.services import SERVICES, Services
 from gateway.limits.bounds import MEBIBYTE
 from gateway.limits.pools import Hold
-from gateway.tracks.archive import ArchiveRefused, ArchiveUnavailable, rows_of
+from gateway.tracks.archive import rows_of
+from gateway.tracks.asking import ArchiveRefused, ArchiveUnavailable
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.auth import Identity
 from gateway.users.permissions import (

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.tracks.archive import Archive, ArchiveRefused, ArchiveUnavailable
+from gateway.tracks.archive import Archive
 from gateway.tracks.archive import rows_of as decoded_rows
+from gateway.tracks.asking import ArchiveRefused, ArchiveUnavailable
 from gateway.views.track_store import pack_point
 from spark.places.job import write_places
 from spark.places.stay_points import haversine_m

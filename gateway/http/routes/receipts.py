@@ -1,0 +1,78 @@
+"""`GET /v1/devices/{device}/receipts`: where the fixes of a device's day are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from gateway.http.requests.authentication import reader, require_device
+from gateway.http.requests.responses import Refused, json_answer, unavailable
+from gateway.http.requests.services import SERVICES, Services
+from gateway.http.routes.address_deliveries import ClientDelivery, address_deliveries
+from gateway.tracks.asking import ArchiveRefused, ArchiveUnavailable
+from gateway.users.permissions import Visibility, visibility_of
+from waylog.audit.days import parse_day
+from waylog.audit.facts import AddressFact
+from waylog.audit.receipts import Receipt
+from waylog.config import ConfigError
+from waylog.observability.telemetry import now_ms
+
+_NOT_RECORDED: Final = (
+    "what WebSockets, event streams and answers over HTTP have carried is not recorded"
+)
+_OTHER_WORKERS: Final = "clients of other MQTT workers are not known to this one"
+_NO_MQTT: Final = "this gateway has no MQTT clients"
+
+
+class Pushed(msgspec.Struct, frozen=True):
+    """What is known of addresses on their way to the owner, and what is not."""
+
+    mqtt: list[ClientDelivery]
+    unknown: list[str]
+
+
+class DeviceReceipt(Receipt, frozen=True, kw_only=True):
+    """The receipt of a device, and what a gateway knows beside the log."""
+
+    pushed: Pushed
+
+
+def routes() -> list[web.RouteDef]:
+    """Return the route."""
+    return [web.get("/v1/devices/{device}/receipts", _receipts)]
+
+
+async def _receipts(request: web.Request) -> web.Response:
+    identity = await reader(request)
+    device = request.match_info["device"]
+    require_device(identity, device)
+    if visibility_of(identity, device) is not Visibility.EVERYTHING:
+        raise Refused(403, "receipts of a device are for its owner")
+    try:
+        day = parse_day(
+            request.query.get("day") or "today", request.query.get("tz") or "UTC", now_ms()
+        )
+    except ConfigError as error:
+        raise Refused(400, str(error)) from error
+    services = request.app[SERVICES]
+    newest = services.address_view.latest(device)
+    address = (
+        None if newest is None else AddressFact(device, newest.fix_id, newest.time, newest.resolved)
+    )
+    try:
+        receipt = await services.receipts.of_device(device, day, address, identity.user)
+    except ArchiveRefused as error:
+        raise Refused(400, str(error)) from error
+    except ArchiveUnavailable as error:
+        raise unavailable(str(error)) from error
+    members = msgspec.structs.asdict(receipt)
+    return json_answer(DeviceReceipt(**members, pushed=_pushed(device, services)))
+
+
+def _pushed(device: str, services: Services) -> Pushed:
+    if services.mqtt is None:
+        return Pushed([], [_NOT_RECORDED, _NO_MQTT])
+    clients = address_deliveries(services.mqtt.router, device)
+    return Pushed(clients, [_NOT_RECORDED, _OTHER_WORKERS])

@@ -1,0 +1,1 @@
+"""Receipts: where the fixes of a day are, told from offsets."""

@@ -1,0 +1,182 @@
+"""Decodes records into facts. Bytes that are none of ours become no fact, and stop nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from waylog.audit.facts import AddressFact, FixFact, Refusal
+from waylog.audit.question import Question
+from waylog.audit.sequences import sequence_of
+from waylog.kafka.record_headers import headers_of
+from waylog.malformed import MALFORMED
+from waylog.messages import Rejected, decode_rejected
+
+#: The first part of the headers of Kafka Connect's dead letters (KIP-298).
+_CONNECT: Final = "__connect.errors."
+#: The consumer group of a connector, as Kafka Connect names it.
+CONNECTOR_GROUP: Final = "connect-"
+#: The name of the history among the readers, and the source of what it refuses.
+HISTORY: Final = "history"
+_RESOLVER: Final = "resolver"
+STRANGERS: Final = "(strangers)"
+
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class Record(Protocol):
+    """The part of confluent_kafka.Message that is read here."""
+
+    def key(self) -> Any: ...
+    def value(self) -> Any: ...
+    def partition(self) -> int | None: ...
+    def offset(self) -> int | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def headers(self) -> Any: ...
+
+
+class _Fix(msgspec.Struct, gc=False):
+    """The members without which a record is no fix; see waylog.messages.Fix."""
+
+    id: str
+    device: str
+    user: str
+    lat: float
+    lon: float
+    time: _Int64
+    received: _Int64
+
+
+class _CountedFix(_Fix, gc=False):
+    attributes: dict[str, Any] | None = None
+
+
+class _Address(msgspec.Struct, gc=False):
+    fix_id: str
+    time: _Int64
+    resolved: _Int64 = 0
+
+
+_decode_fix: Final = msgspec.json.Decoder(_Fix).decode
+_decode_counted: Final = msgspec.json.Decoder(_CountedFix).decode
+_decode_address: Final = msgspec.json.Decoder(_Address).decode
+
+
+class GatewayRefusal(NamedTuple):
+    """A message that a gateway has refused, and whose it was."""
+
+    device: str
+    reason: str
+    time: int  # when the record was written, ms
+
+
+def fix_fact(record: Record, *, counted: bool = False) -> FixFact | None:
+    """Return a record of topic `location` as a fact, None if it is no fix.
+
+    `counted`: also read the app's own count.
+    """
+    try:
+        if counted:
+            fix: _Fix = _decode_counted(record.value())
+            sequence = sequence_of(fix.attributes) if isinstance(fix, _CountedFix) else None
+        else:
+            fix, sequence = _decode_fix(record.value()), None
+    except (*MALFORMED, TypeError):  # TypeError: no value
+        return None
+    return FixFact(
+        record.partition() or 0,
+        record.offset() or 0,
+        fix.device,
+        fix.id,
+        fix.time,
+        fix.received,
+        sequence,
+    )
+
+
+def device_of(record: Record) -> str | None:
+    """Return the device that a record's key names."""
+    key = record.key()
+    if not key:
+        return None
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
+
+
+def address_fact(record: Record) -> AddressFact | None:
+    """Return a record of topic `address` as a fact, None for a tombstone or anything else."""
+    device = device_of(record)
+    try:
+        address = _decode_address(record.value())
+    except (*MALFORMED, TypeError):
+        return None
+    return (
+        None
+        if device is None
+        else AddressFact(device, address.fix_id, address.time, address.resolved)
+    )
+
+
+def refusal_of(record: Record, resolver_group: str) -> Refusal | GatewayRefusal | None:
+    """Return what a record of topic `error` tells, None if nothing."""
+    try:
+        rejected = decode_rejected(record.value())
+    except (*MALFORMED, TypeError):
+        return None
+    place = _place(rejected.headers or {}, "")
+    if place is None:
+        reason = f"{rejected.source}: {rejected.reason}"
+        return GatewayRefusal(_whose(rejected), reason, record.timestamp()[1])
+    reader = resolver_group if rejected.source == _RESOLVER else rejected.source
+    return Refusal(reader, *place, rejected.reason)
+
+
+def dead_letter_of(record: Record) -> Refusal | None:
+    """Return what a dead letter of a connector tells, None if it does not tell where it was."""
+    headers = {
+        name: value.decode("utf-8", "replace")
+        for name, value in headers_of(record)
+        if value is not None and name.startswith(_CONNECT)
+    }
+    place = _place(headers, _CONNECT)
+    name = headers.get(f"{_CONNECT}connector.name")
+    if place is None or name is None:
+        return None
+    reason = headers.get(f"{_CONNECT}exception.message") or "no reason given"
+    return Refusal(f"{CONNECTOR_GROUP}{name}", *place, reason)
+
+
+def _place(headers: Mapping[str, str], prefix: str) -> tuple[str, int, int] | None:
+    """Return topic, partition and offset of a record that was refused."""
+    topic = headers.get(f"{prefix}topic")
+    if topic is None:
+        return None
+    numbers = [headers.get(f"{prefix}{name}", "") for name in ("partition", "offset")]
+    if not all(each.isascii() and each.isdecimal() and len(each) < 20 for each in numbers):
+        return None
+    return topic, int(numbers[0]), int(numbers[1])
+
+
+def _whose(rejected: Rejected) -> str:
+    if rejected.device is not None:
+        return rejected.device
+    return STRANGERS if rejected.user is None else f"{rejected.user}/?"
+
+
+def facts_in(
+    records: Sequence[Record], question: Question
+) -> Iterator[tuple[Record, FixFact | None]]:
+    """Yield the records that a question is about, with their facts."""
+    key = None if question.device is None else question.device.encode()
+    wanted = None if question.fix_id is None else question.fix_id.encode()
+    for record in records:
+        if key is not None and record.key() != key:
+            continue
+        if wanted is None:
+            yield record, fix_fact(record, counted=key is not None)
+        elif wanted in (record.value() or b""):
+            # An id with characters that JSON may escape is not found so; the apps have none.
+            fact = fix_fact(record)
+            if fact is not None and fact.id == question.fix_id:
+                yield record, fact
