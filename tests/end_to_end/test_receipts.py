@@ -255,9 +255,11 @@ def lose(platform: Platform, identity: str) -> None:
 
 def test_what_mqtt_has_not_acknowledged_is_told(followed: Followed) -> None:
     client = mqtt_client(followed, "watcher", manual=True)
-    arrived: list[paho.MQTTMessage] = []
-    client.on_message = lambda _client, _data, message: arrived.append(message)
-    client.subscribe("devices/demo/pushed/address", 1)
+    arrived: dict[str, paho.MQTTMessage] = {}
+    client.on_message = lambda _client, _data, message: arrived.update({message.topic: message})
+    address, card = "devices/demo/pushed/address", "owntracks/demo/pushed/info"
+    # Cards are not acknowledged either, and are not what is asked about.
+    client.subscribe([(card, 1), (address, 1)])
 
     def pushed() -> list[dict[str, Any]]:
         answer: list[dict[str, Any]] = followed.receipt("demo/pushed")["pushed"]["mqtt"]
@@ -265,10 +267,10 @@ def test_what_mqtt_has_not_acknowledged_is_told(followed: Followed) -> None:
 
     await_condition(pushed, WAIT_S, "the subscription")
     send_one(followed, "pushed")
-    await_condition(lambda: arrived, WAIT_S, "the address")
+    await_condition(lambda: arrived.keys() == {address, card}, WAIT_S, "address and card")
     told = {"client_id": "watcher", "connected": True, "qos": 1}
     assert pushed() == [told | {"waiting": 1}]
-    client.ack(arrived[0].mid, arrived[0].qos)
+    client.ack(arrived[address].mid, 1)
     await_condition(lambda: pushed() == [told | {"waiting": 0}], WAIT_S, "it is acknowledged")
     client.disconnect()
     client.loop_stop()

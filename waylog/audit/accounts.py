@@ -224,7 +224,10 @@ class Accounts:
         return sums
 
     def without_address(self) -> list[str]:
-        """Return the devices that the resolver has passed, and that have no address."""
+        """Return the devices that the resolver has passed for long, and that have no address.
+
+        A resolver asks a fallback geocoder again for some minutes.
+        """
         for index, reader in enumerate(self.readers):
             if reader.kind is ReaderKind.RESOLVER:
                 return [
@@ -232,6 +235,7 @@ class Accounts:
                     for account in self.devices.values()
                     if account.address is None
                     and account.device != OTHERS
+                    and (account.last_received or 0) < self._late_before
                     and account.readers[index].taken
                 ]
         return []

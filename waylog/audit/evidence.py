@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -10,12 +10,9 @@ import msgspec
 from waylog.audit.facts import AddressFact, FixFact, Refusal
 from waylog.audit.question import Question
 from waylog.audit.sequences import sequence_of
-from waylog.kafka.record_headers import headers_of
+from waylog.kafka.dead_letters import DeadLetter, StoredRecord, read_dead_letter
 from waylog.malformed import MALFORMED
-from waylog.messages import Rejected, decode_rejected
 
-#: The first part of the headers of Kafka Connect's dead letters (KIP-298).
-_CONNECT: Final = "__connect.errors."
 #: The consumer group of a connector, as Kafka Connect names it.
 CONNECTOR_GROUP: Final = "connect-"
 #: The name of the history among the readers, and the source of what it refuses.
@@ -34,7 +31,6 @@ class Record(Protocol):
     def partition(self) -> int | None: ...
     def offset(self) -> int | None: ...
     def timestamp(self) -> tuple[int, int]: ...
-    def headers(self) -> Any: ...
 
 
 class _Fix(msgspec.Struct, gc=False):
@@ -118,50 +114,31 @@ def address_fact(record: Record) -> AddressFact | None:
     )
 
 
-def refusal_of(record: Record, resolver_group: str) -> Refusal | GatewayRefusal | None:
+def refusal_of(record: StoredRecord, resolver_group: str) -> Refusal | GatewayRefusal | None:
     """Return what a record of topic `error` tells, None if nothing."""
-    try:
-        rejected = decode_rejected(record.value())
-    except (*MALFORMED, TypeError):
+    letter = read_dead_letter(record)
+    if not letter.source:
         return None
-    place = _place(rejected.headers or {}, "")
-    if place is None:
-        reason = f"{rejected.source}: {rejected.reason}"
-        return GatewayRefusal(_whose(rejected), reason, record.timestamp()[1])
-    reader = resolver_group if rejected.source == _RESOLVER else rejected.source
-    return Refusal(reader, *place, rejected.reason)
+    if letter.origin is None:
+        reason = f"{letter.source}: {letter.reason}"
+        return GatewayRefusal(_whose(letter), reason, record.timestamp()[1])
+    reader = resolver_group if letter.source == _RESOLVER else letter.source
+    return Refusal(reader, *letter.origin, letter.reason)
 
 
-def dead_letter_of(record: Record) -> Refusal | None:
+def connector_refusal_of(record: StoredRecord) -> Refusal | None:
     """Return what a dead letter of a connector tells, None if it does not tell where it was."""
-    headers = {
-        name: value.decode("utf-8", "replace")
-        for name, value in headers_of(record)
-        if value is not None and name.startswith(_CONNECT)
-    }
-    place = _place(headers, _CONNECT)
-    name = headers.get(f"{_CONNECT}connector.name")
-    if place is None or name is None:
+    letter = read_dead_letter(record)
+    if letter.origin is None or not letter.source:
         return None
-    reason = headers.get(f"{_CONNECT}exception.message") or "no reason given"
-    return Refusal(f"{CONNECTOR_GROUP}{name}", *place, reason)
+    return Refusal(f"{CONNECTOR_GROUP}{letter.source}", *letter.origin, letter.reason)
 
 
-def _place(headers: Mapping[str, str], prefix: str) -> tuple[str, int, int] | None:
-    """Return topic, partition and offset of a record that was refused."""
-    topic = headers.get(f"{prefix}topic")
-    if topic is None:
-        return None
-    numbers = [headers.get(f"{prefix}{name}", "") for name in ("partition", "offset")]
-    if not all(each.isascii() and each.isdecimal() and len(each) < 20 for each in numbers):
-        return None
-    return topic, int(numbers[0]), int(numbers[1])
-
-
-def _whose(rejected: Rejected) -> str:
-    if rejected.device is not None:
-        return rejected.device
-    return STRANGERS if rejected.user is None else f"{rejected.user}/?"
+def _whose(letter: DeadLetter) -> str:
+    if letter.device is not None:
+        return letter.device
+    # What has no device has its user as key; see gateway.fixes.submit.
+    return STRANGERS if not letter.key else f"{letter.key.decode('utf-8', 'replace')}/?"
 
 
 def facts_in(

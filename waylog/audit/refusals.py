@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from waylog.audit.evidence import GatewayRefusal, Record, dead_letter_of, refusal_of
+from waylog.audit.evidence import GatewayRefusal, connector_refusal_of, refusal_of
 from waylog.audit.facts import Refusal
 from waylog.audit.log_reader import LogReader, Range
 from waylog.audit.question import Progress, Question
 from waylog.kafka.clients import LogForbidden
+from waylog.kafka.dead_letters import StoredRecord
 from waylog.kafka.topics import ERROR, LOCATION
 
 #: Refusals that are kept in memory.
@@ -74,11 +75,11 @@ class _Refusals:
             done += len(records)
             self._progress(f"topic {topic}", done, total)
 
-    def _take(self, topic: str, record: Record) -> None:
+    def _take(self, topic: str, record: StoredRecord) -> None:
         if topic == ERROR:
             refusal = refusal_of(record, self._question.resolver_group)
         else:
-            refusal = dead_letter_of(record)
+            refusal = connector_refusal_of(record)
             self._untold += refusal is None
         if len(self.found) + len(self.of_gateways) >= REFUSALS_MAX:
             self._left_out += 1

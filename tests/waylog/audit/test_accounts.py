@@ -245,9 +245,10 @@ def test_what_is_missing_counts_only_where_it_should_be() -> None:
 
 def test_the_newest_address_counts_and_devices_without_one_are_found() -> None:
     readers = [reader("resolver", ReaderKind.RESOLVER, 2)]
-    accounts = Accounts(readers, day_from=1_000, late_before=0, log_starts={})
+    accounts = Accounts(readers, day_from=1_000, late_before=1_500, log_starts={})
     accounts.take(fix_at(0))
     accounts.take(fix_at(1, device="b/phone"))
+    accounts.take(fix_at(1, device="d/phone", received=1_500))  # it has time
     accounts.take(fix_at(2, device="c/phone"))
     assert accounts.without_address() == ["a/phone", "b/phone"]
     accounts.take_address(AddressFact("a/phone", "0", NOW + 200, NOW + 300))
