@@ -43,6 +43,8 @@ from waylog.kafka.topics import (
     MQTT_STATE,
     PLACE,
     PLACE_EDIT,
+    TRIP,
+    TRIP_DAY,
     VALUE_KEY,
     segment_ms,
 )
@@ -215,9 +217,10 @@ def erase_topics(servers: str, report: ErasureReport, patience_s: float = 0.0) -
     records: list[tuple[str, bytes, bytes | None]] = [
         (topic, device.encode(), None) for topic in (ADDRESS, PLACE) for device in report.devices
     ]
-    for key in _live_keys(servers, PLACE_EDIT):
-        if owner_of(key) in devices:
-            records.append((PLACE_EDIT, key, None))
+    for topic in (PLACE_EDIT, TRIP, TRIP_DAY):
+        for key in _live_keys(servers, topic):
+            if owner_of(key) in devices:
+                records.append((topic, key, None))
     for key in _live_keys(servers, MQTT_STATE):
         if _is_mqtt_state_of(key, devices, users):
             records.append((MQTT_STATE, key, None))
