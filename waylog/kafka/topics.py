@@ -132,3 +132,10 @@ TRIP_TOPICS = tuple(
     )
     for name in (TRIP, TRIP_DAY)
 )
+
+#: Fixes and devices by cell and window (consumers.streams.heat_map); created where it is used.
+HEAT_MAP_TOPIC = Topic(
+    HEAT_MAP,
+    KEYED_PARTITIONS,
+    {"cleanup.policy": "compact,delete", "retention.ms": str(7 * _DAY_MS), **SOON_COMPACTED},
+)
