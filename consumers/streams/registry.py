@@ -35,6 +35,7 @@ _FILE: Final = "waylog_streams_file_"
 BUILT_IN: Final = {
     "geofences": "consumers.streams.geofences.topology:Geofences",
     "heat-map": "consumers.streams.heat_map.topology:HeatMap",
+    "meetings": "consumers.streams.meetings.topology:Meetings",
     "silence": "consumers.streams.silence.topology:Silence",
     "speed": "consumers.streams.speed:Speed",
     "trips": "consumers.streams.trips.topology:Trips",

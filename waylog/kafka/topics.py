@@ -139,3 +139,7 @@ HEAT_MAP_TOPIC = Topic(
     KEYED_PARTITIONS,
     {"cleanup.policy": "compact,delete", "retention.ms": str(7 * _DAY_MS), **SOON_COMPACTED},
 )
+
+#: Who may see whose devices, key = user LF friend (consumers.streams.meetings); created where it is
+#: used.
+FRIENDSHIP_TOPIC = Topic(FRIENDSHIP, 1, {"cleanup.policy": "compact", **SOON_COMPACTED})

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: sealed.
 ENVIRONMENT: Final = "WAYLOG_MASTER_KEY"
 
-#: Topics whose values hold no positions of anybody: the heat map has only counts of several devices.
+#: Topics whose values hold nobody's positions: the heat map only has counts of several devices.
 #: All others are sealed, including those to which an operator maps MQTT messages.
 _PLAIN_TOPICS: Final = frozenset({VALUE_KEY, ERASURE, PERFORMANCE, PARAMETER, LOG, HEAT_MAP})
 

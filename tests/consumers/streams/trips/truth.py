@@ -96,9 +96,9 @@ def trips(
         return datetime.fromtimestamp(time / 1000, ZoneInfo(zone)).date().isoformat()
 
     parts = pieces(spots, silence_ms, fastest)
-    for before, piece in pairwise(parts):
-        gone = metres(before[-1], piece[0])
-        if gone - before[-1].accuracy - piece[0].accuracy > radius:
+    for left_behind, piece in pairwise(parts):
+        gone = metres(left_behind[-1], piece[0])
+        if gone - left_behind[-1].accuracy - piece[0].accuracy > radius:
             days[date(piece[0].time)][3] += gone
     for piece in parts:
         rests = stays(piece, radius, stay_ms)
