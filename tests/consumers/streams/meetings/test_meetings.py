@@ -142,6 +142,19 @@ def test_friends_in_one_car_are_a_convoy_however_differently_they_send() -> None
     assert (events_of(chain.outputs)[-1].attributes or {})["convoy"] is True
 
 
+def test_friends_on_both_sides_of_an_edge_of_the_grid_meet_and_are_found_once() -> None:
+    grid = Grid(75.0)
+    home = grid.home(47.0, 9.0)
+    edge = next(north for north in range(5000) if grid.home(47.0 + north * METRE, 9.0) != home)
+    chain = started()
+    for second in range(0, 901, 20):
+        send(chain, at(second, edge - 20), at(second, edge + 20, "bob/car"))
+    end(chain)
+    assert [each[2] for each in told(chain)] == ["begin", "end"] * 2
+    found = [each.value for each in chain.forwarded if each.topic == "streams-meetings-pairs"]
+    assert len(found) == len(set(found)) == 30
+
+
 def test_positions_that_are_old_or_known_roughly_are_not_used() -> None:
     chain = started()
     stale = list(together(0, 2000, 30, every=300))

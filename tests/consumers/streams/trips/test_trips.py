@@ -125,6 +125,16 @@ def test_a_trip_has_its_distance_and_moving_time_and_rest_has_none() -> None:
     assert day.time_zone == "UTC"
 
 
+def test_a_way_about_the_place_of_a_stay_is_in_neither_trip() -> None:
+    driven = started()
+    about = [at(520 + 30 * n, 10 + 0.6 * (n % 2)) for n in range(9)]
+    stay = [*about, *rest(800, 10, 400)]
+    driven.send(*rest(0, 0, 400), *drive(410, 0, 10), *stay, *drive(1210, 10, 20),
+                *rest(1320, 20, 400))  # fmt: skip
+    lengths = [each.distance_m for each in newest(driven)[0].values()]
+    assert lengths == [pytest.approx(1000, abs=12)] * 2
+
+
 def test_a_pause_is_in_the_trip_but_not_in_its_moving_time() -> None:
     driven = started()
     way = [*rest(0, 0, 400), *drive(410, 0, 10), *rest(520, 10, 200), *drive(730, 10, 20)]
