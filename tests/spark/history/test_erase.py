@@ -138,8 +138,8 @@ def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
     producer = Producer(producer_config(log, "test"))
     for device in devices:
         producer.produce(ADDRESS, b'{"device":"x"}', device.encode())
-        for topic in TRIP_TOPICS:
-            producer.produce(topic.name, b"{}", f"{device}\n1".encode())
+        for each in TRIP_TOPICS:
+            producer.produce(each.name, b"{}", f"{device}\n1".encode())
     assert producer.flush(30) == 0
     assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
     write_places(LocalEngine(1), str(out), str(places))
@@ -166,8 +166,8 @@ def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
         values = newest_values(log, topic)
         assert values[b"demo/phone"] is None
         assert values[b"other/phone"] is not None
-    for topic in TRIP_TOPICS:
-        values = newest_values(log, topic.name)
+    for each in TRIP_TOPICS:
+        values = newest_values(log, each.name)
         assert (values[b"demo/phone\n1"], values[b"other/phone\n1"]) == (None, b"{}")
     assert [edit.device for edit in read_edits(log)] == ["other/phone"]
     # Reading the whole log again brings nothing back.
