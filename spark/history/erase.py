@@ -39,10 +39,13 @@ from waylog.kafka.topics import (
     ADDRESS,
     ERROR,
     EVENT,
+    FRIENDSHIP,
     LOCATION,
     MQTT_STATE,
     PLACE,
     PLACE_EDIT,
+    TRIP,
+    TRIP_DAY,
     VALUE_KEY,
     segment_ms,
 )
@@ -56,7 +59,9 @@ _PACKING_MAX_S: Final = 600.0
 #: The owner of rejected messages from unknown senders: a device with a wrong password may be one.
 _NOBODY: Final = ""
 #: Topics whose keys contain the devices of a user, those with few records first.
-_TOPICS_OF_DEVICES: Final = (VALUE_KEY, ADDRESS, PLACE, PLACE_EDIT, EVENT, ERROR, LOCATION)
+_TOPICS_OF_DEVICES: Final = (
+    *(VALUE_KEY, ADDRESS, PLACE, PLACE_EDIT, TRIP_DAY, TRIP, EVENT, ERROR, LOCATION),
+)
 
 
 class KeptUntil(msgspec.Struct):
@@ -215,9 +220,13 @@ def erase_topics(servers: str, report: ErasureReport, patience_s: float = 0.0) -
     records: list[tuple[str, bytes, bytes | None]] = [
         (topic, device.encode(), None) for topic in (ADDRESS, PLACE) for device in report.devices
     ]
-    for key in _live_keys(servers, PLACE_EDIT):
-        if owner_of(key) in devices:
-            records.append((PLACE_EDIT, key, None))
+    for topic in (PLACE_EDIT, TRIP, TRIP_DAY):
+        for key in _live_keys(servers, topic):
+            if owner_of(key) in devices:
+                records.append((topic, key, None))
+    for key in _live_keys(servers, FRIENDSHIP):
+        if not users.isdisjoint(key.decode("utf-8", "replace").split("\n")):
+            records.append((FRIENDSHIP, key, None))
     for key in _live_keys(servers, MQTT_STATE):
         if _is_mqtt_state_of(key, devices, users):
             records.append((MQTT_STATE, key, None))

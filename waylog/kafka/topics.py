@@ -17,6 +17,10 @@ PLACE_EDIT = "place-edit"
 VALUE_KEY = "value-key"
 ERASURE = "erasure"
 GEOFENCE = "geofence"
+TRIP = "trip"
+TRIP_DAY = "trip-day"
+HEAT_MAP = "heat-map"
+FRIENDSHIP = "friendship"
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -113,3 +117,29 @@ VALUE_KEY_TOPIC = Topic(
 
 #: Definitions of geofences (consumers.streams.geofences); created where they are used.
 GEOFENCE_TOPIC = Topic(GEOFENCE, 1, {"cleanup.policy": "compact", **SOON_COMPACTED})
+
+#: Trips, key = device LF start, and totals of days, key = device LF date (consumers.streams.trips);
+#: created where they are used.
+TRIP_TOPICS = tuple(
+    Topic(
+        name,
+        KEYED_PARTITIONS,
+        {
+            "cleanup.policy": "compact,delete",
+            "retention.ms": str(366 * _DAY_MS),
+            **SOON_COMPACTED,
+        },
+    )
+    for name in (TRIP, TRIP_DAY)
+)
+
+#: Fixes and devices by cell and window (consumers.streams.heat_map); created where it is used.
+HEAT_MAP_TOPIC = Topic(
+    HEAT_MAP,
+    KEYED_PARTITIONS,
+    {"cleanup.policy": "compact,delete", "retention.ms": str(7 * _DAY_MS), **SOON_COMPACTED},
+)
+
+#: Who may see whose devices, key = user LF friend (consumers.streams.meetings); created where it is
+#: used.
+FRIENDSHIP_TOPIC = Topic(FRIENDSHIP, 1, {"cleanup.policy": "compact", **SOON_COMPACTED})

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from waylog.kafka.clients import DeliveryCallback, Headers, RecordHeaders, RecordPosition
-from waylog.kafka.topics import ERASURE, LOG, MQTT_STATE, PARAMETER, PERFORMANCE, VALUE_KEY
+from waylog.kafka.topics import (
+    ERASURE,
+    HEAT_MAP,
+    LOG,
+    MQTT_STATE,
+    PARAMETER,
+    PERFORMANCE,
+    VALUE_KEY,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -25,9 +33,9 @@ if TYPE_CHECKING:
 #: sealed.
 ENVIRONMENT: Final = "WAYLOG_MASTER_KEY"
 
-#: Topics whose values hold no positions. All others are sealed, including those to which an
-#: operator maps MQTT messages.
-_PLAIN_TOPICS: Final = frozenset({VALUE_KEY, ERASURE, PERFORMANCE, PARAMETER, LOG})
+#: Topics whose values hold nobody's positions: the heat map only has counts of several devices.
+#: All others are sealed, including those to which an operator maps MQTT messages.
+_PLAIN_TOPICS: Final = frozenset({VALUE_KEY, ERASURE, PERFORMANCE, PARAMETER, LOG, HEAT_MAP})
 
 #: Owners other than devices and users: messages that MQTT clients retain outside of users' topics;
 #: a user's sessions; messages that an operator's rules map from MQTT to other topics of the log.

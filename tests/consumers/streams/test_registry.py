@@ -48,12 +48,13 @@ def test_the_class_of_the_page_tells_the_way_of_each_device(tmp_path: Path) -> N
 
 
 def test_topologies_have_names_and_summaries() -> None:
-    assert {"geofences", "speed"} <= set(registry.names())
+    names = {"geofences", "heat-map", "meetings", "silence", "speed", "trips"}
+    assert names <= set(registry.names())
     for name in registry.names():
         assert registry.find(name)(Properties()).name == name
         assert "to topic" in registry.summary(name)
-    with pytest.raises(ConfigError, match=r"there is no topology trips; there are: .*speed"):
-        registry.find("trips")
+    with pytest.raises(ConfigError, match=r"there is no topology tripps; there are: .*speed"):
+        registry.find("tripps")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from spark.fixes.staging import StagedFile, land
+from spark.history.erase import ErasureReport, erase_topics
 from spark.history.files import HistoryFiles
 from spark.places.edits import PlaceEdit
 from spark.places.job import write_places
@@ -27,9 +28,9 @@ from waylog.cli import main
 from waylog.history.erasures import read_erasures
 from waylog.history.storage import Storage
 from waylog.kafka.batch_producer import BatchProducer
-from waylog.kafka.clients import consumer_config, producer_config
+from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
 from waylog.kafka.topic_reader import next_messages
-from waylog.kafka.topics import ADDRESS, LOCATION, PLACE
+from waylog.kafka.topics import ADDRESS, FRIENDSHIP_TOPIC, LOCATION, PLACE, TRIP_TOPICS
 from waylog.messages import encode
 from waylog.sealing.sealing import ENVIRONMENT, is_sealed, sealed_if_configured
 from waylog.sealing.value_encryption import ensure_master_key, load_master_key
@@ -133,9 +134,12 @@ def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
             for device in devices
         ],
     )
+    ensure_topics(log, TRIP_TOPICS)
     producer = Producer(producer_config(log, "test"))
     for device in devices:
         producer.produce(ADDRESS, b'{"device":"x"}', device.encode())
+        for each in TRIP_TOPICS:
+            producer.produce(each.name, b"{}", f"{device}\n1".encode())
     assert producer.flush(30) == 0
     assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
     write_places(LocalEngine(1), str(out), str(places))
@@ -148,7 +152,9 @@ def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
     report = json.loads(capsys.readouterr().out)
     assert report["rows"] == 1000
     assert report["places"] == 1
-    assert report["tombstones"] == {"address": 1, "place": 1, "place-edit": 1}
+    assert report["tombstones"] == {
+        **{"address": 1, "place": 1, "place-edit": 1, "trip": 1, "trip-day": 1},
+    }
     kept = {each["topic"]: each["until"] for each in report["kept"]}
     assert set(kept) == {"location", "event", "error"}
     assert kept["location"] - report["erased"] == pytest.approx(
@@ -160,11 +166,27 @@ def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
         values = newest_values(log, topic)
         assert values[b"demo/phone"] is None
         assert values[b"other/phone"] is not None
+    for each in TRIP_TOPICS:
+        values = newest_values(log, each.name)
+        assert (values[b"demo/phone\n1"], values[b"other/phone\n1"]) == (None, b"{}")
     assert [edit.device for edit in read_edits(log)] == ["other/phone"]
     # Reading the whole log again brings nothing back.
     (out / "_checkpoint" / "arrow.json").unlink()
     assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
     assert {row["device"] for row in rows_of(out)} == {"other/phone"}
+
+
+def test_friendships_go_with_either_user(log: str) -> None:
+    ensure_topics(log, [FRIENDSHIP_TOPIC])
+    producer = Producer(producer_config(log, "test"))
+    for key in ("ann\nbob", "bob\nann", "bob\ncarl"):
+        producer.produce(FRIENDSHIP_TOPIC.name, b'{"since":0}', key.encode())
+    assert producer.flush(30) == 0
+    report = ErasureReport([], START_MS, ["ann"])
+    erase_topics(log, report)
+    assert report.tombstones == {"friendship": 2}
+    values = newest_values(log, FRIENDSHIP_TOPIC.name)
+    assert [key for key, value in values.items() if value is not None] == [b"bob\ncarl"]
 
 
 async def append_sealed(servers: str, devices: tuple[str, ...], count: int) -> None:
