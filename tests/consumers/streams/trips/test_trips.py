@@ -350,7 +350,7 @@ def test_any_fixes_give_records_that_can_be_read(fixes: list[Any]) -> None:
 def test_real_tracks_give_what_a_batch_job_computes() -> None:
     zone = "Asia/Shanghai"
     trips_found = 0
-    for device, fixes in geolife(6000).items():
+    for device, fixes in geolife(3000).items():
         fixes.append(flush(fixes, device))
         driven = started(time_zone=zone, update_s="600")
         for begin in range(0, len(fixes), 500):
@@ -358,4 +358,4 @@ def test_real_tracks_give_what_a_batch_job_computes() -> None:
         truth = comparable(trips(spots_of(fixes), zone))
         assert is_near(told(driven, device), truth), device
         trips_found += len(truth[0])
-    assert trips_found > 40
+    assert trips_found > 20
