@@ -51,7 +51,10 @@ def read_positions(log: LogReader, history: HistoryRows | None) -> Positions:
             f"{more} more consumer groups were not asked for their offsets: of {GROUPS_MAX} and "
             "more, the first by name are"
         )
-    position = None if history is None or history.is_empty else history.position()
+    position = None
+    if history is not None:
+        history.refresh()  # it may have been empty when it was opened
+        position = None if history.is_empty else history.position()
     if position is not None and not position.is_exact:
         unknown.append(
             "the history has no checkpoint in its folder: how far its job has come is told by the "

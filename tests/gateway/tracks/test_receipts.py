@@ -100,6 +100,17 @@ def test_groups_are_asked_every_few_seconds_at_most(
     assert counts_of(later, "connect-files") == {"taken": 1, "overdue": 1}
 
 
+def test_a_history_that_is_written_later_is_found(
+    log: AuditedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receipts_process, "_FRESH_S", 0.0)
+    log.append([make_fix("ada/phone", 1)])
+    answerer = answerer_of(log)
+    assert ask(answerer, "ada/phone")["readers"] == []
+    log.write_history()
+    assert counts_of(ask(answerer, "ada/phone"), "history") == {"taken": 1}
+
+
 def test_a_log_that_comes_back_is_asked_again(
     log: AuditedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
