@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -60,13 +60,23 @@ def test_the_lock_names_exact_versions_only() -> None:
         assert re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line), line
 
 
+def names_of(requirement: Requirement) -> set[str]:
+    """Return the distributions that a requirement names, those of its extras too."""
+    found: set[str] = {canonicalize_name(requirement.name)}
+    for extra in requirement.extras:
+        for text in requires(requirement.name) or ():
+            other = Requirement(text)
+            if other.marker and other.marker.evaluate({"extra": extra}):
+                found.add(canonicalize_name(other.name))
+    return found
+
+
 def test_each_module_of_an_extra_comes_with_that_extra() -> None:
     distributions = packages_distributions()
     for extra, modules in EXTRAS.items():
-        named = {
-            canonicalize_name(Requirement(text).name)
-            for text in PROJECT["optional-dependencies"][extra]
-        }
+        named = set().union(
+            *(names_of(Requirement(text)) for text in PROJECT["optional-dependencies"][extra])
+        )
         for module in modules:
             if module in distributions:  # some are installed only by `make fuzz` and the like
                 brought_by = {canonicalize_name(name) for name in distributions[module]}
