@@ -38,7 +38,7 @@ _EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `waylog resolver`."""
     from consumers.resolver import re_resolve_command
-    from consumers.worker.processing_guarantee import AT_LEAST_ONCE, PROCESSING_GUARANTEES
+    from consumers.worker.options import add_worker_options
     from geoservice.fallback.fallback import add_arguments as add_fallback_arguments
 
     parser.epilog = _EXAMPLES
@@ -79,20 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="look also the addresses of devices that send nothing up again when the index changes",
     )
     add("--group", default=DEFAULT_GROUP, help="consumer group (default %(default)s)")
-    add(
-        "--processing-guarantee",
-        choices=PROCESSING_GUARANTEES,
-        default=AT_LEAST_ONCE,
-        help="exactly_once_v2: addresses and offsets are written in transactions, so that after a "
-        "crash readers of committed records see no address twice (default %(default)s)",
-    )
-    add(
-        "--report-interval",
-        type=float,
-        default=30.0,
-        metavar="S",
-        help="seconds between two lines of counters (default 30)",
-    )
+    add_worker_options(parser, "addresses")
     add(
         "--fallback-wait",
         type=float,
@@ -120,11 +107,12 @@ def run(arguments: argparse.Namespace) -> int:
 def check(arguments: argparse.Namespace) -> None:
     """Check the options; see waylog.cli.CommandModule."""
     from consumers.resolver import re_resolve_command
+    from consumers.worker.options import check_worker_options
     from geoservice.commands.command import check_index
     from geoservice.fallback.fallback import check_arguments
 
     check_bootstrap_servers(arguments.bootstrap_servers)
-    check_finite(arguments, "--movement-threshold", "--resend-after", "--report-interval")
+    check_finite(arguments, "--movement-threshold", "--resend-after")
     check_finite(arguments, "--fallback-wait")
     check_name("--group", arguments.group)
     if arguments.fallback_wait < 0:
@@ -132,8 +120,7 @@ def check(arguments: argparse.Namespace) -> None:
     re_resolve_command.check_unused(arguments)
     if not (arguments.movement_threshold >= 0 and arguments.resend_after > 0):
         raise ConfigError("--movement-threshold is at least 0 and --resend-after more than 0")
-    if not arguments.report_interval > 0:
-        raise ConfigError("--report-interval is more than 0")
+    check_worker_options(arguments)
     check_index(arguments.geo)
     check_arguments(arguments)
 
@@ -143,7 +130,8 @@ def _run_worker(arguments: argparse.Namespace) -> int:
     from consumers.resolver.renewal import Renewal
     from consumers.resolver.resolver import Resolver
     from consumers.resolver.retries import RETRY_TOPICS
-    from consumers.worker.membership import TopicsDiffer, WorkerSettings
+    from consumers.worker.membership import TopicsDiffer
+    from consumers.worker.options import worker_settings
     from consumers.worker.worker import Worker, describe
     from geoservice.fallback.fallback import from_arguments
     from waylog.kafka.clients import client_config
@@ -192,10 +180,7 @@ def _run_worker(arguments: argparse.Namespace) -> int:
         resolver,
         client_id="resolver",
         telemetry=telemetry,
-        settings=WorkerSettings(
-            processing_guarantee=arguments.processing_guarantee,
-            report_interval_s=arguments.report_interval,
-        ),
+        settings=worker_settings(arguments),
         delayed=resolver.retries,
         on_ready=ready,
     )

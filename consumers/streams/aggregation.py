@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -77,9 +78,25 @@ class Aggregator:
 class _Closing(Aggregator):
     """An aggregator whose windows close."""
 
-    def __init__(self, aggregation: Aggregation) -> None:
+    def __init__(self, aggregation: Aggregation, sweep_ms: int) -> None:
+        """Closed windows are forgotten each time that the stream time is `sweep_ms` later."""
         super().__init__(aggregation)
+        self._sweep_ms = sweep_ms
         self.late = 0
+
+    @abstractmethod
+    def _is_over(self, key: str, held: Held, stream_time: int) -> bool:
+        """Tell whether nothing can be added any more to what the store has under a key."""
+
+    def end_batch(self, store: Store[Held], context: Context) -> None:
+        """Forward the results that have changed, and forget what has closed."""
+        super().end_batch(store, context)
+        if store.stream_time < store.sweep_at:
+            return
+        store.sweep_at = store.stream_time + self._sweep_ms
+        over = [key for key, held in store.items() if self._is_over(key, held, store.stream_time)]
+        for key in over:
+            store.delete(key)
 
     def _advance(self, item: Item, store: Store[Held]) -> int:
         """Return the stream time with a new item; after a restart it is that of the store."""
@@ -93,7 +110,7 @@ class TimeWindowAggregator(_Closing):
     """Keeps one result a key and window; a store's key is key LF start."""
 
     def __init__(self, aggregation: Aggregation, windows: TimeWindows) -> None:
-        super().__init__(aggregation)
+        super().__init__(aggregation, windows.advance_ms)
         self._windows = windows
 
     def take(self, item: Item, store: Store[Held], record: InputRecord, context: Context) -> None:
@@ -108,28 +125,16 @@ class TimeWindowAggregator(_Closing):
             value = self._add(key, item, store)
             self._changed[key] = item.key, _Result(item.key, start, end, value)
 
-    def end_batch(self, store: Store[Held], context: Context) -> None:
-        """Forward the results that have changed, and forget closed windows."""
-        super().end_batch(store, context)
-        if store.stream_time < store.sweep_at:
-            return
-        store.sweep_at = store.stream_time + self._windows.advance_ms
-        closed = [
-            key
-            for key, _ in store.items()
-            if self._windows.is_closed(
-                int(key.rpartition("\n")[2]) + self._windows.size_ms, store.stream_time
-            )
-        ]
-        for key in closed:
-            store.delete(key)
+    def _is_over(self, key: str, held: Held, stream_time: int) -> bool:
+        end = int(key.rpartition("\n")[2]) + self._windows.size_ms
+        return self._windows.is_closed(end, stream_time)
 
 
 class SessionAggregator(_Closing):
     """Keeps the open sessions of each key, as arrays of start, end and result."""
 
     def __init__(self, aggregation: Aggregation, windows: SessionWindows) -> None:
-        super().__init__(aggregation)
+        super().__init__(aggregation, windows.gap_ms)
         self._windows = windows
 
     def take(self, item: Item, store: Store[Held], record: InputRecord, context: Context) -> None:
@@ -160,16 +165,5 @@ class SessionAggregator(_Closing):
             result = _Result(item.key, each.start, each.end, value)
             self._changed[f"{item.key}\n{each.start}\n{each.end}"] = item.key, result
 
-    def end_batch(self, store: Store[Held], context: Context) -> None:
-        """Forward the sessions that have changed, and forget keys whose sessions are closed."""
-        super().end_batch(store, context)
-        if store.stream_time < store.sweep_at:
-            return
-        store.sweep_at = store.stream_time + self._windows.gap_ms
-        closed = [
-            key
-            for key, held in store.items()
-            if self._windows.is_closed(held.time, store.stream_time)
-        ]
-        for key in closed:
-            store.delete(key)
+    def _is_over(self, key: str, held: Held, stream_time: int) -> bool:
+        return self._windows.is_closed(held.time, stream_time)

@@ -84,6 +84,15 @@ class GlobalTable(Generic[DefinitionT]):
             if time.monotonic() > deadline:
                 raise LogUnreachable(f"topic {self._topic} did not answer for {timeout_s:.0f} s")
 
+    def load(
+        self, stopping: threading.Event, put: Callable[[str, DefinitionT | None], object]
+    ) -> None:
+        """Wait as `wait` does, then hand all that there is to `put`; raises LogUnreachable."""
+        self.wait(stopping)
+        while not stopping.is_set() and (changes := self.take_changes()):
+            for key, definition in changes:
+                put(key, definition)
+
     def take_changes(self, most: int = _CHANGES) -> list[tuple[str, DefinitionT | None]]:
         """Return keys and definitions that are new since the last call, None for removed ones.
 

@@ -118,17 +118,14 @@ class ResultProducer:
                 value = keys.seal_value(topic, value, key)
             if partition is None:
                 partition = _BY_KEY
-            while True:
-                try:
-                    if headers is None:
-                        produce(topic, value, key, partition)
-                    else:
-                        produce(topic, value, key, partition, headers=dict(headers))
-                    break
-                except BufferError:
-                    # The log does not keep up.
-                    self.client.poll(0.05)
-                    wait()
+            try:
+                if headers is None:
+                    produce(topic, value, key, partition)
+                else:
+                    produce(topic, value, key, partition, headers=dict(headers))
+            except BufferError:
+                more = {} if headers is None else {"headers": dict(headers)}
+                self._produce_later(wait, topic, value, key, partition, **more)
 
     def produce_changes(self, changes: Changes, wait: Callable[[], None]) -> None:
         """Queue changes of states, as `produce` does."""
@@ -138,13 +135,20 @@ class ResultProducer:
                 sealed = value
                 if self._keys is not None and value is not None:
                     sealed = self._keys.seal_value(topic, value, key)
-                while True:
-                    try:
-                        self.client.produce(topic, sealed, key, partition)
-                        break
-                    except BufferError:
-                        self.client.poll(0.05)
-                        wait()
+                try:
+                    self.client.produce(topic, sealed, key, partition)
+                except BufferError:
+                    self._produce_later(wait, topic, sealed, key, partition)
+
+    def _produce_later(self, wait: Callable[[], None], *record: Any, **more: Any) -> None:
+        """Queue a record once there is room for it: the log does not keep up."""
+        while True:
+            self.client.poll(0.05)
+            wait()
+            try:
+                return self.client.produce(*record, **more)
+            except BufferError:
+                continue
 
     def check(self) -> None:
         """Raise SessionFailed after a fatal error."""

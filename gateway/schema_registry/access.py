@@ -1,4 +1,4 @@
-"""Who may use the registry: users read, administrators write; with --open everybody does both."""
+"""Rights of the registry: users read, administrators write; with --open everybody does both."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from gateway.schema_registry.errors import (
     RegistryError,
     incompatible,
@@ -130,15 +132,7 @@ class Changes:
             return Decision(records, value.version)
         if value.deleted:
             raise version_is_soft_deleted(subject, value.version)
-        deleted = SchemaValue(
-            subject=subject,
-            version=value.version,
-            id=value.id,
-            schema=value.schema,
-            schemaType=value.schemaType,
-            references=value.references,
-            deleted=True,
-        )
+        deleted = msgspec.structs.replace(value, deleted=True)
         return Decision([schema_record(deleted)], value.version)
 
     def delete_subject(self, subject: str, *, permanent: bool) -> Decision:

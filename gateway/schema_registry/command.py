@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from gateway.schema_registry.records import SCHEMAS_TOPIC
 from gateway.users.database_place import check_users
 from waylog.cli import CommandError
 from waylog.config import (
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DEFAULT_LISTENERS: Final = "127.0.0.1:8081"
-_SCHEMAS_TOPIC: Final = "_schemas"
 
 _EXAMPLES: Final = """examples:
   waylog schema-registry                                      for the platform on this machine
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--open", action="store_true", help="everybody reads and writes: for tests only")
     add(
         "--topic",
-        default=_SCHEMAS_TOPIC,
+        default=SCHEMAS_TOPIC,
         metavar="NAME",
         help="the compacted topic that keeps the schemas (default: %(default)s)",
     )

@@ -135,7 +135,7 @@ class _Routes:
     @web.middleware
     async def _errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         answer = await self._answered(request, handler)
-        # Who takes several kinds of JSON names this one first, and understands all.
+        # A client that takes several kinds of JSON names this one first, and understands all.
         if request.headers.get(hdrs.ACCEPT, "").startswith(_JSON):
             answer.content_type = _JSON
         return answer

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
+import msgspec
+
 from gateway.schema_registry.records import (
     ConfigRecord,
     ModeRecord,
@@ -44,7 +46,7 @@ class State:
         elif record.version is not None:
             for value in list(self._subjects.get(record.subject, {}).values()):
                 if value.version <= record.version and not value.deleted:
-                    self._place(_deleted(value))
+                    self._place(msgspec.structs.replace(value, deleted=True))
 
     def _put(self, record: SchemaRecord) -> None:
         former = self._subjects.get(record.subject, {}).pop(record.version, None)
@@ -137,15 +139,3 @@ def _set(values: dict[str | None, str], subject: str | None, value: str | None) 
         values.pop(subject, None)
     else:
         values[subject] = value
-
-
-def _deleted(value: SchemaValue) -> SchemaValue:
-    return SchemaValue(
-        subject=value.subject,
-        version=value.version,
-        id=value.id,
-        schema=value.schema,
-        schemaType=value.schemaType,
-        references=value.references,
-        deleted=True,
-    )

@@ -83,8 +83,8 @@ class Archive:
 
         `recent` yields the device's packed points in memory, of any time, and is read when the
         question's turn has come; without a history they are the whole track. Homes within `circles`
-        are hidden; None, for the owner, hides nothing. Raises ArchiveUnavailable, and
-        ArchiveRefused for more than POINTS_MAX points.
+        are hidden; None, for the owner, hides nothing. Raises AnswerUnavailable, and
+        AnswerRefused for more than POINTS_MAX points.
         """
         hidden = None if circles is None else tuple(circles)
         question = Question("track", device, from_ms, to_ms, POINTS_MAX, name, hidden)

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from gateway.tracks.archive import LENGTH_BYTES, Question
-from gateway.tracks.asking import AnswerHead, ArchiveRefused, ArchiveUnavailable
+from gateway.tracks.asking import AnswerHead, AnswerRefused, AnswerUnavailable
 from gateway.tracks.track_encoders import encode_track
 from gateway.tracks.track_points import Points, between, points_of, unpacked
 from waylog.process.garbage_collection import tune_garbage_collector
@@ -64,7 +64,7 @@ class Reader:
         self._looked = 0.0
 
     def answer(self, question: Question, recent: Points) -> bytes:
-        """Return the answer to a question. Raises ArchiveUnavailable and ArchiveRefused."""
+        """Return the answer to a question. Raises AnswerUnavailable and AnswerRefused."""
         if question.kind == "track":
             return self._track(question, recent)
         return self._rows(question)
@@ -94,7 +94,7 @@ class Reader:
         except TrackTooLong as error:
             raise _too_long(question) from error
         except (ConfigError, HistoryUnreadable, OSError) as error:
-            raise ArchiveUnavailable(str(error)) from error
+            raise AnswerUnavailable(str(error)) from error
         return points_of(table)
 
     def _rows(self, question: Question) -> bytes:
@@ -109,15 +109,15 @@ class Reader:
                 if path.endswith(".parquet"):
                     found += _rows_in(storage, path, table, question)
                 if len(found) > question.limit:
-                    raise ArchiveRefused(f"too many {question.kind}: ask for a shorter time")
+                    raise AnswerRefused(f"too many {question.kind}: ask for a shorter time")
         except (ConfigError, OSError) as error:
-            raise ArchiveUnavailable(str(error)) from error
+            raise AnswerUnavailable(str(error)) from error
         found.sort(key=lambda row: int(row[table.begin]))
         return b"[\n" + b",\n".join(map(msgspec.json.encode, found)) + b"\n]"
 
 
-def _too_long(question: Question) -> ArchiveRefused:
-    return ArchiveRefused(
+def _too_long(question: Question) -> AnswerRefused:
+    return AnswerRefused(
         f"more than {question.limit} points: ask for a shorter time, with from and to"
     )
 
@@ -181,9 +181,9 @@ def main(history: str, places: str) -> None:
             question = msgspec.json.decode(line, type=Question)
             content = reader.answer(question, _read_recent(questions, question))
             head = AnswerHead(bytes=len(content))
-        except ArchiveRefused as error:
+        except AnswerRefused as error:
             head = AnswerHead(error=str(error), refused=True)
-        except ArchiveUnavailable as error:
+        except AnswerUnavailable as error:
             head = AnswerHead(error=str(error) or type(error).__name__)
         except Exception:  # no content of a file may end the process
             traceback.print_exc()

@@ -20,11 +20,11 @@ _WAITING_MAX: Final = 256
 _WAITING_EACH_MAX: Final = 4
 
 
-class ArchiveUnavailable(Exception):
+class AnswerUnavailable(Exception):
     """The process cannot answer now; the text says why."""
 
 
-class ArchiveRefused(Exception):
+class AnswerRefused(Exception):
     """The process cannot return what was requested; the text says why."""
 
 
@@ -60,27 +60,27 @@ class Asking:
     ) -> list[bytes]:
         """Return the answer to a question, in pieces; `send` writes what follows the question.
 
-        Raises ArchiveUnavailable and ArchiveRefused.
+        Raises AnswerUnavailable and AnswerRefused.
         """
         if self._waiting >= _WAITING_MAX:
-            raise ArchiveUnavailable(f"too many questions to {self._name} wait already")
+            raise AnswerUnavailable(f"too many questions to {self._name} wait already")
         self._waiting += 1
         try:
             async with self._turns.turn(party):
                 try:
                     async with asyncio.timeout(_ANSWER_S):
                         return await self._exchange(question, send)
-                except (ArchiveRefused, ArchiveUnavailable):
+                except (AnswerRefused, AnswerUnavailable):
                     raise  # this was the whole answer
                 except BaseException as error:
                     # The answer may still arrive, and must not be taken for that of the next
                     # question.
                     await self._process.end()
                     if isinstance(error, TimeoutError | OSError | EOFError):
-                        raise ArchiveUnavailable(f"{self._name} does not answer") from error
+                        raise AnswerUnavailable(f"{self._name} does not answer") from error
                     raise
         except ShareExceeded:
-            raise ArchiveUnavailable(
+            raise AnswerUnavailable(
                 f"too many questions of yours to {self._name} wait already"
             ) from None
         finally:
@@ -100,9 +100,9 @@ class Asking:
             await questions.drain()
             head = _head.decode(await answers.readuntil(b"\n"))
             if head.refused:
-                raise ArchiveRefused(head.error)
+                raise AnswerRefused(head.error)
             if head.error:
-                raise ArchiveUnavailable(head.error)
+                raise AnswerUnavailable(head.error)
             # Read in pieces: waiting for all of it would join a large answer here, which takes
             # long.
             pieces: list[bytes] = []

@@ -47,7 +47,7 @@ class Receipts:
     async def of_device(
         self, device: str, day: Day, address: AddressFact | None, party: str
     ) -> Receipt:
-        """Return the receipt of a device; raises ArchiveUnavailable and ArchiveRefused."""
+        """Return the receipt of a device; raises AnswerUnavailable and AnswerRefused."""
         question = ReceiptQuestion(device, day, address)
         pieces = await self._asking.ask(msgspec.json.encode(question), party)
         return _receipt.decode(b"".join(pieces))

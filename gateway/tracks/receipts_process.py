@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.tracks.asking import AnswerHead, ArchiveUnavailable
+from gateway.tracks.asking import AnswerHead, AnswerUnavailable
 from gateway.tracks.receipts import ReceiptQuestion
 from waylog.audit.audit import Auditor, NothingToAudit
 from waylog.audit.history_rows import HistoryRows
@@ -54,7 +54,7 @@ class Answerer:
         self._answers: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
 
     def answer(self, line: bytes) -> bytes:
-        """Return a receipt as JSON. Raises ArchiveUnavailable."""
+        """Return a receipt as JSON. Raises AnswerUnavailable."""
         now = time.monotonic()
         known = self._answers.get(line)
         if known is not None and now - known[0] < _FRESH_S:
@@ -63,7 +63,7 @@ class Answerer:
             answer = self._answer(msgspec.json.decode(line, type=ReceiptQuestion))
         except (ConfigError, HistoryUnreadable, LogUnreachable, NothingToAudit, OSError) as error:
             self._forget()
-            raise ArchiveUnavailable(str(error)) from error
+            raise AnswerUnavailable(str(error)) from error
         self._answers[line] = (now, answer)
         self._answers.move_to_end(line)
         if len(self._answers) > _ANSWERS_MAX:
@@ -115,7 +115,7 @@ def main(servers: str, history: str, resolver_group: str, *dead_letters: str) ->
         try:
             content = answerer.answer(line)
             head = AnswerHead(bytes=len(content))
-        except ArchiveUnavailable as error:
+        except AnswerUnavailable as error:
             head = AnswerHead(error=str(error) or type(error).__name__)
         except Exception:  # no content of a record or file may end the process
             traceback.print_exc()

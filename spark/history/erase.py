@@ -22,7 +22,7 @@ from spark.fixes.staging import rewrite_landed
 from spark.history.compaction import rewrite_without
 from spark.history.manifest import ManifestWriter
 from waylog.config import ConfigError
-from waylog.history.erasures import append_erasures, append_records
+from waylog.history.erasures import append_erasures
 from waylog.history.history_reader import (
     ERASED,
     CompactedFile,
@@ -34,6 +34,7 @@ from waylog.history.history_reader import (
 )
 from waylog.history.storage import LOCK, Storage
 from waylog.kafka.clients import LogUnreachable, client_config
+from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import (
     ADDRESS,
@@ -231,7 +232,7 @@ def erase_topics(servers: str, report: ErasureReport, patience_s: float = 0.0) -
         if _is_mqtt_state_of(key, devices, users):
             records.append((MQTT_STATE, key, None))
     append_erasures(servers, report.before, report.erased)
-    append_records(servers, records)
+    append_records(servers, records, "an erasure", client_id="waylog-erase")
     for topic, _, _ in records:
         report.tombstones[topic] = report.tombstones.get(topic, 0) + 1
     report.answers = _forget_answers(servers)

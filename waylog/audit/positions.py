@@ -1,4 +1,4 @@
-"""How far the readers of topic `location` have come."""
+"""Positions of the readers of topic `location`: how far each has come."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Annotated, Final
 
 import msgspec
@@ -23,10 +23,8 @@ from waylog.kafka.clients import (
     check_allowed,
     consumer_config,
     ensure_topics,
-    producer_config,
 )
-from waylog.kafka.errors import not_stored_text
-from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
+from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import ERASURE, TOPICS
 from waylog.malformed import MALFORMED
@@ -219,38 +217,7 @@ def append_erasures(bootstrap_servers: str, devices: Iterable[str], before_ms: i
         (ERASURE, device.encode(), msgspec.json.encode(Erasure(device, before_ms)))
         for device in devices
     ]
-    append_records(bootstrap_servers, records)
-
-
-def append_records(
-    bootstrap_servers: str,
-    records: Sequence[tuple[str, bytes, bytes | None]],
-    what: str = "an erasure",
-) -> None:
-    """Append (topic, key, value) records and wait until all are stored.
-
-    Raises LogUnreachable, whose message says `what` they are.
-    """
-    producer = LibrdkafkaProducer(producer_config(bootstrap_servers, "waylog-erase"))
-    failures: list[str] = []
-
-    def on_delivery(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            failures.append(not_stored_text(error, message.topic() or ""))
-
-    for topic, key, value in records:
-        while True:
-            try:
-                producer.produce(topic, value, key, on_delivery=on_delivery)
-                break
-            except BufferError:
-                producer.poll(0.1)
-            except KafkaException as error:
-                failures.append(not_stored_text(error, topic))
-                break
-    waiting = producer.finish(30.0, records[0][0] if records else ERASURE)
-    if waiting or failures:
-        raise LogUnreachable(f"{what}: {waiting or failures[0]}")
+    append_records(bootstrap_servers, records, "an erasure", client_id="waylog-erase")
 
 
 def read_erasures(bootstrap_servers: str) -> Erasures:

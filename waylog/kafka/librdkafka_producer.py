@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
+from waylog.kafka.clients import LogUnreachable, producer_config
 from waylog.kafka.errors import not_stored_text
 
 _FORBIDDEN: Final = "authorization failed"
@@ -77,3 +78,36 @@ class LibrdkafkaProducer(confluent_kafka.Producer):
         forbidden = _FORBIDDEN in text
         code = KafkaError.CLUSTER_AUTHORIZATION_FAILED if forbidden else KafkaError._FATAL
         return KafkaException(KafkaError(code, text, fatal=True))
+
+
+def append_records(
+    bootstrap_servers: str,
+    records: Sequence[tuple[str, bytes, bytes | None]],
+    what: str = "records",
+    *,
+    client_id: str = "waylog-append",
+) -> None:
+    """Append (topic, key, value) records and wait until all are stored.
+
+    Raises LogUnreachable, whose message says `what` they are.
+    """
+    producer = LibrdkafkaProducer(producer_config(bootstrap_servers, client_id))
+    failures: list[str] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failures.append(not_stored_text(error, message.topic() or ""))
+
+    for topic, key, value in records:
+        while True:
+            try:
+                producer.produce(topic, value, key, on_delivery=on_delivery)
+                break
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                failures.append(not_stored_text(error, topic))
+                break
+    waiting = producer.finish(30.0, records[0][0] if records else what)
+    if waiting or failures:
+        raise LogUnreachable(f"{what}: {waiting or failures[0]}")

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from consumers.streams.commands import geofences as geofence_command
-from consumers.worker.processing_guarantee import AT_LEAST_ONCE, PROCESSING_GUARANTEES
+from consumers.worker.options import add_worker_options, check_worker_options, worker_settings
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
     ConfigError,
     check_bootstrap_servers,
-    check_finite,
 )
 from waylog.console.common import add_json, pairs, print_rows
 
@@ -65,29 +64,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a property of the topology (docs/streams.md lists them); may be given several times",
     )
-    add(
-        "--processing-guarantee",
-        choices=PROCESSING_GUARANTEES,
-        default=AT_LEAST_ONCE,
-        help="exactly_once_v2: results, states and offsets are written in transactions, so that "
-        "after a crash readers of committed records see nothing twice (default %(default)s)",
-    )
-    add(
-        "--report-interval",
-        type=float,
-        default=30.0,
-        metavar="S",
-        help="seconds between two lines of counters (default 30)",
-    )
+    add_worker_options(parser, "results, states")
 
 
 def check(arguments: argparse.Namespace) -> None:
     """Check the options; see waylog.cli.CommandModule."""
     if arguments.action == "run":
         check_bootstrap_servers(arguments.bootstrap_servers)
-        check_finite(arguments, "--report-interval")
-        if not arguments.report_interval > 0:
-            raise ConfigError("--report-interval is more than 0")
+        check_worker_options(arguments)
         _topology(arguments)
 
 
@@ -128,7 +112,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from confluent_kafka import KafkaException
 
     from consumers.streams.runner import TopologyRun
-    from consumers.worker.membership import TopicsDiffer, WorkerSettings
+    from consumers.worker.membership import TopicsDiffer
     from waylog.kafka.clients import LogUnreachable
     from waylog.kafka.errors import error_text
     from waylog.observability.log_lines import configure_logging
@@ -160,10 +144,7 @@ def _run(arguments: argparse.Namespace) -> int:
     running = TopologyRun(
         topology,
         arguments.bootstrap_servers,
-        WorkerSettings(
-            processing_guarantee=arguments.processing_guarantee,
-            report_interval_s=arguments.report_interval,
-        ),
+        worker_settings(arguments),
         telemetry,
         ready,
     )

@@ -167,7 +167,7 @@ def _row(value: bytes) -> dict[str, Any]:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    from consumers.streams.geofences.fence_topic import read_definitions, write_definitions
+    from consumers.streams.geofences.fence_topic import read_definitions, write_fences
 
     owner = _owner(arguments)
     known = read_definitions(arguments.bootstrap_servers)
@@ -175,7 +175,7 @@ def _remove(arguments: argparse.Namespace) -> int:
     if missing:
         raise CommandError(f"there is no geofence {', '.join(missing)} of this owner")
     keys = {f"{owner}/{name}": None for name in arguments.names}
-    write_definitions(arguments.bootstrap_servers, keys)
+    write_fences(arguments.bootstrap_servers, keys)
     print(f"{len(keys)} geofences are removed")
     return EXIT_DONE
 
@@ -197,11 +197,11 @@ def _more(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _write(arguments: argparse.Namespace, fences: dict[str, Geofence]) -> None:
     from consumers.streams.geofences.definition import check_key
-    from consumers.streams.geofences.fence_topic import write_definitions
+    from consumers.streams.geofences.fence_topic import write_fences
 
     _check(fences)
     owner = _owner(arguments)
-    write_definitions(
+    write_fences(
         arguments.bootstrap_servers,
         {check_key(owner, name): fence for name, fence in fences.items()},
     )

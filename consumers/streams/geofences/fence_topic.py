@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from consumers.streams.definitions import write_definitions
 from consumers.streams.geofences.definition import Geofence, encode_geofence
-from waylog.history.erasures import append_records
-from waylog.kafka.clients import ensure_topics
 from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import GEOFENCE, GEOFENCE_TOPIC
-from waylog.sealing.sealing import opener, shared_key_ring
+from waylog.sealing.sealing import opener
 
 
 def read_definitions(bootstrap_servers: str) -> dict[str, bytes]:
@@ -28,17 +27,9 @@ def read_definitions(bootstrap_servers: str) -> dict[str, bytes]:
     return found
 
 
-def write_definitions(bootstrap_servers: str, fences: Mapping[str, Geofence | None]) -> None:
+def write_fences(bootstrap_servers: str, fences: Mapping[str, Geofence | None]) -> None:
     """Write definitions by their keys, None removes one; raises LogUnreachable."""
-    ensure_topics(bootstrap_servers, [GEOFENCE_TOPIC], timeout_s=10.0)
-    ring = shared_key_ring(bootstrap_servers)
-    if ring is not None:
-        ring.catch_up()
-    records: list[tuple[str, bytes, bytes | None]] = []
-    for key, fence in fences.items():
-        name = key.encode()
-        value = None if fence is None else encode_geofence(fence)
-        if ring is not None and value is not None:
-            value = ring.seal_value(GEOFENCE, value, name)
-        records.append((GEOFENCE, name, value))
-    append_records(bootstrap_servers, records, "a geofence")
+    encoded = {
+        key: None if fence is None else encode_geofence(fence) for key, fence in fences.items()
+    }
+    write_definitions(bootstrap_servers, GEOFENCE_TOPIC, encoded, "a geofence")

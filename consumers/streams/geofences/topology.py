@@ -59,9 +59,7 @@ class Geofences(FixProcessor[GeofencesState]):
         self._table = GlobalTable(
             bootstrap_servers, GEOFENCE, lambda _key, value: decode_geofence(value)
         )
-        self._table.wait(stopping)
-        while not stopping.is_set() and self._take_definitions(self._table):
-            pass
+        self._table.load(stopping, self.define)
         logger.info("%d geofences", len(self.fences))
 
     def close(self) -> None:
@@ -72,7 +70,8 @@ class Geofences(FixProcessor[GeofencesState]):
     def prepare(self, fixes: Sequence[Fix]) -> None:
         """Find the fences that the fixes of a batch may be in."""
         if self._table is not None:
-            self._take_definitions(self._table)
+            for key, definition in self._table.take_changes():
+                self.define(key, definition)
         self._candidates = {
             id(fixes[number]): found for number, found in self.fences.candidates(fixes).items()
         }
@@ -117,12 +116,6 @@ class Geofences(FixProcessor[GeofencesState]):
             }  # fmt: skip
             forward_event(context, record, fix, TYPE, kind, time, attributes, about=fence.key)
         return state
-
-    def _take_definitions(self, table: GlobalTable[Geofence]) -> int:
-        changes = table.take_changes()
-        for key, definition in changes:
-            self.define(key, definition)
-        return len(changes)
 
     def define(self, key: str, definition: Geofence | None) -> None:
         """Take a definition, or the end of one.

@@ -12,11 +12,9 @@ from typing import Annotated
 
 import msgspec
 
-from waylog.history.erasures import append_records
-from waylog.kafka.clients import ensure_topics
-from waylog.kafka.topics import FRIENDSHIP, FRIENDSHIP_TOPIC
+from consumers.streams.definitions import write_definitions
+from waylog.kafka.topics import FRIENDSHIP_TOPIC
 from waylog.malformed import MALFORMED
-from waylog.sealing.sealing import shared_key_ring
 
 
 class Friendship(msgspec.Struct, frozen=True):
@@ -46,18 +44,11 @@ def write_friendships(
 
     Raises LogUnreachable.
     """
-    ensure_topics(bootstrap_servers, [FRIENDSHIP_TOPIC], timeout_s=10.0)
-    ring = shared_key_ring(bootstrap_servers)
-    if ring is not None:
-        ring.catch_up()
-    records: list[tuple[str, bytes, bytes | None]] = []
-    for (user, friend), since in friendships.items():
-        name = f"{user}\n{friend}".encode()
-        value = None if since is None else msgspec.json.encode(Friendship(since))
-        if ring is not None and value is not None:
-            value = ring.seal_value(FRIENDSHIP, value, name)
-        records.append((FRIENDSHIP, name, value))
-    append_records(bootstrap_servers, records, "a friendship")
+    records = {
+        f"{user}\n{friend}": None if since is None else msgspec.json.encode(Friendship(since))
+        for (user, friend), since in friendships.items()
+    }
+    write_definitions(bootstrap_servers, FRIENDSHIP_TOPIC, records, "a friendship")
 
 
 class Friends:

@@ -80,16 +80,13 @@ class FriendTable:
     def start(self, bootstrap_servers: str, stopping: threading.Event) -> None:
         """Read all friendships; raises LogUnreachable."""
         self._table = GlobalTable(bootstrap_servers, FRIENDSHIP, decode_friendship)
-        self._table.wait(stopping)
-        while not stopping.is_set() and self.take_changes():
-            pass
+        self._table.load(stopping, self.friends.put)
 
-    def take_changes(self) -> int:
-        """Take what is new; return how much that was."""
-        changes = [] if self._table is None else self._table.take_changes()
-        for key, friendship in changes:
-            self.friends.put(key, friendship)
-        return len(changes)
+    def take_changes(self) -> None:
+        """Take what is new."""
+        if self._table is not None:
+            for key, friendship in self._table.take_changes():
+                self.friends.put(key, friendship)
 
     def close(self) -> None:
         """Stop following the topic."""

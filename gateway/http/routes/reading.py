@@ -28,7 +28,7 @@ from gateway.http.requests.services import SERVICES, Services
 from gateway.limits.bounds import MEBIBYTE
 from gateway.limits.pools import Hold
 from gateway.tracks.archive import rows_of
-from gateway.tracks.asking import ArchiveRefused, ArchiveUnavailable
+from gateway.tracks.asking import AnswerRefused, AnswerUnavailable
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.auth import Identity
 from gateway.users.permissions import (
@@ -325,9 +325,9 @@ async def _rows_answer(
 async def _archived(reading: Awaitable[_Read]) -> _Read:
     try:
         return await reading
-    except ArchiveRefused as error:
+    except AnswerRefused as error:
         raise Refused(400, str(error)) from error
-    except ArchiveUnavailable as error:
+    except AnswerUnavailable as error:
         raise unavailable(str(error)) from error
 
 

@@ -11,7 +11,7 @@ from gateway.http.requests.authentication import reader, require_device
 from gateway.http.requests.responses import Refused, json_answer, unavailable
 from gateway.http.requests.services import SERVICES, Services
 from gateway.http.routes.address_deliveries import ClientDelivery, address_deliveries
-from gateway.tracks.asking import ArchiveRefused, ArchiveUnavailable
+from gateway.tracks.asking import AnswerRefused, AnswerUnavailable
 from gateway.users.permissions import Visibility, visibility_of
 from waylog.audit.days import parse_day
 from waylog.audit.facts import AddressFact
@@ -63,9 +63,9 @@ async def _receipts(request: web.Request) -> web.Response:
     )
     try:
         receipt = await services.receipts.of_device(device, day, address, identity.user)
-    except ArchiveRefused as error:
+    except AnswerRefused as error:
         raise Refused(400, str(error)) from error
-    except ArchiveUnavailable as error:
+    except AnswerUnavailable as error:
         raise unavailable(str(error)) from error
     members = msgspec.structs.asdict(receipt)
     return json_answer(DeviceReceipt(**members, pushed=_pushed(device, services)))

@@ -24,8 +24,8 @@ from geoservice.reverse.geocoder import Geocoder
 from tests.consumers.running import Broker, Process, await_condition
 from tests.contract.refusing_topic import ClusterWithRefusingTopic
 from tests.odd_records import MALFORMED_VALUES, append_with_odd_header
-from waylog.history.erasures import append_records
 from waylog.kafka.clients import client_config, consumer_config, ensure_topics, producer_config
+from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.topics import ADDRESS, ERASURE, ERROR, LOCATION, TOPICS, Topic
 from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
 

@@ -18,7 +18,7 @@ import pytest
 
 from gateway.tracks.archive import Archive
 from gateway.tracks.archive import rows_of as decoded_rows
-from gateway.tracks.asking import ArchiveRefused, ArchiveUnavailable
+from gateway.tracks.asking import AnswerRefused, AnswerUnavailable
 from gateway.views.track_store import pack_point
 from spark.places.job import write_places
 from spark.places.stay_points import haversine_m
@@ -137,12 +137,12 @@ async def test_what_can_not_be_read_or_is_too_long_is_explained(
     (out / "date=2026-01-01").mkdir(parents=True)
     (out / "date=2026-01-01" / f"location-0-{0:020d}-{9:020d}.parquet").write_bytes(b"PAR1 no")
     broken = Archive(str(out), None)
-    with pytest.raises(ArchiveUnavailable, match="2026-01-01 cannot be read"):
+    with pytest.raises(AnswerUnavailable, match="2026-01-01 cannot be read"):
         await track(broken, "u/p", -LATEST, LATEST)
     await broken.close()
     monkeypatch.setattr("gateway.tracks.archive.POINTS_MAX", 100)
     archive = Archive(str(history / "history"), None)
-    with pytest.raises(ArchiveRefused, match="ask for a shorter time"):
+    with pytest.raises(AnswerRefused, match="ask for a shorter time"):
         await track(archive, "u1/phone", -LATEST, LATEST)
     assert await track(archive, "u1/phone", START_MS, START_MS + 60_000)
     await archive.close()
@@ -153,9 +153,9 @@ async def test_no_question_ends_the_process(history: Path) -> None:
     day = await track(archive, "u1/phone", START_MS, START_MS + DAY_MS)
     processes = reading_processes()
     for far in (2**63, 2**64, 10**300):
-        with pytest.raises(ArchiveUnavailable, match="could not be read"):
+        with pytest.raises(AnswerUnavailable, match="could not be read"):
             await archive.visits("u1/phone", far, far)
-        with pytest.raises(ArchiveUnavailable, match="could not be read"):
+        with pytest.raises(AnswerUnavailable, match="could not be read"):
             await track(archive, "u1/phone", -far, far)
     assert await track(archive, "u1/phone", START_MS, START_MS + DAY_MS) == day
     assert reading_processes() == processes
@@ -186,7 +186,7 @@ async def test_more_visits_than_one_answer_may_have_are_refused(
         monkeypatch.setattr("gateway.tracks.archive.ROWS_MAX", count)
         assert len(rows(await archive.visits("u1/phone", -LATEST, LATEST))) == count
         monkeypatch.setattr("gateway.tracks.archive.ROWS_MAX", count - 1)
-        with pytest.raises(ArchiveRefused, match="too many visits"):
+        with pytest.raises(AnswerRefused, match="too many visits"):
             await archive.visits("u1/phone", -LATEST, LATEST)
 
 
@@ -212,7 +212,7 @@ async def test_points_in_memory_are_cut_by_time_and_bounded(
         assert await times(50, 149) == [written(time) for time in range(50, 150)]
         [reader] = reading_processes()
         for to_ms in (150, 250):
-            with pytest.raises(ArchiveRefused, match="more than 100 points"):
+            with pytest.raises(AnswerRefused, match="more than 100 points"):
                 await times(50, to_ms)
         # What was refused has been read to its end, and the process goes on.
         assert await times(299, LATEST) == [written(299)]
@@ -247,8 +247,8 @@ async def test_questions_of_all_together_have_a_bound() -> None:
             for number in range(count)
         )
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        assert all(isinstance(each, list | ArchiveUnavailable) for each in answers)
-        return [str(each) for each in answers if isinstance(each, ArchiveUnavailable)]
+        assert all(isinstance(each, list | AnswerUnavailable) for each in answers)
+        return [str(each) for each in answers if isinstance(each, AnswerUnavailable)]
 
     async with aclosing_archive(archive):
         assert await ask(258) == ["too many questions to the archive wait already"] * 2
@@ -273,7 +273,7 @@ async def test_a_process_that_dies_is_started_again(history: Path) -> None:
         try:
             assert await track(archive, "u1/phone", START_MS, START_MS + DAY_MS) == day
             break
-        except ArchiveUnavailable:
+        except AnswerUnavailable:
             continue
     else:
         raise AssertionError("it does not come back")
@@ -344,7 +344,7 @@ async def test_questions_of_one_user_do_not_keep_the_archive_from_others(history
         # The one that is running, one between, and those refused at once are done.
         assert len([each for each in done if each.exception() is None]) <= 2
         answers = await asyncio.gather(*greedy, return_exceptions=True)
-        refused = [each for each in answers if isinstance(each, ArchiveUnavailable)]
+        refused = [each for each in answers if isinstance(each, AnswerUnavailable)]
         assert len(refused) == 3
         assert "of yours" in str(refused[0])
 

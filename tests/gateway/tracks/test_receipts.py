@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.tracks import receipts_process
-from gateway.tracks.asking import ArchiveUnavailable
+from gateway.tracks.asking import AnswerUnavailable
 from gateway.tracks.receipts import ReceiptQuestion, Receipts
 from gateway.tracks.receipts_process import Answerer
 from tests.waylog.audit.running import DAY, NOON_MS, AuditedLog, counts_of, make_fix
@@ -120,7 +120,7 @@ def test_a_log_that_comes_back_is_asked_again(
     answerer = answerer_of(log)
     assert ask(answerer, "ada/phone")["acknowledged"] == 1
     log.broker.kill()
-    with pytest.raises(ArchiveUnavailable):
+    with pytest.raises(AnswerUnavailable):
         ask(answerer, "ada/phone")
     log.broker.start()
     assert ask(answerer, "ada/phone")["acknowledged"] == 1
@@ -130,7 +130,7 @@ async def test_the_process_says_why_it_cannot_answer() -> None:
     receipts = Receipts("127.0.0.1:1")
     try:
         for _ in range(2):
-            with pytest.raises(ArchiveUnavailable, match="no Kafka broker answers"):
+            with pytest.raises(AnswerUnavailable, match="no Kafka broker answers"):
                 await receipts.of_device("ada/phone", the_day(), None, "ada")
     finally:
         await receipts.close()

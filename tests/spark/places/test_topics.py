@@ -7,7 +7,7 @@ import pytest
 from spark.places.edits import PlaceEdit
 from spark.places.topics import append_edit, read_edits
 from tests.odd_records import MALFORMED_VALUES
-from waylog.history.erasures import append_records
+from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.topics import PLACE_EDIT
 
 

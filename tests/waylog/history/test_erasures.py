@@ -14,9 +14,9 @@ from waylog.history.erasures import (
     ErasureLog,
     Erasures,
     append_erasures,
-    append_records,
     read_erasures,
 )
+from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.topics import ERASURE
 
 

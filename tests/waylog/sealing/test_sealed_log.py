@@ -17,11 +17,11 @@ from tests.dying_threads import assert_process_ends
 from tests.odd_records import MALFORMED_VALUES
 from tests.spark.running import start_broker
 from waylog.config import ConfigError
-from waylog.history.erasures import append_records
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import AppendError, ensure_topics
 from waylog.kafka.fetched_records import FetchedRecord
+from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.topics import LOCATION, LOG, VALUE_KEY, VALUE_KEY_TOPIC
 from waylog.sealing.sealed_log import SealedLog
 from waylog.sealing.sealing import MAGIC

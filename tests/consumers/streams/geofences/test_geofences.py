@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
 import random
 from collections.abc import Iterable
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from consumers.streams.geofences.definition import Geofence, decode_geofence
 from consumers.streams.geofences.topology import Geofences
 from consumers.streams.properties import Properties
 from tests.consumers.streams.geofences.truth import depth
 from tests.consumers.streams.harness import BEGIN, Driven, events_of, make_fix
+from tests.consumers.streams.tracks import geolife
 from waylog.messages import Event, Fix
 
-GEOLIFE = Path(__file__).parents[5] / "shared/data/tracks/geolife_dev.csv.gz"
 #: Degrees of latitude that are 100 m.
 STEP = 100 / 111_195
 Definitions = dict[str, dict[str, Any]]
@@ -318,22 +314,10 @@ def test_many_fences_at_one_place_are_all_told_and_the_index_grows_in_steps() ->
 
 
 def test_real_tracks_give_what_a_batch_job_computes() -> None:
-    if not GEOLIFE.exists():
-        pytest.skip(f"needs GeoLife tracks in {GEOLIFE}")
-    tracks: dict[str, list[Fix]] = {}
-    with gzip.open(GEOLIFE, "rt") as lines:
-        for row in csv.DictReader(lines):
-            own = tracks.setdefault(f"u{row['uid']}/phone", [])
-            if len(own) < 30_000:
-                time = round(datetime.fromisoformat(row["ts"]).timestamp() * 1000)
-                own.append(
-                    make_fix((time - BEGIN) / 1000, float(row["lat"]), float(row["lon"]),
-                             device=f"u{row['uid']}/phone", accuracy=15.0)
-                )  # fmt: skip
     # Some of them only: the naive computation takes its time.
-    fixes = sorted(
-        (fix for own in tracks.values() for fix in own[::700]), key=lambda fix: (fix.time, fix.id)
-    )
+    tracks = geolife(30_000).values()
+    chosen = (replace(fix, accuracy=15.0) for own in tracks for fix in own[::700])
+    fixes = sorted(chosen, key=lambda fix: (fix.time, fix.id))
     chance = random.Random(5)
     definitions: Definitions = {}
     for number in range(30):
