@@ -15,6 +15,8 @@ from waylog.messages import decode_rejected
 
 #: What the names of Kafka Connect's headers begin with.
 CONNECT_PREFIX: Final = "__connect.errors."
+#: The header, behind that prefix, of a letter whose record was too large: what it does not have.
+LEFT_OUT: Final = "waylog.left.out"
 #: Header of a record that was sent again: the place of its dead letter.
 REPLAYED: Final = "waylog.replayed"
 
@@ -85,7 +87,7 @@ def read_dead_letter(record: StoredRecord) -> DeadLetter:
             reason = f"{stage}: {reason}"
         return DeadLetter(
             place, time, reason, told.get("connector.name", ""), _device(key), _origin(told),
-            key, record.value(), own, is_whole=True,
+            key, record.value(), own, is_whole=LEFT_OUT not in told,
         )  # fmt: skip
     value: bytes | None = record.value()
     try:

@@ -16,6 +16,25 @@ _FORBIDDEN: Final = "authorization failed"
 _FATAL: Final = "Fatal error: "
 
 
+class _FatalErrors(logging.Logger):
+    """Keeps the fatal error that librdkafka logs.
+
+    It does not know its producer: confluent_kafka hides loggers from Python's cycle collector, so
+    that a producer which its logger referred to would keep its threads and connections for ever.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("librdkafka")
+        self.text: str | None = None
+        self.addFilter(self._keep)
+
+    def _keep(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if _FATAL in text:
+            self.text = text.partition(_FATAL)[2]
+        return False  # what arrives as an error need not be logged
+
+
 class LibrdkafkaProducer(confluent_kafka.Producer):
     """A producer whose fatal error always is a KafkaException that says which one it is.
 
@@ -26,21 +45,13 @@ class LibrdkafkaProducer(confluent_kafka.Producer):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Raises KafkaException for a wrong configuration."""
-        self._fatal: str | None = None
-        logger = logging.Logger("librdkafka")
-        logger.addFilter(self._logged)
-        super().__init__({**config, "logger": logger})
-
-    def _logged(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        if _FATAL in text:
-            self._fatal = text.partition(_FATAL)[2]
-        return False  # what arrives as an error need not be logged
+        self._log: Final = _FatalErrors()
+        super().__init__({**config, "logger": self._log})
 
     @property
     def has_failed(self) -> bool:
         """Tell whether a fatal error has ended the producer."""
-        return self._fatal is not None
+        return self._log.text is not None
 
     def poll(self, timeout: float = -1) -> int:
         """Serve callbacks, see confluent_kafka.Producer; raises KafkaException."""
@@ -74,7 +85,7 @@ class LibrdkafkaProducer(confluent_kafka.Producer):
             if isinstance(cause, KafkaError):
                 return KafkaException(cause)
             cause = cause.__cause__ or cause.__context__
-        text = self._fatal or "the producer has failed"
+        text = self._log.text or "the producer has failed"
         forbidden = _FORBIDDEN in text
         code = KafkaError.CLUSTER_AUTHORIZATION_FAILED if forbidden else KafkaError._FATAL
         return KafkaException(KafkaError(code, text, fatal=True))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import itertools
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, quote_plus, urlsplit
 
 import msgspec
 
@@ -51,6 +54,7 @@ BACKOFF_MAX: Final = "retry.backoff.max.ms"
 _REQUEST, _LOGIN, _BATCHES, _DELIVERY = "Request", "Authorization", "Batches", "Delivery"
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_TEXT: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_SINGLE_QUOTES: Final = ("&#x27;", "&#39;", "&apos;", "'")
 #: Headers that the client writes itself.
 _OURS: Final = frozenset({"content-length", "transfer-encoding", "connection", "host"})
 _ESCAPES: Final = {r"\n": "\n", r"\r": "\r", r"\t": "\t"}
@@ -322,7 +326,18 @@ def _secrets(parsed: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[str
     parts = urlsplit(parsed[URL])
     found = {*passwords, *headers.values(), parts.path.strip("/"), parts.query}
     found |= {part for part in parts.path.split("/") if len(part) >= 8}
+    found |= {form for text in found for form in _escaped_forms(text)}
     return tuple(sorted((text for text in found if len(text) >= 3), key=len, reverse=True))
+
+
+def _escaped_forms(text: str) -> Iterator[str]:
+    """Yield a text as servers may write it in JSON, in HTML and in a path."""
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    for double, single in itertools.product(("&quot;", "&#34;", "&#x22;", '"'), _SINGLE_QUOTES):
+        escaped = html.escape(text, quote=False)
+        yield escaped.replace('"', double).replace("'", single)
+    yield from (quote(text), quote(text, safe=""), quote_plus(text))
 
 
 def header_properties(properties: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ _KEEP_ALIVE_S: Final = 30.0
 #: Of an answer so much is read, and so much of it is in a message.
 _ANSWER_BYTES_MAX: Final = 64 * 1024
 _SHOWN_CHARACTERS: Final = 200
+_AWAY_BEHIND_A_PROXY: Final = (502, 503, 504)
 _IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 
 
@@ -80,6 +81,18 @@ class Sender:
             return self._unreachable(f"no answer within {self._settings.timeout_s:g} s")
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
             return self._unreachable(str(error) or type(error).__name__)
+
+    async def answers(self) -> bool:
+        """Tell whether the server answers a request without a record, whatever it says.
+
+        Errors of a proxy (502 to 504) say that the server itself does not.
+        """
+        assert self._session is not None
+        try:
+            async with self._session.head(self.server, allow_redirects=False) as response:
+                return response.status not in _AWAY_BEHIND_A_PROXY
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
 
     async def _send(self, request: Request, key: str) -> Outcome:
         assert self._session is not None

@@ -12,7 +12,7 @@ from typing import Final
 
 from psycopg.sql import Composed
 
-from consumers.connect.data.exceptions import ConnectException
+from consumers.connect.data.exceptions import ConnectException, DataException
 from consumers.connect.data.schemas import Schema
 from consumers.connect.postgresql import statements
 from consumers.connect.postgresql.column_types import (
@@ -28,12 +28,15 @@ from consumers.connect.postgresql.keys import KeyReader
 from consumers.connect.postgresql.known_messages import known_columns
 from consumers.connect.postgresql.properties import Settings
 from consumers.connect.postgresql.row_layout import RowLayout
-from consumers.connect.postgresql.table_name import is_possible_name
+from consumers.connect.postgresql.table_name import is_possible_column
 from consumers.connect.postgresql.table_structure import Column, TableStructure
 
 logger = logging.getLogger(__name__)
 
 _LAYOUTS_MAX: Final = 64
+_NO_EVOLUTION: Final = "set auto.evolve"
+_IMPOSSIBLE_NAME: Final = "none can have that name: rename the field"
+_GENERATED: Final = "the database generates its values"
 #: What a layout is kept by: the schema, or the names of members.
 _Form = Schema | frozenset[str]
 
@@ -64,32 +67,35 @@ class Layouts:
         found = self._layouts.get(schema)
         if found is None:
             types = {field.name: type_of_schema(field.schema) for field in schema.fields}
-            found = self._make(schema, types, types, schema, items)
+            found = self._make(schema, types, [types], schema, items)
         return found
 
     def of_objects(self, items: Sequence[Item]) -> RowLayout:
         """Return the layout of records without a schema; raises as `of_structs`."""
-        forms = {tuple(item.value) for item in items}
-        names = {name for form in forms for name in form if type(name) is str}
+        forms = [
+            [name for name in form if type(name) is str]
+            for form in dict.fromkeys(tuple(item.value) for item in items)
+        ]
+        names = dict.fromkeys(name for form in forms for name in form)
         form = frozenset(names)
         found = self._layouts.get(form)
         if found is None:
             types: dict[str, str] = {}
             for each in forms:
-                types |= known_columns([name for name in each if type(name) is str])
-            types |= _types_of_values(names - types.keys(), items)
-            found = self._make(form, types, names, None, items)
+                types |= known_columns(each)
+            types |= _types_of_values(names.keys() - types.keys(), items)
+            found = self._make(form, types, forms, None, items)
         return found
 
     def _make(
         self,
         form: _Form,
         types: Mapping[str, str],
-        given: Iterable[str],
+        forms: Sequence[Iterable[str]],
         schema: Schema | None,
         items: Sequence[Item],
     ) -> RowLayout:
-        """`types` are the columns that there should be, `given` the fields that records have."""
+        """`types` are the columns that there should be, `forms` the fields of records."""
         settings, keys = self._settings, self._keys
         whitelist = settings.whitelist
         wanted = {
@@ -97,17 +103,17 @@ class Layouts:
             for name, type_ in types.items()
             if not whitelist or name in whitelist
         }
-        columns = self._ensure(wanted, items[0])
+        columns, reason = self._ensure(wanted, forms, items[0])
         for name in keys.columns:
             if name not in columns:
                 raise ConnectException(f"{self._text()} has no column {name} for the key")
-        missing = [
-            name
-            for name in given
+        missing = {
+            name: _GENERATED if name in columns else reason
+            for name in dict.fromkeys(name for each in forms for name in each)
             if (not whitelist or name in whitelist)
-            and name not in columns
+            and (name not in columns or columns[name].kind is ColumnKind.GENERATED)
             and name not in keys.columns
-        ]
+        }
         place = None
         if settings.geometry_field in columns:
             self._check_place(columns[settings.geometry_field])
@@ -131,18 +137,24 @@ class Layouts:
             schema=schema,
             place=place,
         )
-        if columns and not (missing and settings.auto_evolve):
+        if columns and not (settings.auto_evolve and missing.keys() - columns.keys()):
             # A member that is null in this batch gets its column with the first value.
             if len(self._layouts) >= _LAYOUTS_MAX:
                 del self._layouts[next(iter(self._layouts))]
             self._layouts[form] = layout
         return layout
 
-    def _ensure(self, types: Mapping[str, str], item: Item) -> Mapping[str, Column]:
+    def _ensure(
+        self, types: Mapping[str, str], forms: Sequence[Iterable[str]], item: Item
+    ) -> tuple[Mapping[str, Column], str]:
+        """Return the columns, and why others are missing.
+
+        Raises DataException if the database creates no table for any of the records.
+        """
         structure, settings = self._structure, self._settings
         columns = structure.columns()
         if columns and not settings.auto_evolve:
-            return columns
+            return columns, _NO_EVOLUTION
         if not columns and not settings.auto_create:
             raise structure.missing_table()
         key = self._keys.types(item)
@@ -151,23 +163,43 @@ class Layouts:
         definitions = {
             name: statements.plain_type(type_)
             for name, type_ in (key | {n: t for n, t in types.items() if n not in key}).items()
-            if name not in columns and is_possible_name(name)
+            if name not in columns and is_possible_column(name)
         }
         place = self._place_type()
         if place is not None and settings.geometry_field not in columns:
             definitions[settings.geometry_field] = place
-        if not columns and not definitions:
-            return columns  # records without any field say nothing of a table
+        if not definitions:
+            # Records without any field say nothing of a table.
+            return columns, _IMPOSSIBLE_NAME if columns else _NO_EVOLUTION
+        exists, may_add = bool(columns), settings.auto_evolve
+        reason = self._define(definitions, may_add=may_add)
+        if reason is not None and len(forms) > 1:
+            # Records are refused that need what there cannot be, not those around them.
+            always = {*key, settings.geometry_field}
+            for form in forms:
+                needed = {*always, *form, *known_columns(list(form))}
+                self._define(
+                    {n: t for n, t in definitions.items() if n in needed},
+                    may_add=may_add or not exists,
+                )
+        columns = structure.columns()
         if not columns:
-            structure.create(definitions, self._keys.columns)
-            columns = structure.columns()
-            # Another task, or its owner, may have made it meanwhile with other columns.
-            definitions = {n: t for n, t in definitions.items() if n not in columns}
-            if not settings.auto_evolve:
-                return columns
-        if definitions:
-            structure.add(definitions)
-        return structure.columns()
+            raise DataException(f"{self._text()} cannot be created: {reason}")
+        return columns, _IMPOSSIBLE_NAME if reason is None else reason
+
+    def _define(self, definitions: Mapping[str, Composed], *, may_add: bool) -> str | None:
+        """Create the table or add columns that it lacks; return why it cannot have them, if so."""
+        structure = self._structure
+        if not structure.columns():
+            reason = structure.create(definitions, self._keys.columns)
+            if reason is not None:
+                return reason
+        # Another task, or its owner, may have made it meanwhile with other columns.
+        columns = structure.columns()
+        lacking = {n: t for n, t in definitions.items() if n not in columns}
+        if not lacking or not may_add:
+            return None
+        return structure.add(lacking)
 
     def _place_type(self) -> Composed | None:
         if not self._settings.geometry_field:

@@ -10,7 +10,7 @@ from consumers.connect.data.schemas import Schema
 from consumers.connect.postgresql.column_types import Convert, converter_of
 from consumers.connect.postgresql.geometry import point
 from consumers.connect.postgresql.items import Key
-from consumers.connect.postgresql.table_structure import Column
+from consumers.connect.postgresql.table_structure import Column, some_of
 
 Row = list[Any]
 
@@ -24,7 +24,7 @@ class RowLayout:
         self,
         key: Sequence[str],
         fields: Sequence[str],
-        missing: Sequence[str],
+        missing: Mapping[str, str],
         table: Mapping[str, Column],
         *,
         key_is_in_value: bool,
@@ -32,14 +32,15 @@ class RowLayout:
         place: tuple[str, str, str] | None,
     ) -> None:
         """`fields` are those of the value that are columns; `missing` are those that should be and
-        are not. `place` are the column for a point, and the fields with latitude and longitude.
+        are not, with the reason. `place` are the column for a point, and the fields with latitude
+        and longitude.
         """
         others = [name for name in fields if name not in key]
         read = [*key, *others] if key_is_in_value else others
         self.columns: Final = (*key, *others, *(() if place is None else place[:1]))
         self._with_key: Final = not key_is_in_value
         self._read: Final = _reader(read, schema)
-        self._missing: Final = None if not missing else (tuple(missing), _reader(missing, schema))
+        self._missing: Final = None if not missing else (missing, _reader(list(missing), schema))
         self._place: Final = None if place is None else _reader(place[1:], schema)
         self._conversions: Final[tuple[tuple[int, str, type | None, Convert], ...]] = tuple(
             (index, name, *found)
@@ -67,11 +68,11 @@ class RowLayout:
 
     def _refuse_missing(self, value: Any) -> None:
         assert self._missing is not None
-        names, read = self._missing
-        lost = [name for name, each in zip(names, read(value), strict=True) if each is not None]
+        reasons, read = self._missing
+        lost = [name for name, each in zip(reasons, read(value), strict=True) if each is not None]
         if lost:
             raise DataException(
-                f"the table has no column for {', '.join(lost)}: set auto.evolve, or leave the "
+                f"no column of the table takes {some_of(lost)}: {reasons[lost[0]]}, or leave the "
                 "field out with fields.whitelist"
             )
 

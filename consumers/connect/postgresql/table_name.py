@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from psycopg.sql import Identifier
 
@@ -24,8 +24,18 @@ class TableName(NamedTuple):
         return ".".join(self.parts)
 
 
+#: Columns that each table has without being asked; none of one's own may be called so.
+#: Source: PostgreSQL's documentation, "System Columns".
+_SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+
+
+def is_possible_column(name: str) -> bool:
+    """Tell whether a column can be called this."""
+    return is_possible_name(name) and name not in _SYSTEM_COLUMNS
+
+
 def is_possible_name(name: str) -> bool:
-    """Tell whether a column or a part of a table's name can be this."""
+    """Tell whether a part of a table's name can be this."""
     return (
         bool(name) and "\0" not in name and len(name.encode("utf-8", "replace")) <= (NAME_BYTES_MAX)
     )

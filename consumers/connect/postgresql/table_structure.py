@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import psycopg
@@ -18,6 +18,7 @@ from consumers.connect.postgresql.table_name import TableName
 
 logger = logging.getLogger(__name__)
 
+_NAMES_SHOWN: Final = 10
 #: Of two tasks that create the same table at once.
 _CREATED_MEANWHILE: Final = ("42P07", "42701", "23505", "42710")
 
@@ -54,21 +55,27 @@ class TableStructure:
             }
         return self._columns
 
-    def create(self, types: Mapping[str, Composed], key: Sequence[str]) -> None:
-        """Create the table; raises psycopg.Error."""
-        logger.info("creating table %s", self.name)
-        self._define(statements.create_table(self.name.identifier, types, key))
+    def create(self, types: Mapping[str, Composed], key: Sequence[str]) -> str | None:
+        """Create the table; return why it cannot have these columns, if so.
 
-    def add(self, types: Mapping[str, Composed]) -> None:
-        """Add columns; what the table cannot have stays missing. Raises psycopg.Error."""
-        logger.info("adding columns %s to table %s", ", ".join(types), self.name)
-        self._define(statements.add_columns(self.name.identifier, types))
+        Raises psycopg.Error.
+        """
+        logger.info("creating table %s", self.name)
+        return self._define(statements.create_table(self.name.identifier, types, key))
+
+    def add(self, types: Mapping[str, Composed]) -> str | None:
+        """Add columns, all or none; return why the table cannot have them, if so.
+
+        Raises psycopg.Error.
+        """
+        logger.info("adding columns %s to table %s", some_of(types), self.name)
+        return self._define(statements.add_columns(self.name.identifier, types))
 
     def missing_table(self) -> ConnectException:
         """Return the error for a table that must not be created."""
         return ConnectException(f"table {self.name} does not exist, and auto.create is false")
 
-    def _define(self, statement: Composed) -> None:
+    def _define(self, statement: Composed) -> str | None:
         self.forget()
         connection = self._database.connection()
         try:
@@ -77,8 +84,19 @@ class TableStructure:
         except psycopg.Error as error:
             self._database.rollback()
             if error.sqlstate in _CREATED_MEANWHILE:
-                return
+                return None
             if cause_of(error) is not Cause.RECORD:
                 raise
             # Too many columns, or a row type that is too large.
-            logger.warning("%s: %s", self.name, error_text(error))
+            text = error_text(error)
+            logger.warning("%s: %s", self.name, text)
+            return text
+        return None
+
+
+def some_of(names: Iterable[str]) -> str:
+    """Return names for a message, the first of them if they are many."""
+    listed = list(names)
+    more = len(listed) - _NAMES_SHOWN
+    text = ", ".join(listed[:_NAMES_SHOWN])
+    return f"{text} and {more} more" if more > 0 else text

@@ -145,11 +145,16 @@ class TableWriter:
                 store: _Store = self._delete
             else:
                 owners, rows = [], []
-                layout = (
-                    self._layouts.of_structs(form, group)
-                    if isinstance(form, Schema)
-                    else self._layouts.of_objects(group)
-                )
+                try:
+                    layout = (
+                        self._layouts.of_structs(form, group)
+                        if isinstance(form, Schema)
+                        else self._layouts.of_objects(group)
+                    )
+                except DataException as error:
+                    for item in group:
+                        refuse(item, error)
+                    continue
                 row_of = layout.row
                 for item in group:
                     try:
@@ -203,6 +208,7 @@ class TableWriter:
         database = self._database
         connection = database.connection()
         position = -1
+        is_copied = False
         try:
             with connection.cursor() as cursor:
                 with cursor.copy(copy_into) as copy:
@@ -210,6 +216,7 @@ class TableWriter:
                     for position, row in enumerate(rows):  # noqa: B007 - told by the error
                         write_row(row)
                     position = -1
+                is_copied = True
                 cursor.execute(then)
             connection.commit()
         except _UNWRITABLE as error:
@@ -218,18 +225,35 @@ class TableWriter:
                 if position < 0:
                     raise
                 raise Refused(error, position) from error
-            self._raise(error)
+            self._raise(error, then if is_copied else None)
         except psycopg.Error as error:
             database.rollback()
-            self._raise(error)
+            self._raise(error, then if is_copied else None)
 
-    def _raise(self, error: BaseException) -> None:
+    def _raise(self, error: BaseException, statement: Any) -> None:
+        """Raise what an error means; `statement` is the one that failed, None if that was COPY."""
         cause = cause_of(error)
-        if cause is Cause.RECORD:
+        if cause is Cause.RECORD or (
+            cause is Cause.SET_UP and statement is not None and self._does_without_rows(statement)
+        ):
             raise Refused(error) from error
         if cause is Cause.STRUCTURE:
             raise StructureChanged(error_text(error)) from error
         raise error
+
+    def _does_without_rows(self, statement: Any) -> bool:
+        """Tell whether the database does what it refused to do with rows if there are none.
+
+        Policies of row-level security and triggers of rows refuse with codes that otherwise are
+        about rights, or with codes of their own; only rows make them speak.
+        """
+        try:
+            self._database.connection().execute(statement)
+        except psycopg.Error:
+            return False
+        finally:
+            self._database.rollback()
+        return True
 
     def _text(self) -> str:
         return f"table {self._table}"

@@ -57,6 +57,8 @@ _OF_CLASSIC_GROUPS: Final = (
 #: What is fetched at once, and waits for the task. A MiB of small compressed records expands to
 #: more than 30 MB in librdkafka; more at once does not make a task faster.
 _PARTITION_FETCH_BYTES: Final = 256 * 1024
+#: Kafka's `max.request.size`; librdkafka's own default is less.
+_MAX_REQUEST_BYTES: Final = 1_048_576
 _QUEUED_RECORDS_MIN: Final = 2_000
 _QUEUED_KBYTES_MAX: Final = 2 * 1024
 
@@ -149,6 +151,7 @@ class ClientProperties:
             delivery_timeout_ms=0,
             queue_buffering_max_messages=20_000,
             queue_buffering_max_kbytes=16 * 1024,
+            message_max_bytes=_MAX_REQUEST_BYTES,
         )
         in_flight = given.get("max.in.flight.requests.per.connection", "5")
         if (

@@ -72,6 +72,10 @@ class DeadLetterWriter:
         """Write a letter; the future is done when the log has it, or has refused it."""
         future = _Stored(self)
         self._waiting.add(future)
+        self._produce(future, letter)
+        return future
+
+    def _produce(self, future: Future[None], letter: DeadLetter) -> None:
         try:
             while True:
                 try:
@@ -81,15 +85,14 @@ class DeadLetterWriter:
                         letter.key,
                         headers=list(letter.headers),
                         timestamp=letter.timestamp or 0,
-                        on_delivery=partial(self._delivered, future),
+                        on_delivery=partial(self._delivered, future, letter),
                     )
                     break
                 except BufferError:
                     self._producer.poll(_POLL_S)
             self._producer.poll(0)
         except KafkaException as error:
-            self._refused(future, error)
-        return future
+            self._refused(future, letter, error)
 
     def wait_for(self, future: Future[None], timeout_s: float | None) -> None:
         """Wait until a letter is stored or refused, at most for a time."""
@@ -119,15 +122,28 @@ class DeadLetterWriter:
                 self._producer.flush(1.0)
         except (KafkaException, ConnectException) as error:
             logger.warning("dead letters: %s", error_text(error))
+        finally:
+            # Its threads and connections would otherwise live until a garbage collection.
+            self._producer.close()
 
-    def _delivered(self, future: Future[None], error: KafkaError | None, _message: Message) -> None:
+    def _delivered(
+        self, future: Future[None], letter: DeadLetter, error: KafkaError | None, _message: Message
+    ) -> None:
         if error is not None:
-            self._refused(future, KafkaException(error))
+            self._refused(future, letter, KafkaException(error))
             return
         self._waiting.discard(future)
         future.set_result(None)
 
-    def _refused(self, future: Future[None], error: KafkaException) -> None:
+    def _refused(self, future: Future[None], letter: DeadLetter, error: KafkaException) -> None:
+        if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE and letter.value is not None:
+            logger.warning(
+                "A record is too large for dead letter topic %s, which gets its place only: %s",
+                self._topic,
+                error_text(error),
+            )
+            self._produce(future, letter.without_content())
+            return
         self._waiting.discard(future)
         text = not_stored_text(error, self._topic)
         logger.error(

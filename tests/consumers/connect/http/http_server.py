@@ -34,6 +34,8 @@ class HttpServer:
         self.url = f"http://127.0.0.1:{self.port}"
         self.seen: list[Seen] = []
         self.answer: Callable[[Seen], Answer | None] = lambda _: None
+        #: Returns "drop" or "hang" for a request that gets no answer.
+        self.ignores: Callable[[Seen], str | None] = lambda _: None
         self.delay_s = 0.0
         self.at_once = self.at_once_max = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -92,6 +94,11 @@ class HttpServer:
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         self.at_once -= 1
+        ignored = self.ignores(seen)
+        if ignored == "hang":
+            await asyncio.Event().wait()
+        elif ignored == "drop" and request.transport is not None:
+            request.transport.abort()
         status, text, *headers = self.answer(seen) or (200, "ok")
         return web.Response(status=status, text=text, headers=headers[0] if headers else None)
 

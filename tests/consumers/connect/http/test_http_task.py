@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -257,6 +259,30 @@ def test_a_server_that_stays_away_fails_the_task_if_it_is_to(
     assert sink.reasons == []
 
 
+@pytest.mark.parametrize("batch", ["1", "10"])
+@pytest.mark.parametrize("how", ["drop", "hang"])
+def test_a_record_that_the_server_never_answers_can_be_given_up(
+    make_sink: MakeSink, server: HttpServer, how: str, batch: str
+) -> None:
+    server.ignores = lambda seen: how if b"3" in seen.body else None
+    sink = make_sink(max_retries="1", batch_max_records=batch, request_timeout_ms="300")
+    sink.put_until_taken([record(number, key="k") for number in range(6)])
+    assert sink.reporter is not None
+    assert [each.value for each, _ in sink.reporter.reported] == [3]
+    assert server.url in sink.reasons[0]
+    assert [each for each in "".join(server.bodies) if each in "45"] == ["4", "5"] or batch != "1"
+
+
+def test_a_server_that_answers_nothing_fails_the_task_if_it_is_to(
+    make_sink: MakeSink, server: HttpServer
+) -> None:
+    server.ignores = lambda _: "hang"
+    sink = make_sink(max_retries="1", request_timeout_ms="200")
+    with pytest.raises(ConnectException, match="given up after 1 retries"):
+        sink.put_until_taken([record(1)])
+    assert sink.reasons == []
+
+
 def test_an_idle_connection_that_was_closed_costs_nothing(
     make_sink: MakeSink, server: HttpServer
 ) -> None:
@@ -372,6 +398,20 @@ def test_secrets_are_in_no_message(
     assert len(sink.reasons) == 2
     text = "".join(sink.reasons) + str(raised.value) + caplog.text
     assert not [each for each in secrets if each in text]
+
+
+@pytest.mark.parametrize(
+    "form", [json.dumps, html.escape, quote, lambda text: html.escape(text, quote=False)]
+)
+def test_a_secret_is_hidden_however_the_server_escapes_it(
+    make_sink: MakeSink, server: HttpServer, form: Callable[[str], str]
+) -> None:
+    secret = "abc\"d<e>f&gh'ij/k"
+    sink = make_sink(headers_X__Key=secret)
+    server.answer = lambda _: (400, f"your key is {form(secret)} or so")
+    sink.put(1)
+    assert "your key is" in sink.reasons[0]
+    assert "abc" not in sink.reasons[0]
 
 
 def errors(**properties: str) -> dict[str, list[str]]:

@@ -265,7 +265,82 @@ def test_a_field_without_a_column_is_refused_unless_it_is_null(make_sink: MakeSi
     sink.put({"id": "1", "a": 1, "b": None}, {"id": "2", "a": 2, "b": 5}, {"id": "3"})
     assert sink.rows("id, a") == [("1", 1), ("3", None)]
     assert len(sink.reasons) == 1
-    assert "no column for b: set auto.evolve" in sink.reasons[0]
+    assert "no column of the table takes b: set auto.evolve" in sink.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        pytest.param({"ctid": 5}, "takes ctid: none can have that name", id="a system column"),
+        pytest.param({f"m{n}": n for n in range(1800)}, "54011", id="too many columns"),
+    ],
+)
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_record_whose_columns_cannot_be_is_refused_alone(
+    make_sink: MakeSink, bad: dict[str, Any], reason: str, exists: bool
+) -> None:
+    sink = make_sink(**BY_ID, auto_evolve="true")
+    if exists:
+        sink.put({"id": "0", "a": 1})
+    sink.put({"id": "1", "a": 1}, {"id": "2", "good": 5}, {"id": "3", **bad}, {"id": "4", "b": "x"})
+    sink.put({"id": "5", **bad})
+    sink.put({"id": "6", "a": 6})
+    assert sink.rows("id, a, good, b")[-4:] == [
+        ("1", 1, None, None),
+        ("2", None, 5, None),
+        ("4", None, None, "x"),
+        ("6", 6, None, None),
+    ]
+    assert len(sink.reasons) == 2
+    assert all(reason in each for each in sink.reasons), sink.reasons
+
+
+def test_a_record_of_which_there_can_be_no_table_is_refused(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.put({"id": "3", **{f"m{n}": n for n in range(1800)}})
+    assert "cannot be created" in sink.reasons[0]
+    sink.put({"id": "1", "a": 1})
+    assert sink.rows("id, a") == [("1", 1)]
+
+
+def test_a_row_that_a_policy_or_a_trigger_refuses_is_reported(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.postgres.query("CREATE TABLE t (id int PRIMARY KEY, a int)")
+    sink.postgres.query(
+        "CREATE FUNCTION no_nines() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " IF NEW.a = 9 THEN RAISE 'no nines' USING ERRCODE = '42501'; END IF; RETURN NEW; END $$"
+    )
+    sink.postgres.query(
+        "CREATE TRIGGER nines BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION no_nines()"
+    )
+    sink.put({"id": 1, "a": 1}, {"id": 2, "a": 9}, {"id": 3, "a": 3})
+    assert sink.rows("id, a") == [(1, 1), (3, 3)]
+    assert sink.reasons == ["no nines [42501]"]
+
+
+def test_a_table_that_nobody_may_write_fails_the_task(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.postgres.query("CREATE TABLE t (id int PRIMARY KEY, a int)")
+    sink.postgres.query(
+        "CREATE FUNCTION closed() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE 'closed' USING ERRCODE = '42501'; END $$"
+    )
+    sink.postgres.query(
+        "CREATE TRIGGER closed BEFORE INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION closed()"
+    )
+    with pytest.raises(ConnectException, match="closed"):
+        sink.put({"id": 1, "a": 1})
+    assert sink.reasons == []
+
+
+def test_a_value_for_a_column_that_the_database_generates_is_refused(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.postgres.query(
+        "CREATE TABLE t (id int PRIMARY KEY, n int GENERATED ALWAYS AS IDENTITY (START 10))"
+    )
+    sink.put({"id": 1}, {"id": 2, "n": 3}, {"id": 3, "n": None})
+    assert sink.rows("id, n") == [(1, 10), (3, 11)]
+    assert "takes n: the database generates its values" in sink.reasons[0]
 
 
 def test_a_record_without_fields_is_refused(make_sink: MakeSink) -> None:
@@ -315,8 +390,19 @@ def test_places_are_points_of_postgis(make_sink: MakeSink) -> None:
     assert mercator.types('"t-m"')["g"] == "geometry(Point,3857)"
     ((x, y),) = mercator.rows("ST_X(g), ST_Y(g)", "t-m")
     assert (round(x), round(y)) == (1059929, 5965152)
-    sink.put(fix(1, lat="north"))
-    assert "have to be numbers" in sink.reasons[-1]
+    sink.put(
+        *(fix(1, lat=lat, lon=lon) for lat, lon in [("north", 1), (True, 1), (91, 1), (1, 181)])
+    )
+    sink.put(fix(1, lat=1e300, lon=1), fix(2, lat=-90, lon=180))
+    assert sorted(sink.reasons) == [
+        "latitude has to be a number: bool",
+        "latitude has to be a number: str",
+        *["latitude has to be from -90 to 90 degrees"] * 2,
+        "longitude has to be from -180 to 180 degrees",
+    ]
+    assert sink.postgres.query("SELECT ST_AsText(place) FROM t WHERE id = %s", fix(2)["id"]) == [
+        ("POINT(180 -90)",)
+    ]
 
 
 def test_without_postgis_there_are_two_numbers(
@@ -408,7 +494,7 @@ def test_names_and_values_are_never_statements(make_sink: MakeSink) -> None:
     sink = make_sink(auto_evolve="true")
     sink.postgres.query("CREATE TABLE kept (x int)")
     sink.put({evil: "'); DROP TABLE kept; --", "%s": "\\.", "": 1, "x" * 64: 2}, topic=evil)
-    assert "has no column for , xxx" in sink.reasons[0]
+    assert "takes , xxx" in sink.reasons[0]
     sink.put({evil: "'); DROP TABLE kept; --", "%s": "\\."}, topic=evil)
     assert sink.postgres.count("kept") == 0
     with sink.postgres.connect() as connection:
