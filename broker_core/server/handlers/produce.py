@@ -225,8 +225,8 @@ class Producing:
             request.on_close = None
             opened.update((id(part), each) for (part, _), each in zip(dear, outcomes, strict=True))
             produce = _Produce(self._broker, self._refusals, request, topics, opened)
-            if request.run(produce.run) is not False:
-                request.release()
+            request.run(produce.run)
+            request.release()
 
         request.hold()
         party = client_party(request.principal, request.host)
@@ -320,25 +320,22 @@ class _Produce:
         self._transactional_id: str | None = request.body["transactional_id"]
         self._failed = False
 
-    def run(self) -> bool:
+    def run(self) -> None:
         """Append the request's records, and answer or wait.
 
-        Returns False if there are so many partitions that it goes on later; the client is held
-        until then.
+        If there are many partitions, it goes on later.
         """
         responses: list[ProduceResponseResult] = []
         response: ProduceResponse = {"responses": responses}
         self._acknowledgement = _Acknowledgement(self._broker, self._request, response)
         steps = self._append_all(responses)
         if self._has_many():
-            is_over = InTurns(self._broker.request_turns, self._request, steps, self._end).begin()
-            if not is_over:
+            if not InTurns(self._broker.request_turns, self._request, steps, self._end).begin():
                 self._keep_records()
-            return is_over
+            return
         for _ in steps:
             pass
         self._end()
-        return True
 
     def _has_many(self) -> bool:
         topics = self._request.body["topic_data"]
@@ -459,6 +456,7 @@ class _Produce:
         """Append the first records of a transaction, once its coordinator knows the partition.
 
         Clients from before KIP-890 have told the coordinator; for later ones the broker does it.
+        What the client sends behind them waits: appended earlier, it would be out of order.
         """
         transactions = self._broker.transactions
         verify_only = self._request.version < _BROKER_ADDS_PARTITIONS_FROM
@@ -469,6 +467,8 @@ class _Produce:
         # The request's buffer is reused when this handler returns.
         kept = batches._replace(batches=bytearray(batches.batches))
         self._acknowledgement.waiting_for += 1
+        request = self._request
+        request.hold()
 
         def decided(code: int) -> None:
             try:
@@ -482,6 +482,8 @@ class _Produce:
                     self._append(partition, kept, result)
             except errors.BrokerError as refusal:
                 self._refuse(partition.topic, result, refusal)
+            finally:
+                request.release()
             self._acknowledgement.one_less()
 
         transactions.admit(producer, partition, verify_only=verify_only, decided=decided)

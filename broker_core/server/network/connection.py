@@ -73,7 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         "_arrived",
         "_closing",
         "_context",
-        "_held",
+        "_holds",
         "_is_encrypted",
         "_listener",
         "_mute_timer",
@@ -113,8 +113,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._writable = True
         self._closing = False
-        # True while it is not known yet whether the client may be served.
-        self._held = False
+        # Reasons for which no requests are read until they are released.
+        self._holds = 0
         # True while it waits for its turn with what it has received.
         self._waits = False
         # Its account or address, when it has been looked up.
@@ -452,13 +452,13 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on_reading()
 
     def hold(self) -> None:
-        """Read no requests before `release`."""
-        self._held = True
+        """Read no requests before `release`, which is to be called as often as this."""
+        self._holds += 1
         self._stop_reading()
 
     def release(self) -> None:
         """Read requests again, unless there is another reason not to."""
-        self._held = False
+        self._holds -= 1
         self._go_on_reading()
 
     def _keep_paused(self) -> None:
@@ -475,7 +475,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._writable
             and not self._closing
-            and not self._held
+            and not self._holds
             and self._mute_timer is None
             and self._transport is not None
             and len(self._pending) < self._context.pending_max

@@ -46,7 +46,7 @@ class ResponseSink(Protocol):
         """Read no further requests for a while."""
 
     def hold(self) -> None:
-        """Read no further requests before `release`."""
+        """Read no further requests before `release`, which is to be called as often as this."""
 
     def release(self) -> None:
         """Read requests again."""
@@ -222,7 +222,10 @@ class Request(Generic[RequestBody, ResponseBody]):
         self.reply_encoded([])
 
     def hold(self) -> None:
-        """Read no further requests from the client before `release`."""
+        """Read no further requests from the client before `release`.
+
+        It is to be called as often as this: several parts of a request may wait for something.
+        """
         self._sink.hold()
 
     def release(self) -> None:

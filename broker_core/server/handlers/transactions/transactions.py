@@ -263,6 +263,10 @@ def handle_offset_commit(
         codes = {each: _member_code(request, code) for each, code in result["codes"].items()}
         request.reply({"topics": codes_by_topic(codes)})
 
+    def decided(code: int) -> None:
+        request.release()
+        commit(code)
+
     def commit(code: int) -> None:
         if code:
             if code == errors.ProducerFenced.code:
@@ -284,12 +288,14 @@ def handle_offset_commit(
     if partition is None:
         commit(errors.CoordinatorNotAvailable.code)
         return
+    # Offsets that the client commits behind them would be replaced by these.
+    request.hold()
     broker.transactions.admit(
         producer,
         partition,
         # For later clients the broker adds the partition to the transaction.
         verify_only=request.version < _EPOCH_PER_TRANSACTION_FROM,
-        decided=commit,
+        decided=decided,
     )
 
 
