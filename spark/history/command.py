@@ -185,8 +185,20 @@ def _add_publish(subparsers: Any) -> None:
 
 
 def _add_who(add: Any) -> None:
-    add("--device", metavar="D", action="append", default=[], help="user/device; may be repeated")
-    add("--user", metavar="U", action="append", default=[], help="all devices of a user")
+    add(
+        "--device",
+        metavar="D",
+        action="append",
+        default=[],
+        help="USER/DEVICE, or with --user one of that user's devices alone; may be repeated",
+    )
+    add(
+        "--user",
+        metavar="U",
+        action="append",
+        default=[],
+        help="all devices of a user, unless --device limits it; may be repeated",
+    )
 
 
 def _add_export(subparsers: Any) -> None:

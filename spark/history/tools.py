@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
+from spark.history.chosen_devices import Chosen, chosen_devices
 from waylog.cli import CommandError
 from waylog.config import ConfigError
 from waylog.history.history_reader import HistoryReader
@@ -165,13 +166,13 @@ def export(arguments: argparse.Namespace) -> int:
     bounds = [_time_ms(arguments.from_time, -(2**62)), _time_ms(arguments.to_time, 2**62)]
     if bounds[0] > bounds[1]:
         raise ConfigError(f"--from {arguments.from_time} is later than --to {arguments.to_time}")
+    devices, users = chosen_devices(arguments.user, arguments.device)
     reader = open_history(arguments.out)
-    devices = list(arguments.device)
-    for user in arguments.user:
+    for user in users:
         devices += devices_of(reader, user)
     if not devices:
-        who = f": the history knows no device of {', '.join(arguments.user)}"
-        raise CommandError(f"nothing to export{who if arguments.user else ', name a --device'}")
+        who = f": the history knows no device of {', '.join(users)}"
+        raise CommandError(f"nothing to export{who if users else ', name a --device'}")
     with ExitStack() as stack:
         if arguments.file is None:
             stream: IO[bytes] = sys.stdout.buffer
@@ -197,6 +198,7 @@ def erase(arguments: argparse.Namespace) -> int:
     from waylog.kafka.clients import LogUnreachable
     from waylog.kafka.reach import connect_admin
 
+    chosen = chosen_devices(arguments.user, arguments.device)
     servers = arguments.bootstrap_servers
     history = HistoryReader(arguments.out)
     if not servers and not has_history(arguments.out):
@@ -208,13 +210,13 @@ def erase(arguments: argparse.Namespace) -> int:
     try:
         if servers:
             connect_admin(servers)
-        devices = _devices_to_erase(arguments, history)
+        devices = _devices_to_erase(chosen, servers, history)
         if not arguments.yes:
             raise CommandError(
-                f"this can not be undone: {', '.join(devices) or ', '.join(arguments.user)}; "
+                f"this can not be undone: {', '.join(devices or chosen.users)}; "
                 "revoke the user first (`waylog user revoke`), then say --yes"
             )
-        report = ErasureReport(devices, time.time_ns() // 1_000_000, arguments.user)
+        report = ErasureReport(devices, time.time_ns() // 1_000_000, chosen.users)
         begun = True
         # Before topic `erasure` has it: a running history job then leaves the rewriting to this
         # process.
@@ -235,18 +237,19 @@ def erase(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _devices_to_erase(arguments: argparse.Namespace, history: HistoryReader) -> list[str]:
+def _devices_to_erase(
+    chosen: Chosen, bootstrap_servers: str | None, history: HistoryReader
+) -> list[str]:
     """Return the devices to erase; raises CommandError and LogUnreachable."""
     from spark.history.erase import devices_in_log
     from spark.history.export import devices_of
 
-    devices = dict.fromkeys(arguments.device)
-    for user in arguments.user:
+    devices = dict.fromkeys(chosen.devices)
+    for user in chosen.users:
         devices.update(dict.fromkeys(devices_of(history, user)))
-        if arguments.bootstrap_servers:
-            known = sorted(devices_in_log(arguments.bootstrap_servers, user))
-            devices.update(dict.fromkeys(known))
-    if not devices and not (arguments.user and arguments.bootstrap_servers):
+        if bootstrap_servers:
+            devices.update(dict.fromkeys(sorted(devices_in_log(bootstrap_servers, user))))
+    if not devices and not (chosen.users and bootstrap_servers):
         raise CommandError("nothing to erase: name a --device, or a --user that the history knows")
     return list(devices)
 

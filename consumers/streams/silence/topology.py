@@ -37,6 +37,14 @@ class SilenceState(DeviceState):
     told: bool = False  # that it is silent
     hour: int = 0  # the last one that is in `gaps`
     gaps: str = ""  # in the value of the key `device LF gaps` alone
+    #: The time of the partition when it was heard last, which is not before that of its fix: one
+    #: that was offline sends fixes that are hours old, and is heard with each.
+    heard: int = 0
+
+    @property
+    def since(self) -> int:
+        """When it was heard last; states of an earlier version know the time of the fix only."""
+        return max(self.heard, self.time)
 
 
 class _Due:
@@ -50,7 +58,7 @@ class _Due:
         for key, state in store.items():
             store.stream_time = max(store.stream_time, state.time)
             if "\n" not in key and not state.told:
-                self.put(state.time, key)
+                self.put(state.since, key)
 
     def put(self, due_ms: int, device: str) -> None:
         """Look at a device at a time, unless that is planned already."""
@@ -108,7 +116,7 @@ class Silence(FixProcessor[SilenceState]):
             state = SilenceState(time, told=True)
             since = time
         else:
-            since = state.time
+            since = state.since
             if not state.told and heard - since > self._minimum_ms:
                 self._tell_if_silent(device, state, heard, context)
             if state.told:
@@ -122,6 +130,7 @@ class Silence(FixProcessor[SilenceState]):
             self._learn(device, since, heard)
             state.hour = hour
         state.fix_id = fix.id
+        state.heard = heard
         return state
 
     def punctuate(self, store: Store[SilenceState], context: Context) -> None:
@@ -135,7 +144,7 @@ class Silence(FixProcessor[SilenceState]):
             self._tell_silent(store, due, now, context)
         if context.now_ms >= due.sweep_ms:
             due.sweep_ms = context.now_ms + HOUR_MS
-            old = [key for key, state in store.items() if state.time < now - self._forget_ms]
+            old = [key for key, state in store.items() if state.since < now - self._forget_ms]
             for key in old:
                 store.delete(key)
 
@@ -159,16 +168,17 @@ class Silence(FixProcessor[SilenceState]):
                 store.put(device, state)
             else:
                 # The limit may be a shorter one by then.
-                due.put(min(state.time + limit, now_ms + self._minimum_ms) + 1, device)
+                due.put(min(state.since + limit, now_ms + self._minimum_ms) + 1, device)
 
     def _tell_if_silent(
         self, device: str, state: SilenceState, now_ms: int, context: Context
     ) -> int:
         """Tell a device to be silent if it is; return its limit in ms."""
-        limit = self.limit_ms(device, state.time)
-        if now_ms - state.time > limit:
+        since = state.since
+        limit = self.limit_ms(device, since)
+        if now_ms - since > limit:
             state.told = True
-            time = state.time + limit
+            time = since + limit
             last = Fix(
                 id=state.fix_id,
                 device=device,
@@ -178,7 +188,7 @@ class Silence(FixProcessor[SilenceState]):
                 time=state.time,
                 received=time,
             )
-            attributes = {"since": state.time, "limit": limit / 1000}
+            attributes = {"since": since, "limit": limit / 1000}
             forward_event(context, None, last, TYPE, "begin", time, attributes)
         return limit
 

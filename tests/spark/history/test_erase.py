@@ -71,6 +71,30 @@ def test_only_the_device_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)["rows"] == 0
 
 
+def test_a_device_of_a_user_is_not_all_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "history"
+    append_rows(out, some_fixes(400))
+    capsys.readouterr()
+    erase(out, "--user", "u", "--device", "d3", "--device", "u/d4", "--json")
+    assert json.loads(capsys.readouterr().out)["devices"] == ["u/d3", "u/d4"]
+    assert {row["device"] for row in rows_of(out)} == {"u/d0", "u/d1", "u/d2"}
+    left = rows_of(out)
+    for words in (
+        ["--device", "d1"],
+        ["--device", "u/"],
+        ["--user", "u", "--device", "other/d1"],
+        ["--user", "u", "--device", ""],
+        ["--user", "u", "--user", "v", "--device", "d1"],
+    ):
+        assert main(["history", "erase", "--out", str(out), "--yes", *words]) != 0
+        assert "--device" in capsys.readouterr().err
+    assert rows_of(out) == left
+    erase(out, "--user", "u")
+    assert rows_of(out) == []
+
+
 def test_a_day_may_be_left_without_anything(tmp_path: Path) -> None:
     rows = [row for row in some_fixes(50).to_pylist() if row["device"] == "u/d1"]
     table = some_fixes(50)

@@ -141,6 +141,22 @@ def test_a_device_that_sends_in_bundles_is_as_silent_as_it_is_heard() -> None:
     assert [kind for kind, _ in told(driven)] == ["begin"]
 
 
+def test_a_device_that_was_offline_is_back_once_however_much_it_sends() -> None:
+    days = [beats(MIDNIGHT + day * DAY, MIDNIGHT + (day + 1) * DAY, 60) for day in range(5)]
+    end = MIDNIGHT + 5 * DAY
+    driven = started()
+    driven.send(*by_time(*days, clock(end)))
+    driven.send(*beats(end, end + HOUR, 60, "clock/tower"))
+    driven.send(*beats(end, end + HOUR, 60))
+    driven.send(*beats(end + HOUR, end + HOUR + 600, 60, "clock/tower"))
+    assert told(driven) == [("begin", end - 60 + 900), ("end", end + HOUR - 60)]
+    attributes = [
+        each.attributes or {} for each in events_of(driven.outputs) if each.device == "ann/phone"
+    ]
+    assert [each["since"] for each in attributes] == [BEGIN + (end - 60) * 1000] * 2
+    assert attributes[-1]["seconds"] == HOUR
+
+
 def test_a_device_that_was_silent_for_very_long_is_forgotten() -> None:
     driven = started(forget_days="2")
     driven.send(make_fix(0), make_fix(DAY, device="bob/car"))
@@ -271,18 +287,20 @@ def batch(fixes: list[Fix], limit: int = 3600) -> list[tuple[str, str, float]]:
     """Return device, transition and seconds; for devices that are not known yet."""
     found = []
     newest: dict[str, int] = {}
+    last: dict[str, int] = {}
     stream = 0
     for fix in fixes:
         if fix.time <= newest.get(fix.device, 0):
             continue
         heard = max(fix.time, stream)
-        since = newest.get(fix.device)
+        since = last.get(fix.device)
         if since is not None and heard - since > limit * 1000:
             found.append((fix.device, "begin", (since - BEGIN) / 1000 + limit))
             found.append((fix.device, "end", (heard - BEGIN) / 1000))
         newest[fix.device] = fix.time
+        last[fix.device] = heard
         stream = max(stream, fix.time)
-    for device, since in newest.items():
+    for device, since in last.items():
         if stream - since > limit * 1000:
             found.append((device, "begin", (since - BEGIN) / 1000 + limit))
     return sorted(found)
